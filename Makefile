@@ -1,0 +1,32 @@
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint format bench clean
+
+PYTHON := .venv/bin/python
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## Set up .venv and the system packages; run and test do it by themselves
+	@scripts/install
+
+run: install ## Start the engine; ARGS are its flags
+	@scripts/run $(ARGS)
+
+test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's
+	@$(PYTHON) -m pytest $(ARGS)
+
+lint: install ## Check style, types and the direction of imports
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m mypy
+	@$(PYTHON) .venv/bin/lint-imports --no-logo
+
+format: install ## Rewrite the code in the project's style
+	@$(PYTHON) -m ruff check --fix
+	@$(PYTHON) -m ruff format
+
+bench: install ## Measure the engine against the bare runtime (as root)
+	@$(PYTHON) -m benchmarks $(ARGS)
+
+clean: ## Remove what install and the tools made here
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

@@ -1,0 +1,38 @@
+import os
+import sys
+from collections.abc import AsyncIterator
+
+import uvloop
+
+from benchmarks import commands, creation
+from benchmarks.density import density
+from benchmarks.engine import started_engine
+from benchmarks.report import Figure, print_figure, print_heading
+from benchmarks.runtime import bare_runtime
+
+
+async def figures() -> AsyncIterator[Figure]:
+    """Everything measured, in the order it is printed."""
+    async with started_engine() as engine, started_engine("--pool-size", "0") as unprepared:
+        sandbox = await engine.create()
+        async with bare_runtime(engine.state_dir / "sandboxes" / sandbox.sandbox_id) as bare:
+            yield await creation.cold_create(engine, bare)
+            yield await creation.unprepared_create(unprepared, bare)
+            container = await bare.start()
+            yield await commands.run_true(sandbox, bare, container, at_once=1, rounds=60)
+            yield await commands.run_true(sandbox, bare, container, at_once=40, rounds=10)
+            await bare.delete(container)
+        await sandbox.kill()
+    async for figure in density():
+        yield figure
+
+
+async def main() -> None:
+    print_heading()
+    async for figure in figures():
+        print_figure(figure)
+
+
+if os.geteuid() != 0:
+    sys.exit("The engine and the runtime need root: sudo make bench")
+uvloop.run(main())

@@ -1,0 +1,64 @@
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2b import E2B, AsyncSandbox
+
+IMAGES = Path(__file__).parent.parent / ".cache" / "images"
+_PREFIX = "SANDBOX_ENGINE_"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine of the benchmark's own, on a free port, with a client for it."""
+
+    client: E2B
+    state_dir: Path
+
+    async def create(self) -> AsyncSandbox:
+        """Ask for a sandbox once; a refusal is a failure, not a reason to try again."""
+        return await self.client.AsyncSandbox.create(timeout=600, retries=0)
+
+
+@asynccontextmanager
+async def started_engine(*flags: str) -> AsyncIterator[Engine]:
+    """Start an engine with a state directory of its own; it and its sandboxes are gone afterwards."""
+    state_dir = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir="/var/tmp"))
+    process = await _start("serve", state_dir, *flags)
+    try:
+        url = await _listening_url(process)
+        key = (state_dir / "api.key").read_text().strip()
+        yield Engine(E2B(api_key=key, api_url=url, sandbox_url=url), state_dir)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+        await (await _start("reset", state_dir)).wait()
+        shutil.rmtree(state_dir)
+
+
+async def _start(command: str, state_dir: Path, *flags: str) -> Process:
+    defaults = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sandbox_engine", command, "--log-level", "WARNING"),
+        *("--port", "0", "--state-dir", str(state_dir), "--images-dir", str(IMAGES)),
+        *flags,
+        stdout=PIPE,
+        env=defaults,
+    )
+
+
+async def _listening_url(process: Process) -> str:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        if found := re.search(r"listening on (https?://\S+)", line.decode()):
+            return found[1]
+    raise RuntimeError("the engine ended before it listened")

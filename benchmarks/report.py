@@ -1,0 +1,53 @@
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_WIDTHS = (44, 12, 12, 8, 8)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Something measured, against the floor measured in the same run where there is one."""
+
+    name: str
+    ours: float
+    unit: str
+    target: float | None = None
+    floor: float | None = None
+
+    @property
+    def judged(self) -> float:
+        """What the target is about: the ratio to the floor, or the figure itself."""
+        return self.ours if self.floor is None else self.ours / self.floor
+
+    @property
+    def verdict(self) -> str:
+        if self.target is None:
+            return ""
+        return "met" if self.judged <= self.target else "MISSED"
+
+
+def print_heading() -> None:
+    _print_row(("", "ours", "floor", "ratio", "target", ""))
+
+
+def print_figure(figure: Figure) -> None:
+    unit = figure.unit
+    floor, ratio = "-", "-"
+    if figure.floor is not None:
+        floor, ratio = f"{figure.floor:.1f} {unit}", f"{figure.judged:.2f}"
+    _print_row(
+        (
+            figure.name,
+            f"{figure.ours:.1f} {unit}",
+            floor,
+            ratio,
+            "-" if figure.target is None else f"{figure.target:g}",
+            figure.verdict,
+        )
+    )
+
+
+def _print_row(cells: Iterable[str]) -> None:
+    name, *others, verdict = cells
+    columns = (cell.rjust(width) for cell, width in zip(others, _WIDTHS[1:], strict=True))
+    print(name.ljust(_WIDTHS[0]), *columns, verdict, flush=True)

@@ -1,0 +1,1 @@
+"""An E2B-compatible engine for one Linux machine, over an OCI runtime."""

@@ -1,0 +1,33 @@
+from sandbox_engine.containers import Containers
+from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.log import get_logger
+from sandbox_engine.records import SandboxRecord, State
+from sandbox_engine.store import RecordStore
+
+log = get_logger(__name__)
+
+
+async def adopt(store: RecordStore, containers: Containers, lifecycle: Lifecycle) -> None:
+    """Take over what the last engine left: what runs, what is half done, what belongs to nobody."""
+    records = list(store.load_all())
+    await containers.sweep(records)
+    for record in records:
+        lifecycle.records[record.id] = record
+        async with lifecycle.transition(record.id):
+            await _settle(record, containers, lifecycle)
+
+
+async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Lifecycle) -> None:
+    if record.state in (State.CREATING, State.KILLING):
+        await lifecycle.kill(record, "left half done by a crash")
+        return
+    sandbox = await containers.reattach(record)
+    if sandbox is not None:
+        if containers.is_frozen(record) and record.state is State.RUNNING:
+            await containers.thaw(record)
+        elif record.state is State.PAUSED and not containers.is_frozen(record):
+            await containers.freeze(record)
+        lifecycle.take(record, sandbox)
+    elif record.init is not None:
+        await lifecycle.lose_container(record, "its processes ended while the engine was away")
+    log.info("adopted", id=record.id, state=record.state)

@@ -1,0 +1,47 @@
+import hmac
+import re
+from typing import Annotated, cast
+
+from fastapi import Depends, Header, Path, Request
+
+from sandbox_engine.engine import Engine
+from sandbox_engine.errors import InvalidRequest, Unauthorized
+from sandbox_engine.metrics import Sampler
+
+_SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
+
+
+def get_engine(request: Request) -> Engine:
+    return cast("Engine", request.app.state.engine)
+
+
+def get_sampler(request: Request) -> Sampler:
+    return cast("Sampler", request.app.state.sampler)
+
+
+def get_domain(request: Request) -> str:
+    return cast("str", request.app.state.domain)
+
+
+def check_api_key(
+    request: Request, x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None
+) -> None:
+    """Let nobody in without the engine's key."""
+    if x_api_key is None:
+        raise Unauthorized("authorization header is missing")
+    expected = cast("str", request.app.state.api_key)
+    if not hmac.compare_digest(x_api_key.encode(), expected.encode()):
+        raise Unauthorized("Invalid API key: it is not the key of this engine")
+
+
+def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> str:
+    """Read the sandbox's id; older clients append a client id."""
+    if not _SANDBOX_ID.fullmatch(sandbox_id):
+        raise InvalidRequest("Invalid sandbox ID")
+    return sandbox_id.partition("-")[0]
+
+
+EngineDep = Annotated[Engine, Depends(get_engine)]
+SamplerDep = Annotated[Sampler, Depends(get_sampler)]
+DomainDep = Annotated[str, Depends(get_domain)]
+SandboxId = Annotated[str, Depends(parse_sandbox_id)]

@@ -1,0 +1,85 @@
+"""Errors as E2B's API answers them: `{code, message, error_code}`."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from sandbox_engine.errors import (
+    CannotRun,
+    EngineError,
+    IdempotencyConflict,
+    InvalidRequest,
+    NotImplementedHere,
+    SandboxNotFound,
+    StartFailed,
+    TemplateNotFound,
+    Unauthorized,
+    WrongState,
+)
+from sandbox_engine.log import get_logger
+from sandbox_engine.runtime.oci import RuntimeFailure
+
+log = get_logger(__name__)
+
+STATUS: dict[type[EngineError], int] = {
+    InvalidRequest: 400,
+    Unauthorized: 401,
+    SandboxNotFound: 404,
+    TemplateNotFound: 404,
+    WrongState: 409,
+    IdempotencyConflict: 409,
+    NotImplementedHere: 501,
+    StartFailed: 500,
+    RuntimeFailure: 500,
+    CannotRun: 500,
+}
+
+
+def all_errors(root: type[EngineError] = EngineError) -> Iterator[type[EngineError]]:
+    """Every error the engine can raise."""
+    for error in root.__subclasses__():
+        yield error
+        yield from all_errors(error)
+
+
+def install(app: FastAPI) -> None:
+    """Render every error in one place."""
+    app.add_exception_handler(EngineError, _engine_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unknown_error)
+
+
+def body(status: int, message: str, error_code: str | None = None) -> JSONResponse:
+    """Make an error's answer."""
+    content: dict[str, object] = {"code": status, "message": message}
+    if error_code is not None:
+        content["error_code"] = error_code
+    return JSONResponse(content, status_code=status)
+
+
+async def _engine_error(_request: Request, error: Exception) -> JSONResponse:
+    known = cast("EngineError", error)
+    return body(STATUS[type(known)], str(known), known.code)
+
+
+async def _validation_error(_request: Request, error: Exception) -> JSONResponse:
+    first = cast("RequestValidationError", error).errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return body(400, f"validation error: {where}: {first['msg']}")
+
+
+async def _http_error(_request: Request, error: Exception) -> JSONResponse:
+    known = cast("HTTPException", error)
+    if known.status_code in (404, 405):
+        return body(404, "validation error: no matching operation was found")
+    return body(known.status_code, str(known.detail))
+
+
+async def _unknown_error(request: Request, error: Exception) -> JSONResponse:
+    log.error("request failed", method=request.method, path=request.url.path, error=repr(error))
+    return body(500, "Internal server error")

@@ -1,0 +1,38 @@
+from fastapi import APIRouter, Depends
+
+from sandbox_engine.api.deps import check_api_key
+from sandbox_engine.errors import NotImplementedHere
+
+router = APIRouter(
+    tags=["not implemented"], dependencies=[Depends(check_api_key)], include_in_schema=False
+)
+
+_EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_PATHS = {
+    "/sandboxes/{sandbox_id}/snapshots": "Taking snapshots",
+    "/sandboxes/{sandbox_id}/fork": "Forking a sandbox",
+    "/sandboxes/{sandbox_id}/network": "Changing the network policy",
+    "/snapshots": "Listing snapshots",
+    "/templates": "Managing templates",
+    "/templates/{rest:path}": "Managing templates",
+    "/v2/templates": "Managing templates",
+    "/v2/templates/{rest:path}": "Managing templates",
+    "/v3/templates": "Building templates",
+    "/v3/templates/{rest:path}": "Building templates",
+    "/volumes": "Volumes",
+    "/volumes/{rest:path}": "Volumes",
+    "/secrets": "Secrets",
+    "/secrets/{rest:path}": "Secrets",
+}
+
+
+def _refuse(what: str) -> None:
+    async def refuse() -> None:
+        raise NotImplementedHere(what)
+
+    for path in [path for path, named in _PATHS.items() if named == what]:
+        router.add_api_route(path, refuse, methods=_EVERY_METHOD)
+
+
+for _what in set(_PATHS.values()):
+    _refuse(_what)

@@ -1,0 +1,113 @@
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+
+_V1_CONTROLLERS = (
+    "memory", "cpu", "cpuacct", "cpuset", "pids", "devices", "freezer", "blkio", "hugetlb",
+    "net_cls", "net_prio", "perf_event", "systemd", "rdma", "misc", "unified",
+)  # fmt: skip
+
+
+def is_unified() -> bool:
+    """Tell cgroup v2 from v1 (and from the hybrid layout, which works like v1)."""
+    return (ROOT / "cgroup.controllers").exists()
+
+
+@dataclass(frozen=True)
+class CgroupUsage:
+    cpu_seconds: float
+    memory_used: int
+    memory_cache: int
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """The control group of a sandbox, by its path below the hierarchies' roots."""
+
+    path: str
+
+    def usage(self) -> CgroupUsage:
+        """Measure what the sandbox's processes have used; zeros once it is gone."""
+        try:
+            return self._usage_v2() if is_unified() else self._usage_v1()
+        except OSError:
+            return CgroupUsage(0.0, 0, 0)
+
+    def oom_kills(self) -> int:
+        """Count the processes that the kernel killed here for want of memory."""
+        name = "memory.events" if is_unified() else "memory.oom_control"
+        try:
+            return _keyed(self._file("memory", name)).get("oom_kill", 0)
+        except OSError:
+            return 0
+
+    def is_frozen(self) -> bool:
+        """Tell whether every process in the group stands still."""
+        if is_unified():
+            return _keyed(self._file("freezer", "cgroup.events")).get("frozen") == 1
+        return self._file("freezer", "freezer.state").read_text().strip() == "FROZEN"
+
+    def _usage_v2(self) -> CgroupUsage:
+        stat = _keyed(self._file("memory", "memory.stat"))
+        cpu = _keyed(self._file("cpu", "cpu.stat"))
+        current = int(self._file("memory", "memory.current").read_text())
+        cache = stat.get("file", 0)
+        return CgroupUsage(cpu.get("usage_usec", 0) / 1e6, max(0, current - cache), cache)
+
+    def _usage_v1(self) -> CgroupUsage:
+        stat = _keyed(self._file("memory", "memory.stat"))
+        cpu = int(self._file("cpuacct", "cpuacct.usage").read_text())
+        current = int(self._file("memory", "memory.usage_in_bytes").read_text())
+        cache = stat.get("total_cache", 0)
+        return CgroupUsage(cpu / 1e9, max(0, current - cache), cache)
+
+    def _file(self, controller: str, name: str) -> Path:
+        base = ROOT if is_unified() else ROOT / controller
+        return base / self.path / name
+
+
+def children(parent: str) -> set[str]:
+    """List the names of the groups below `parent`, in any hierarchy."""
+    return {
+        child.name
+        for hierarchy in _hierarchies()
+        if (hierarchy / parent).is_dir()
+        for child in (hierarchy / parent).iterdir()
+        if child.is_dir()
+    }
+
+
+def remove(path: str) -> None:
+    """Remove an empty group, with what is below it, from every hierarchy."""
+    for hierarchy in _hierarchies():
+        top = hierarchy / path
+        if not top.is_dir():
+            continue
+        below = [child for child in top.rglob("*") if child.is_dir()]
+        for group in [*reversed(below), top]:
+            with suppress(OSError):  # a process in it is on its way out; the next sweep gets it
+                group.rmdir()
+
+
+def processes(path: str) -> set[int]:
+    """Every process in the group or below it."""
+    return {
+        int(pid)
+        for hierarchy in _hierarchies()
+        if (hierarchy / path).is_dir()
+        for procs in (hierarchy / path).rglob("cgroup.procs")
+        for pid in procs.read_text().split()
+    }
+
+
+def _hierarchies() -> list[Path]:
+    if is_unified():
+        return [ROOT]
+    return [ROOT / name for name in _V1_CONTROLLERS if (ROOT / name).is_dir()]
+
+
+def _keyed(path: Path) -> dict[str, int]:
+    pairs = (line.split() for line in path.read_text().splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}  # noqa: PLR2004

@@ -1,0 +1,98 @@
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+from pydantic import ValidationError
+
+from sandbox_engine.doctor import Finding, examine, missing
+from sandbox_engine.errors import CannotRun
+from sandbox_engine.log import configure_logging
+from sandbox_engine.settings import Settings
+
+_UNUSABLE = 78  # EX_CONFIG
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the `sandbox-engine` command."""
+    parser = _parser()
+    given = vars(parser.parse_args(arguments))
+    command, log_level = given.pop("command"), given.pop("log_level")
+    try:
+        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        parser.error(_explain(error))
+    configure_logging(log_level)
+    return {"serve": _serve, "doctor": _doctor, "reset": _reset}[command](settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sandbox-engine", description="E2B's protocol on one Linux machine."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in (
+        ("serve", "serve sandboxes until stopped; they go on without the engine"),
+        ("doctor", "check what the engine needs of this machine"),
+        ("reset", "end every sandbox of this state directory and delete its files"),
+    ):
+        command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        command.add_argument("--log-level", default="INFO", metavar="LEVEL")
+        for field, info in Settings.model_fields.items():
+            command.add_argument(
+                f"--{field.replace('_', '-')}", dest=field, help=info.description, metavar="VALUE"
+            )
+    return parser
+
+
+def _explain(error: ValidationError) -> str:
+    def name(location: tuple[Any, ...]) -> str:
+        return "--" + str(location[0]).replace("_", "-") if location else "settings"
+
+    return "; ".join(f"{name(one['loc'])}: {one['msg']}" for one in error.errors())
+
+
+def _serve(settings: Settings) -> int:
+    return _run("serve", settings)
+
+
+def _reset(settings: Settings) -> int:
+    return _run("reset", settings)
+
+
+def _run(work: str, settings: Settings) -> int:
+    lacking = missing(settings)
+    if lacking:
+        _say("The engine cannot work on this machine yet:\n")
+        _report(lacking)
+        return _UNUSABLE
+    # Imported late: where something is missing, these modules may not even load.
+    serve = import_module("sandbox_engine.serve")
+    uvloop = import_module("uvloop")
+    try:
+        uvloop.run(getattr(serve, work)(settings))
+    except CannotRun as error:
+        _say(f"The engine cannot start: {error}")
+        return _UNUSABLE
+    return 0
+
+
+def _doctor(settings: Settings) -> int:
+    findings = list(examine(settings))
+    _report(findings)
+    lacking = [one for one in findings if one.required and not one.good]
+    _say("\nThe engine can work here." if not lacking else "\nThe engine cannot work here yet.")
+    return _UNUSABLE if lacking else 0
+
+
+def _report(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        mark = "ok  " if finding.good else "MISS" if finding.required else "low "
+        _say(f"  {mark}  {finding.name}: {finding.detail}")
+        if not finding.good:
+            _say(f"        -> {finding.fix}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")

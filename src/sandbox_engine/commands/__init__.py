@@ -1,0 +1,19 @@
+"""The commands of a sandbox: started through the keeper, drained always, followed by anyone."""
+
+from sandbox_engine.commands.command import Command, InputRefused
+from sandbox_engine.commands.followers import Follower, SandboxGone
+from sandbox_engine.commands.outcome import Ended
+from sandbox_engine.commands.request import CommandRequest, TerminalSize
+from sandbox_engine.commands.table import CommandNotFound, CommandTable
+
+__all__ = [
+    "Command",
+    "CommandNotFound",
+    "CommandRequest",
+    "CommandTable",
+    "Ended",
+    "Follower",
+    "InputRefused",
+    "SandboxGone",
+    "TerminalSize",
+]

@@ -1,0 +1,104 @@
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from sandbox_engine.commands.outcome import Ended
+from sandbox_engine.spool import Output, Spool, SpoolFull
+
+_BACKLOG_BYTES = 1 << 20
+_BACKLOG_FULL_BYTES = _BACKLOG_BYTES // 2  # what has been read already still fits in then
+
+
+class SandboxGone(Exception):
+    """The sandbox does not answer any more; the text says why."""
+
+
+class Follower:
+    """One reader of a command, at its own pace; it holds up nobody else."""
+
+    def __init__(
+        self, spool: Spool, *, ending: Callable[[], Ended], leave: Callable[[], None]
+    ) -> None:
+        self._spool = spool
+        self._ending = ending
+        self._leave = leave
+
+    async def receive(self) -> Output | Ended:
+        """Wait for the next piece of output; after the last one comes how the command ended."""
+        output = await self._spool.get()
+        return self._ending() if output is None else output
+
+    async def __aiter__(self) -> AsyncIterator[Output | Ended]:
+        try:
+            while True:
+                item = await self.receive()
+                yield item
+                if isinstance(item, Ended):
+                    return
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._leave()
+        self._spool.close()
+
+
+class Followers:
+    """Whoever follows a command; before the first of them comes, its output waits in a backlog."""
+
+    def __init__(self, spool_dir: Path) -> None:
+        self._spool_dir = spool_dir
+        self._spools: set[Spool] = set()
+        self._backlog: deque[Output] | None = deque()
+        self._backlog_bytes = 0
+        self._ended: Ended | None = None
+
+    @property
+    def backlog_is_full(self) -> bool:
+        """Tell that nobody has come yet and that the oldest output would soon be dropped."""
+        return self._backlog_bytes >= _BACKLOG_FULL_BYTES
+
+    def join(self) -> Follower:
+        """Follow from here on; the first one to come gets what has waited."""
+        spool = Spool(self._spool_dir)
+        backlog, self._backlog, self._backlog_bytes = self._backlog or (), None, 0
+        for output in backlog:
+            spool.put(output)
+        if self._ended is not None:
+            spool.end()
+        else:
+            self._spools.add(spool)
+        return Follower(spool, ending=self._ending, leave=lambda: self._spools.discard(spool))
+
+    def publish(self, output: Output) -> bool:
+        """Give the output to everyone who follows; tells whether anyone does."""
+        if self._backlog is not None:
+            self._append(self._backlog, output)
+        for spool in tuple(self._spools):
+            try:
+                spool.put(output)
+            except SpoolFull:  # its reader is told; the command and the other readers go on
+                self._spools.discard(spool)
+        return bool(self._spools)
+
+    def finish(self, ended: Ended) -> None:
+        """Let everyone know how the command ended, after what is still unread."""
+        self._ended = ended
+        while self._spools:
+            self._spools.pop().end()
+
+    def dismiss(self, error: Exception) -> None:
+        """Break off for everyone who follows now."""
+        while self._spools:
+            self._spools.pop().end(error)
+
+    def _ending(self) -> Ended:
+        assert self._ended is not None, "a spool ends only when its command does"
+        return self._ended
+
+    def _append(self, backlog: deque[Output], output: Output) -> None:
+        backlog.append(output)
+        self._backlog_bytes += len(output.data)
+        while self._backlog_bytes > _BACKLOG_BYTES:
+            self._backlog_bytes -= len(backlog.popleft().data)

@@ -1,0 +1,237 @@
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sandbox_engine import cgroups, disk
+from sandbox_engine.cgroups import Cgroup
+from sandbox_engine.commands import CommandRequest, CommandTable
+from sandbox_engine.init import identify, is_alive, wait_exit
+from sandbox_engine.keeper_client import Keeper
+from sandbox_engine.network import Link, Network
+from sandbox_engine.overlay import mount_overlay, write_engine_layer
+from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord
+from sandbox_engine.rootfs import Root
+from sandbox_engine.runtime.bundle import UID_BASE, ContainerSpec, ProcessUser, config, process
+from sandbox_engine.runtime.oci import OciRuntime
+from sandbox_engine.sandbox import Sandbox
+from sandbox_engine.settings import Settings
+from sandbox_engine.store import RecordStore
+
+_LONGEST_END_S = 10.0
+
+
+class Containers:
+    """Makes and removes what a sandbox consists of: disk, root, network link, container."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: RecordStore,
+        keeper: Keeper,
+        network: Network,
+        init: Path,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._keeper = keeper
+        self._network = network
+        self._init = init
+        self._engine_layer = settings.state_dir / "engine-layer"
+        self._roots = settings.instance_run_dir / "roots"
+        self._cgroup_parent = f"sandbox-engine-{settings.instance}"
+        self._runtime = OciRuntime(
+            keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
+        )
+
+    async def prepare(self) -> None:
+        """Make what all sandboxes share."""
+        # The runtime reaches a root as the sandbox's own root user, hence by its group.
+        self._roots.mkdir(exist_ok=True, mode=0o710)
+        os.chown(self._roots, 0, UID_BASE)
+        write_engine_layer(self._engine_layer, nameserver=self._network.dns_address)
+        await self._disk_template(self._settings.disk_mb)
+
+    async def start(self, record: SandboxRecord) -> Sandbox:
+        """Bring up the sandbox's container from its image and its disk, if it has one already."""
+        directory = self._store.path(record.id)
+        link = await self._network.acquire(internet=record.internet)
+        record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
+        self._store.save(record)
+        template = await self._disk_template(record.resources.disk_mb)
+        await asyncio.to_thread(self._mount, record, directory, template)
+        _write_config(directory / "bundle", self._spec(record, link))
+        pid = await self._runtime.start(
+            record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
+        )
+        record.init = identify(pid)
+        return self._sandbox(record, record.init, record.link)
+
+    async def reattach(self, record: SandboxRecord) -> Sandbox | None:
+        """Find the sandbox's container as an engine before this one left it, if it still runs."""
+        if record.init is None or record.link is None or not is_alive(record.init):
+            return None
+        await self._network.restore(_link(record.link), internet=record.internet)
+        sandbox = self._sandbox(record, record.init, record.link)
+        sandbox.commands.adopt()
+        return sandbox
+
+    async def freeze(self, record: SandboxRecord) -> None:
+        """Stop every process where it stands; its memory stays."""
+        await self._runtime.pause(record.id)
+
+    async def thaw(self, record: SandboxRecord) -> None:
+        await self._runtime.resume(record.id)
+
+    def is_frozen(self, record: SandboxRecord) -> bool:
+        return self._cgroup(record.id).is_frozen()
+
+    async def stop(self, record: SandboxRecord) -> None:
+        """Remove all but the sandbox's files; what is not there any more is no error."""
+        if record.init is not None and await self._end(record, record.init):
+            await self._runtime.delete(record.id)
+        else:
+            await self._runtime.destroy(record.id)
+        await asyncio.to_thread(self._unmount, record.id)
+        if record.link is not None:
+            await self._network.release(_link(record.link))
+        record.init = record.link = None
+
+    async def _end(self, record: SandboxRecord, init: InitRecord) -> bool:
+        """Kill the first process, which takes every other with it; tells whether it has ended.
+
+        The runtime's own forced delete looks for the end every 100 ms only.
+        """
+        if not is_alive(init):
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(init.pid, signal.SIGKILL)
+        if self.is_frozen(record):
+            await self._runtime.resume(record.id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_END_S):
+                await wait_exit(init)
+                return True
+        return False
+
+    async def remove(self, record: SandboxRecord) -> None:
+        """Remove the sandbox with its files."""
+        await self.stop(record)
+        await asyncio.to_thread(self._store.remove, record.id)
+
+    async def sweep(self, records: Iterable[SandboxRecord]) -> None:
+        """Remove what a crash left behind: whatever belongs to no record."""
+        kept = list(records)
+        ids = {record.id for record in kept}
+        runtime_dir = self._settings.instance_run_dir / "runtime"
+        known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
+        for stray in (known | cgroups.children(self._cgroup_parent)) - ids:
+            await self._runtime.destroy(stray)
+            cgroups.remove(f"{self._cgroup_parent}/{stray}")
+        for directory in list(self._store.without_record()):
+            await asyncio.to_thread(self._discard, directory.name)
+        await self._network.sweep(_link(record.link) for record in kept if record.link is not None)
+
+    def _discard(self, sandbox_id: str) -> None:
+        self._unmount(sandbox_id)
+        self._store.remove(sandbox_id)
+
+    def _mount(self, record: SandboxRecord, directory: Path, template: Path) -> None:
+        root = self._roots / record.id
+        for made in (directory / "disk", directory / "bundle", root):
+            made.mkdir(exist_ok=True, mode=0o700)
+        image = directory / "disk.img"
+        if not image.exists():
+            disk.copy_sparse(template, image)
+        disk.attach(image, directory / "disk")
+        mount_overlay(
+            [*record.layers, self._engine_layer],
+            changes=directory / "disk",
+            target=root,
+            files={
+                "run/e2b/.E2B_SANDBOX": "true",
+                "run/e2b/.E2B_SANDBOX_ID": record.id,
+                "run/e2b/.E2B_TEMPLATE_ID": record.template,
+            },
+        )
+
+    def _unmount(self, sandbox_id: str) -> None:
+        root = self._roots / sandbox_id
+        disk.detach(root)
+        with suppress(FileNotFoundError):
+            root.rmdir()
+        disk.detach(self._store.path(sandbox_id) / "disk")
+
+    def _spec(self, record: SandboxRecord, link: Link) -> ContainerSpec:
+        return ContainerSpec(
+            root=str(self._roots / record.id),
+            userns=link.userns,
+            netns=link.netns,
+            cgroup=self._cgroup(record.id).path,
+            init=str(self._init),
+            resources=record.resources,
+        )
+
+    def _cgroup(self, sandbox_id: str) -> Cgroup:
+        return Cgroup(f"{self._cgroup_parent}/{sandbox_id}")
+
+    def _sandbox(self, record: SandboxRecord, init: InitRecord, link: LinkRecord) -> Sandbox:
+        return Sandbox(
+            record,
+            directory=self._store.path(record.id),
+            link=link,
+            cgroup=self._cgroup(record.id),
+            init=init,
+            root=Root.at(f"/proc/{init.pid}/root"),
+            commands=self._commands,
+        )
+
+    def _commands(self, sandbox: Sandbox) -> CommandTable:
+        return CommandTable(
+            self._keeper,
+            sandbox.id,
+            exec_argv=self._runtime.exec_argv,
+            process_spec=_process,
+            starting=sandbox.starting,
+            oom_kills=sandbox.cgroup.oom_kills,
+            spool_dir=sandbox.spool_dir,
+            uid_base=UID_BASE,
+        )
+
+    async def _disk_template(self, size_mb: int) -> Path:
+        """Make an empty file system of this size, once, to copy for each sandbox."""
+        template = self._settings.state_dir / "disks" / f"{size_mb}.img"
+        if not template.exists():
+            template.parent.mkdir(exist_ok=True, mode=0o700)
+            fresh = template.with_suffix(".new")
+            with fresh.open("wb") as image:
+                os.ftruncate(image.fileno(), size_mb << 20)
+            made = await self._keeper.run([*disk.MKFS, str(fresh)])
+            if made.returncode != 0:
+                raise OSError(made.stderr.decode(errors="replace"))
+            fresh.rename(template)
+        return template
+
+
+def _write_config(bundle: Path, spec: ContainerSpec) -> None:
+    (bundle / "config.json").write_text(json.dumps(config(spec)))
+
+
+def _process(request: CommandRequest) -> dict[str, Any]:
+    account = request.account
+    return process(
+        args=request.argv,
+        env=request.environment,
+        cwd=request.workdir,
+        user=ProcessUser(account.uid, account.gid, account.groups),
+        terminal=request.terminal,
+    )
+
+
+def _link(record: LinkRecord) -> Link:
+    return Link(name=record.name, netns=record.netns, address=record.address)

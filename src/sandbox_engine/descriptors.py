@@ -1,0 +1,12 @@
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """Close the file descriptor on the way out."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""As much of a DNS message as a relay looks at: its header and its one question.
+
+The header is six 16-bit numbers: id, flags, and how many questions, answers, authorities and
+additional records follow. A question is a name, a type and a class.
+"""
+
+import struct
+from dataclasses import dataclass
+
+_HEADER = struct.Struct("!HHHHHH")
+_IS_REPLY, _OPERATION, _RECURSE, _CAN_RECURSE, _OUTCOME = 0x8000, 0x7800, 0x0100, 0x0080, 0x000F
+_ID_BYTES = 2
+_LONGEST_LABEL = 63
+_TRANSFERS = (251, 252)
+
+SERVER_FAILURE = 2
+NOT_IMPLEMENTED = 4
+REFUSED = 5
+
+
+class Malformed(ValueError):
+    """Not a DNS query."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A sandbox's question."""
+
+    message: bytes
+    question: bytes
+
+    @classmethod
+    def parse(cls, message: bytes) -> "Query":
+        """Take a message for a query, or raise Malformed."""
+        if len(message) < _HEADER.size:
+            raise Malformed("shorter than a header")
+        _, flags, questions, *_ = _HEADER.unpack_from(message)
+        if flags & _IS_REPLY or questions != 1:
+            raise Malformed("not one question")
+        return cls(message, _question(message))
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it asks about a name, rather than to change or to copy a zone."""
+        (flags,) = struct.unpack_from("!H", self.message, _ID_BYTES)
+        (kind,) = struct.unpack_from("!H", self.question, len(self.question) - 4)
+        return flags & _OPERATION == 0 and kind not in _TRANSFERS
+
+    def with_id(self, number: int) -> "Query":
+        """Give the same question under another id."""
+        return Query(number.to_bytes(_ID_BYTES, "big") + self.message[_ID_BYTES:], self.question)
+
+    def is_answered_by(self, message: bytes) -> bool:
+        """Tell whether a message replies to this very query."""
+        if len(message) < _HEADER.size or message[:_ID_BYTES] != self.message[:_ID_BYTES]:
+            return False
+        _, flags, questions, *_ = _HEADER.unpack_from(message)
+        if not flags & _IS_REPLY:
+            return False
+        if questions == 0:  # some servers refuse what they do not understand this way
+            return bool(flags & _OUTCOME)
+        end = _HEADER.size + len(self.question)
+        return message[_HEADER.size : end].lower() == self.question.lower()
+
+    def reply(self, answer: bytes) -> bytes:
+        """Give an answer the id that the sandbox waits for."""
+        return self.message[:_ID_BYTES] + answer[_ID_BYTES:]
+
+    def failure(self, outcome: int) -> bytes:
+        """Answer that it did not work."""
+        number, flags, *_ = _HEADER.unpack_from(self.message)
+        flags = flags & (_OPERATION | _RECURSE) | _IS_REPLY | _CAN_RECURSE | outcome
+        return _HEADER.pack(number, flags, 1, 0, 0, 0) + self.question
+
+
+def is_failure(answer: bytes) -> bool:
+    """Tell whether another server may know better."""
+    outcome = answer[3] & _OUTCOME
+    return outcome in (SERVER_FAILURE, NOT_IMPLEMENTED, REFUSED)
+
+
+def _question(message: bytes) -> bytes:
+    try:
+        position = _HEADER.size
+        while length := message[position]:
+            if length > _LONGEST_LABEL:
+                raise Malformed("a compressed name in a question")
+            position += 1 + length
+        end = position + 5
+        if end > len(message):
+            raise Malformed("no type and class")
+    except IndexError:
+        raise Malformed("a name without end") from None
+    return message[_HEADER.size : end]

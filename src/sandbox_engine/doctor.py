@@ -1,0 +1,165 @@
+import asyncio
+import os
+import platform
+import re
+import resource
+import shutil
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_engine.host_rules import find_conflicts
+from sandbox_engine.keeper_client import Completed
+from sandbox_engine.roster import link_prefix
+from sandbox_engine.settings import Settings
+
+_PACKAGES = {
+    "catatonit": "catatonit",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "mke2fs": "e2fsprogs",
+    "mmdebstrap": "mmdebstrap",
+}
+_LEAST_KERNEL = (5, 13)  # overlay mounts and user namespaces as the engine uses them
+_LEAST_INOTIFY_WATCHES = 65_536
+_LEAST_PTYS = 1024
+_LEAST_CONNTRACK = 65_536
+_LEAST_OPEN_FILES = 16_384
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing the engine needs: whether it is there, and what to do if not."""
+
+    name: str
+    good: bool
+    detail: str
+    fix: str = ""
+    required: bool = True
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at each thing the engine needs of this machine."""
+    linux = sys.platform == "linux"
+    yield Finding(
+        "operating system", linux, platform.platform(),
+        "The engine runs on Linux. On other systems run it in a Linux virtual machine, or point "
+        "E2B_API_URL at an engine on a Linux machine.",
+    )  # fmt: skip
+    if linux:
+        yield _root()
+        yield _kernel()
+        yield from _programs(settings)
+        yield from _kernel_features()
+        yield from _limits()
+        if os.geteuid() == 0 and shutil.which("nft"):
+            yield _host_firewall(settings)
+
+
+def missing(settings: Settings) -> list[Finding]:
+    """Find what keeps the engine from working here."""
+    return [one for one in examine(settings) if one.required and not one.good]
+
+
+def _root() -> Finding:
+    return Finding(
+        "root", os.geteuid() == 0, f"user id {os.geteuid()}",
+        "Start it with sudo (or `make run`, which asks for it): namespaces and mounts need root.",
+    )  # fmt: skip
+
+
+def _kernel() -> Finding:
+    numbers = re.match(r"(\d+)\.(\d+)", platform.release())
+    found = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    return Finding(
+        "kernel", found >= _LEAST_KERNEL, platform.release(),
+        f"Use a kernel of {_LEAST_KERNEL[0]}.{_LEAST_KERNEL[1]} or later.",
+    )  # fmt: skip
+
+
+def _programs(settings: Settings) -> Iterator[Finding]:
+    for program, package in ({settings.runtime: settings.runtime} | _PACKAGES).items():
+        path = shutil.which(program)
+        yield Finding(
+            program, path is not None, path or "not found",
+            f"Install it: apt-get install {package}",
+        )  # fmt: skip
+
+
+def _kernel_features() -> Iterator[Finding]:
+    filesystems = Path("/proc/filesystems").read_text().split()
+    yield Finding(
+        "overlayfs", "overlay" in filesystems or _has_module("overlay"), "in the kernel",
+        "Load it: modprobe overlay",
+    )  # fmt: skip
+    limit = _number("/proc/sys/user/max_user_namespaces")
+    yield Finding(
+        "user namespaces", limit > 0, f"at most {limit}",
+        "Allow them: sysctl -w user.max_user_namespaces=65536",
+    )  # fmt: skip
+    loop = Path("/dev/loop-control").exists() or _has_module("loop")
+    yield Finding(
+        "loop devices", loop, "/dev/loop-control",
+        "Load the module: modprobe loop (in a container: run it privileged). They hold each "
+        "sandbox to its disk limit.",
+    )  # fmt: skip
+    cgroup = Path("/sys/fs/cgroup")
+    unified = (cgroup / "cgroup.controllers").exists()
+    yield Finding(
+        "control groups", unified or (cgroup / "memory").is_dir(),
+        "v2" if unified else "v1", "Mount cgroup v2 on /sys/fs/cgroup.",
+    )  # fmt: skip
+
+
+def _limits() -> Iterator[Finding]:
+    yield from (
+        _at_least("inotify watches", "fs/inotify/max_user_watches", _LEAST_INOTIFY_WATCHES),
+        _at_least("pseudo terminals", "kernel/pty/max", _LEAST_PTYS),
+        _at_least("tracked connections", "net/netfilter/nf_conntrack_max", _LEAST_CONNTRACK),
+    )
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield Finding(
+        "open files", hard == resource.RLIM_INFINITY or hard >= _LEAST_OPEN_FILES, f"at most {hard}",
+        f"Raise it: ulimit -Hn {_LEAST_OPEN_FILES * 4}", required=False,
+    )  # fmt: skip
+
+
+def _host_firewall(settings: Settings) -> Finding:
+    links = link_prefix(settings.instance)
+    conflicts = asyncio.run(find_conflicts(_run, links=links))
+    return Finding(
+        "host firewall", not conflicts, "; ".join(conflicts) or "lets sandboxes through",
+        "Insert the rules named above.", required=False,
+    )  # fmt: skip
+
+
+async def _run(argv: Sequence[str], *, stdin: bytes = b"") -> Completed:
+    process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    out, err = await process.communicate(stdin)
+    return Completed(process.returncode or 0, out, err)
+
+
+def _at_least(name: str, setting: str, least: int) -> Finding:
+    path = f"/proc/sys/{setting}"
+    if not Path(path).exists():
+        return Finding(name, good=True, detail="not counted yet", required=False)
+    found = _number(path)
+    key = setting.replace("/", ".")
+    return Finding(
+        name, found >= least, str(found),
+        f"Raise it: sysctl -w {key}={least}", required=False,
+    )  # fmt: skip
+
+
+def _number(path: str) -> int:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _has_module(name: str) -> bool:
+    modules = Path("/lib/modules") / platform.release()
+    return Path(f"/sys/module/{name}").exists() or any(modules.rglob(f"{name}.ko*"))

@@ -1,0 +1,181 @@
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from sandbox_engine.errors import (
+    InvalidRequest,
+    SandboxNotFound,
+    TemplateNotFound,
+    WrongState,
+)
+from sandbox_engine.idempotency import IdempotencyKeys
+from sandbox_engine.ids import new_id
+from sandbox_engine.images.store import Image
+from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.records import IdempotencyRecord, OnTimeout, SandboxRecord, State
+from sandbox_engine.sandbox import Sandbox
+from sandbox_engine.settings import Settings
+
+_SHORTEST_REFRESH = timedelta(seconds=15)
+_SHOWN = (State.RUNNING, State.PAUSED)
+
+
+@dataclass(frozen=True)
+class NewSandbox:
+    """A request for a sandbox."""
+
+    template: str
+    timeout: timedelta
+    metadata: dict[str, str] | None = None
+    envs: dict[str, str] = field(default_factory=dict)
+    allow_internet: bool | None = None
+    on_timeout: OnTimeout = OnTimeout.KILL
+    auto_resume: bool = False
+
+
+class Engine:
+    """The use cases: what callers may do with sandboxes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        *,
+        find_image: Callable[[str], Image | None],
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._find_image = find_image
+        self._keys: IdempotencyKeys[SandboxRecord] = IdempotencyKeys()
+        for record in lifecycle.records.values():
+            if record.idempotency is not None:
+                self._keys.remember(record.idempotency.key, record.idempotency.digest, record)
+
+    async def create(
+        self, request: NewSandbox, *, idempotency: IdempotencyRecord | None = None
+    ) -> SandboxRecord:
+        """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
+        self._check_timeout(request.timeout)
+        image = self._find_image(request.template)
+        if image is None:
+            raise TemplateNotFound(request.template)
+        record = self._new_record(request, image, idempotency)
+
+        async def create() -> SandboxRecord:
+            await self._lifecycle.create(record)
+            return record
+
+        if idempotency is None:
+            return await create()
+        return await self._keys.once(idempotency.key, idempotency.digest, create)
+
+    def get(self, sandbox_id: str) -> SandboxRecord:
+        """Get the sandbox, running or paused."""
+        record = self._lifecycle.records.get(sandbox_id)
+        if record is None or record.state not in _SHOWN:
+            raise SandboxNotFound(sandbox_id)
+        return record
+
+    def sandboxes(self) -> Iterable[SandboxRecord]:
+        """List every sandbox that is running or paused."""
+        return [one for one in self._lifecycle.records.values() if one.state in _SHOWN]
+
+    def find_running(self, sandbox_id: str) -> Sandbox | None:
+        """Find the sandbox as traffic reaches it, if it runs."""
+        sandbox = self._lifecycle.live.get(sandbox_id)
+        return sandbox if sandbox and sandbox.record.state is State.RUNNING else None
+
+    def running(self) -> Iterable[Sandbox]:
+        """List every sandbox that traffic can reach."""
+        live = self._lifecycle.live.values()
+        return [one for one in live if one.record.state is State.RUNNING]
+
+    async def connect(self, sandbox_id: str, timeout: timedelta) -> tuple[SandboxRecord, bool]:
+        """Make the sandbox usable for `timeout` from now; tells whether it had to be resumed."""
+        self._check_timeout(timeout)
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.get(sandbox_id)
+            if record.state is State.PAUSED:
+                await self._lifecycle.resume(record, timeout)
+                return record, True
+            self._extend(record, timeout)
+            return record, False
+
+    async def resume(self, sandbox_id: str, timeout: timedelta) -> SandboxRecord:
+        """Resume a paused sandbox."""
+        self._check_timeout(timeout)
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.get(sandbox_id)
+            if record.state is State.RUNNING:
+                raise WrongState(f"Sandbox {sandbox_id} is already running")
+            await self._lifecycle.resume(record, timeout)
+            return record
+
+    async def pause(self, sandbox_id: str) -> None:
+        """Freeze the sandbox; its memory and files survive until it is resumed."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.get(sandbox_id)
+            if record.state is State.PAUSED:
+                raise WrongState(
+                    f"Error pausing sandbox - sandbox '{sandbox_id}' is already paused"
+                )
+            await self._lifecycle.pause(record, "paused by request")
+
+    async def kill(self, sandbox_id: str) -> None:
+        """End the sandbox and delete its files."""
+        async with self._lifecycle.transition(sandbox_id):
+            await self._lifecycle.kill(self.get(sandbox_id), "killed by request")
+
+    async def set_timeout(self, sandbox_id: str, timeout: timedelta) -> None:
+        """Let the sandbox end `timeout` from now, sooner or later than before."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self._running_record(sandbox_id)
+            timeout = min(timeout, self._settings.max_timeout)
+            self._lifecycle.set_end(record, datetime.now(UTC) + timeout)
+
+    async def refresh(self, sandbox_id: str, duration: timedelta) -> None:
+        """Keep the sandbox for at least `duration` from now."""
+        async with self._lifecycle.transition(sandbox_id):
+            self._extend(self._running_record(sandbox_id), max(duration, _SHORTEST_REFRESH))
+
+    def _new_record(
+        self, request: NewSandbox, image: Image, idempotency: IdempotencyRecord | None
+    ) -> SandboxRecord:
+        now = datetime.now(UTC)
+        return SandboxRecord(
+            id=new_id(),
+            template=image.name,
+            layers=image.layers,
+            template_envs=dict(image.env),
+            metadata=request.metadata,
+            envs=request.envs,
+            resources=self._settings.resources,
+            allow_internet=request.allow_internet,
+            access_token=secrets.token_hex(32),
+            created_at=now,
+            started_at=now,
+            ends_at=now + request.timeout,
+            timeout=request.timeout,
+            on_timeout=request.on_timeout,
+            auto_resume=request.auto_resume,
+            idempotency=idempotency,
+        )
+
+    def _check_timeout(self, timeout: timedelta) -> None:
+        if timeout <= timedelta(0):
+            raise InvalidRequest("Timeout must be greater than 0")
+        if timeout > self._settings.max_timeout:
+            hours = self._settings.max_timeout_hours
+            raise InvalidRequest(f"Timeout cannot be greater than {hours} hours")
+
+    def _running_record(self, sandbox_id: str) -> SandboxRecord:
+        record = self.get(sandbox_id)
+        if record.state is not State.RUNNING:
+            raise SandboxNotFound(sandbox_id)
+        return record
+
+    def _extend(self, record: SandboxRecord, timeout: timedelta) -> None:
+        ends_at = datetime.now(UTC) + timeout
+        if ends_at > record.ends_at:
+            self._lifecycle.set_end(record, ends_at)

@@ -1,0 +1,43 @@
+"""Pages of any origin may use a sandbox whose token they have."""
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import Message, Send
+
+_MAX_AGE_SECONDS = "7200"
+_EXPOSED = (
+    "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "
+    "Location, Cache-Control, X-Content-Type-Options"
+)
+
+
+def preflight(method: str, headers: Headers) -> Response | None:
+    """Answer a browser that asks whether it may; None for any other request."""
+    asked = headers.get("access-control-request-method")
+    if method != "OPTIONS" or asked is None:
+        return None
+    answer = {
+        "access-control-allow-origin": "*",
+        "access-control-allow-methods": asked,
+        "access-control-max-age": _MAX_AGE_SECONDS,
+        "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+    }
+    if wanted := headers.get("access-control-request-headers"):
+        answer["access-control-allow-headers"] = wanted
+    return Response(None, 204, answer)
+
+
+def allowing_origins(send: Send, headers: Headers) -> Send:
+    """Have every answer say that pages may read it."""
+    has_origin = "origin" in headers
+
+    async def send_allowing(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            answer = MutableHeaders(scope=message)
+            answer.append("vary", "Origin")
+            if has_origin:
+                answer["access-control-allow-origin"] = "*"
+                answer["access-control-expose-headers"] = _EXPOSED
+        await send(message)
+
+    return send_allowing

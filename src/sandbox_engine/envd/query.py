@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+from urllib.parse import parse_qsl
+
+from sandbox_engine.envd.access import Operation, SignedRequest
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+
+@dataclass(frozen=True)
+class FileQuery:
+    """The query of a request about a file; None is what it does not have."""
+
+    path: str | None
+    username: str | None
+    signature: str | None
+    expiration: str | None
+
+    @classmethod
+    def of(cls, scope: Scope) -> Self:
+        """Read a request's query; a path may be any bytes."""
+        text = scope["query_string"].decode(errors="surrogateescape")
+        pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
+        first = dict(reversed(pairs))
+        return cls(
+            path=first.get("path"),
+            username=first.get("username"),
+            signature=first.get("signature"),
+            expiration=first.get("signature_expiration"),
+        )
+
+    def signed(self, operation: Operation) -> SignedRequest:
+        """Say what a signature of this request covers."""
+        return SignedRequest(
+            self.path or "", operation, self.username or "", self.signature, self.expiration
+        )

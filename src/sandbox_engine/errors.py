@@ -1,0 +1,85 @@
+"""What can go wrong in the engine.
+
+EngineError
+  InvalidRequest
+  Unauthorized
+  NotImplementedHere        E2B has it, this engine does not
+  SandboxNotFound
+  TemplateNotFound
+  WrongState                already paused, already running, being killed
+  IdempotencyConflict       the key stands for another request
+  StartFailed               the runtime would not start it
+  CannotRun                 this machine lacks something the engine needs
+"""
+
+
+class EngineError(Exception):
+    """A failure with a text for the caller."""
+
+    code = "internal_server_error"
+
+
+class InvalidRequest(EngineError):
+    """The request cannot be carried out as it stands."""
+
+    code = "invalid_request"
+
+
+class Unauthorized(EngineError):
+    """The caller did not prove who it is."""
+
+    code = "unauthorized"
+
+
+class NotImplementedHere(EngineError):
+    """E2B offers this and the engine does not."""
+
+    code = "not_implemented"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not implemented by this engine.")
+
+
+class SandboxNotFound(EngineError):
+    """No sandbox has this id."""
+
+    code = "sandbox_not_found"
+
+    def __init__(self, sandbox_id: str) -> None:
+        super().__init__(f"Sandbox \"{sandbox_id}\" doesn't exist or you don't have access to it")
+
+
+class TemplateNotFound(EngineError):
+    """No template has this name."""
+
+    code = "template_not_found"
+
+    def __init__(self, template: str) -> None:
+        super().__init__(f"template '{template}' not found")
+
+
+class WrongState(EngineError):
+    """The sandbox is not in a state that allows this."""
+
+    code = "wrong_state"
+
+
+class IdempotencyConflict(EngineError):
+    """The key was used for a different request."""
+
+    code = "idempotency_request_mismatch"
+
+    def __init__(self) -> None:
+        super().__init__("Idempotency-Key was already used with a different request")
+
+
+class StartFailed(EngineError):
+    """The sandbox could not be brought up."""
+
+    code = "sandbox_create_failed"
+
+
+class CannotRun(EngineError):
+    """This machine lacks what the engine needs."""
+
+    code = "cannot_run"

@@ -1,0 +1,55 @@
+import asyncio
+import os
+from collections.abc import Sequence
+
+from sandbox_engine.keeper_link import Message
+
+
+class Held:
+    """A command that the keeper holds, with the engine's own descriptors of it.
+
+    `descriptors` has `stdin`, `stdout` and `stderr`, or `pty`, and `process`, a pidfd. `ended` gives
+    the wait status, or None where that died with a keeper.
+    """
+
+    def __init__(self, message: Message, descriptors: Sequence[int]) -> None:
+        self.key: str = message["key"]
+        self.pid: int = message["pid"]
+        self.host_pid: int = message["host_pid"]
+        self.descriptors = dict(zip(message["names"], descriptors, strict=True))
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int | None] = self._loop.create_future()
+        self._watched = False
+        if message["status"] is not None:
+            self.ended.set_result(message["status"])
+
+    @property
+    def owner(self) -> str:
+        return self.key.rpartition("-")[0]
+
+    def settle(self, status: int | None) -> None:
+        """Note how the process ended."""
+        self._unwatch()
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    def watch(self) -> None:
+        """Notice the process's end without the keeper, which is gone and its status with it."""
+        process = self.descriptors.get("process")
+        if process is not None and not self.ended.done():
+            self._loop.add_reader(process, self.settle, None)
+            self._watched = True
+
+    def close(self, name: str) -> None:
+        if (descriptor := self.descriptors.pop(name, None)) is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        self._unwatch()
+        for name in tuple(self.descriptors):
+            self.close(name)
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._loop.remove_reader(self.descriptors["process"])
+            self._watched = False

@@ -1,0 +1,69 @@
+"""What a sandbox's apt takes over from this machine's: the distribution's own package sources.
+
+Other vendors' repositories stay out: their keys and credentials are not the sandboxes' business,
+and one that does not answer would break every `apt-get update`.
+"""
+
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandbox_engine.errors import CannotRun
+
+_CONFIGURATION = Path("/etc/apt")
+_DISTRIBUTION_FILES = ("sources.list.d/debian.sources", "sources.list.d/ubuntu.sources")
+_COMPONENTS = {
+    *("main", "contrib", "non-free", "non-free-firmware"),
+    *("restricted", "universe", "multiverse"),
+}
+_ONE_LINE = re.compile(r"deb\s+(?:\[.*\]\s+)?https?://\S+\s+(?P<suite>\S+)\s+(?P<components>.+)")
+_OPTION = re.compile(r"Acquire::(?:Check-Valid-Until|ForceIPv4|https?::Proxy(?:::\S+)?) ")
+_LOOPBACK = re.compile(r"//(?:localhost|127\.[\d.]+|\[::1\])[:/\"]")
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
+
+
+def host_suite() -> str:
+    """Name the Debian or Ubuntu release of this machine."""
+    release = platform.freedesktop_os_release()
+    suite = release.get("UBUNTU_CODENAME") or release.get("VERSION_CODENAME")
+    if suite is None:
+        raise CannotRun("Base images are built on Debian and Ubuntu; this machine is neither.")
+    return suite
+
+
+def host_sources(suite: str, *, configuration: Path = _CONFIGURATION) -> tuple[str, ...]:
+    """Read the distribution's package sources; none found means its public mirrors."""
+    lines = _distribution_lines(suite, configuration / "sources.list")
+    files = (configuration / name for name in _DISTRIBUTION_FILES)
+    return (*lines, *(path.read_text() for path in files if path.is_file()))
+
+
+def host_options() -> tuple[str, ...]:
+    """Read the settings without which this machine's apt could not reach its sources."""
+    command = ["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"]
+    dump = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    return tuple(line for line in dump.stdout.splitlines() if _OPTION.match(line))
+
+
+def is_usable_in_sandbox(option: str) -> bool:
+    """Tell whether the option neither names this machine's loopback nor holds a password."""
+    return not _LOOPBACK.search(option) and not _CREDENTIALS.search(option)
+
+
+def without_credentials(sources: str) -> str:
+    """Take names and passwords out of the sources' addresses."""
+    return _CREDENTIALS.sub("", sources)
+
+
+def _distribution_lines(suite: str, path: Path) -> Iterator[str]:
+    if not path.is_file():
+        return
+    for line in path.read_text().splitlines():
+        match = _ONE_LINE.fullmatch(line.partition("#")[0].strip())
+        if match is None:
+            continue
+        is_of_release = match["suite"].split("-")[0].split("/")[0] == suite
+        if is_of_release and _COMPONENTS.issuperset(match["components"].split()):
+            yield match[0]

@@ -1,0 +1,70 @@
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sandbox_engine.images import node
+from sandbox_engine.images.apt import host_options, host_sources, host_suite
+from sandbox_engine.images.certificates import TRUST_STORE, Certificate, read_certificates
+
+_REVISION = 1
+
+_PACKAGES = (
+    "attr",
+    "apt",
+    "ca-certificates",
+    "curl",
+    "git",
+    "iproute2",
+    "less",
+    "openssh-client",
+    "procps",
+    "python-is-python3",
+    "python3",
+    "python3-pip",
+    "python3-venv",
+    "sudo",
+    "unzip",
+    "wget",
+    "xz-utils",
+)
+
+_NO_TRANSLATIONS = 'Acquire::Languages "none";'
+
+# Python's requests and Node bring a trust store of their own and have to be told of the system's.
+_TRUST_VARIABLES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+
+
+@dataclass(frozen=True)
+class BaseRecipe:
+    """What a base image is made of; equal recipes make the same image."""
+
+    suite: str
+    sources: tuple[str, ...]
+    apt_options: tuple[str, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
+    packages: tuple[str, ...] = _PACKAGES
+
+    @classmethod
+    def of_host(cls, *, certificates_dir: Path) -> Self:
+        """Take the release, the package sources and the trusted certificates of this machine."""
+        suite = host_suite()
+        return cls(
+            suite=suite,
+            sources=host_sources(suite),
+            apt_options=(_NO_TRANSLATIONS, *host_options()),
+            certificates=read_certificates(certificates_dir),
+        )
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits that change with anything the image is made of."""
+        ingredients = (_REVISION, node.version(), repr(self))
+        return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:16]
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """What every command in a sandbox of this image finds in its environment."""
+        trusting = _TRUST_VARIABLES if self.certificates else ()
+        return {"LANG": "C.UTF-8", **dict.fromkeys(trusting, TRUST_STORE)}

@@ -1,0 +1,127 @@
+import asyncio
+import os
+import re
+import shlex
+from asyncio.subprocess import DEVNULL, PIPE
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from sandbox_engine.errors import CannotRun
+from sandbox_engine.images.certificates import write_certificates
+from sandbox_engine.images.recipe import BaseRecipe
+
+Progress = Callable[[str], None]
+
+# Its own mount and pid namespace: whatever ends the engine ends the build, down to the last
+# maintainer script, and no mount of it stays behind.
+_CONFINED = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"),
+)
+
+_DPKG_OPTIONS = (
+    "force-unsafe-io",
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/locale/*",
+    "path-include=/usr/share/locale/locale.alias",
+    "path-exclude=/usr/share/man/*",
+    # the mark with which Debian's pip refuses to install for all users
+    "path-exclude=/usr/lib/python3*/EXTERNALLY-MANAGED",
+)
+
+_ACCOUNT_HOOKS = (
+    'chroot "$1" groupadd --gid 1000 user',
+    'chroot "$1" useradd --uid 1000 --gid 1000 --groups sudo --create-home --shell /bin/bash user',
+)
+
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy")
+_PHASE = re.compile(r"I: (\w+ing .+)\.\.\.")
+_LINES_OF_LOG = 30
+
+
+async def bootstrap(recipe: BaseRecipe, directory: Path, *, lock: int, progress: Progress) -> Path:
+    """Install the recipe's packages and account into a tree below the empty directory.
+
+    Every process of it holds the descriptor `lock` open.
+    """
+    inputs, tree = directory / "inputs", directory / "tree"
+    certificates = inputs / "certificates"
+    certificates.mkdir(parents=True)
+    tree.mkdir()
+    write_certificates(recipe.certificates, certificates)
+    command = _mmdebstrap(recipe, tree, certificates=certificates, mirrors=_mirrors(recipe, inputs))
+    await _run(command, lock=lock, progress=progress)
+    return tree
+
+
+def _mirrors(recipe: BaseRecipe, inputs: Path) -> list[str]:
+    """Give one-line sources as they are and others as files, which is how mmdebstrap takes them."""
+    mirrors = []
+    for number, source in enumerate(recipe.sources):
+        if source.startswith("deb "):
+            mirrors.append(source)
+        else:
+            path = inputs / f"{number}.sources"
+            path.write_text(source)
+            mirrors.append(str(path))
+    return mirrors
+
+
+def _mmdebstrap(
+    recipe: BaseRecipe, tree: Path, *, certificates: Path, mirrors: list[str]
+) -> list[str]:
+    trusted = '"$1"/usr/local/share/ca-certificates'
+    copy = f"mkdir -p {trusted} && cp -r {shlex.quote(str(certificates))}/. {trusted}"
+    return [
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        f"--include={','.join(recipe.packages)}",
+        *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
+        *(f"--aptopt={option}" for option in recipe.apt_options),
+        f"--setup-hook={copy}",  # before ca-certificates is installed, which then takes them in
+        *(f"--customize-hook={hook}" for hook in _ACCOUNT_HOOKS),
+        recipe.suite,
+        str(tree),
+        *mirrors,
+    ]
+
+
+async def _run(command: list[str], *, lock: int, progress: Progress) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *_CONFINED,
+        *command,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        env=_environment(),
+        pass_fds=(lock,),
+        limit=1 << 20,
+    )
+    assert process.stderr is not None
+    log = deque[str](maxlen=_LINES_OF_LOG)
+    try:
+        async for line in process.stderr:
+            text = line.decode(errors="replace").rstrip()
+            if phase := _PHASE.fullmatch(text):
+                progress(phase[1])
+            elif not text.startswith("I: "):
+                log.append(text)
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if status != 0:
+        raise CannotRun("\n".join(("The base image could not be built.", *log)))
+
+
+def _environment() -> dict[str, str]:
+    proxies = {
+        name: value for name, value in os.environ.items() if name.lower() in _PROXY_VARIABLES
+    }
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return {"PATH": path, "LC_ALL": "C.UTF-8", **proxies}

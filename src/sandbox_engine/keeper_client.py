@@ -1,0 +1,296 @@
+import asyncio
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_engine.held import Held
+from sandbox_engine.keeper import SOCKET_NAME
+from sandbox_engine.keeper_link import Link, Message
+from sandbox_engine.log import get_logger
+
+log = get_logger(__name__)
+
+_START_SECONDS = 30.0
+_CONNECT_SECONDS = _START_SECONDS + 10  # it may be waiting for the commands of an earlier engine
+_RETRY_SECONDS = 0.02
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class KeeperLost(Exception):
+    """The keeper died while it was asked for something; whether that was done is unknown."""
+
+
+class LaunchFailed(Exception):
+    """The OCI runtime did not start a command; the text is the runtime's own."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that ran to its end; a negative `returncode` is the signal that killed it."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Keeper:
+    """The engine's end of the keeper; a dead one is replaced at the next call."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self.commands_dir = run_dir / "commands"
+        self._loop = asyncio.get_running_loop()
+        self._link: Link | None = None
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._connecting = asyncio.Lock()
+        self._ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._held: dict[str, Held] = {}
+        self._unclaimed: dict[str, Held] = {}
+
+    @classmethod
+    async def connect(cls, run_dir: Path) -> "Keeper":
+        """Reach the keeper of this directory, starting one where none answers."""
+        keeper = cls(run_dir)
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        keeper.commands_dir.mkdir(mode=0o700, exist_ok=True)
+        await keeper._connected()
+        return keeper
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout: float = 60.0,
+    ) -> Completed:
+        """Run a program to its own end, whoever it leaves its output open to."""
+        with _memory_file(stdin) as given, _memory_file() as out, _memory_file() as err:
+            request = {"op": "run", "argv": list(argv), "timeout": timeout}
+            answer = await self._ask(request, (given, out, err))
+            if answer["event"] == "failed":
+                raise OSError(f"{argv[0]}: {answer['error']}")
+            if answer["timed_out"]:
+                raise TimeoutError(f"{argv[0]} did not end within {timeout:g} s")
+            returncode = os.waitstatus_to_exitcode(answer["status"])
+            return Completed(returncode, _contents(out), _contents(err))
+
+    async def start(
+        self,
+        key: str,
+        argv: Sequence[str],
+        *,
+        pid_file: Path,
+        console_socket: Path | None,
+        stdin: bool,
+        owner: int,
+    ) -> Held:
+        """Start a command by a runtime's detached exec; `owner` is the host uid it runs as.
+
+        The key is the holder's name, a dash, and what makes it unique.
+        """
+        request = {
+            "op": "start",
+            "key": key,
+            "argv": list(argv),
+            "pid_file": str(pid_file),
+            "console_socket": None if console_socket is None else str(console_socket),
+            "stdin": stdin,
+            "owner": owner,
+            "timeout": _START_SECONDS,
+        }
+        answer = await self._ask(request)
+        if answer["event"] == "failed":
+            raise LaunchFailed(answer["error"])
+        return self._held[key]
+
+    async def make_namespaces(self, user: Path, net: Path, *, first_id: int, ids: int) -> None:
+        """Make a user namespace and a network namespace that it owns, bound to two empty files."""
+        request = {"op": "namespaces", "user": str(user), "net": str(net)}
+        answer = await self._ask({**request, "first_id": first_id, "ids": ids})
+        if answer["event"] == "failed":
+            raise OSError(answer["error"])
+
+    def adopted(self, owner: str) -> list[Held]:
+        """Claim the commands of one owner that outlived an earlier engine."""
+        keys = [key for key, held in self._unclaimed.items() if held.owner == owner]
+        return [self._unclaimed.pop(key) for key in keys]
+
+    def release_unclaimed(self) -> None:
+        """Let go of what outlived an earlier engine and that nobody claimed, with its files."""
+        for held in tuple(self._unclaimed.values()):
+            self.forget(held)
+        for path in self.commands_dir.iterdir():
+            if path.name.partition(".")[0] not in self._held:
+                path.unlink(missing_ok=True)
+
+    def close_stdin(self, held: Held) -> None:
+        """Close the command's standard input, ours and the keeper's."""
+        held.close("stdin")
+        self._tell({"op": "close-stdin", "key": held.key})
+
+    def forget(self, held: Held) -> None:
+        """Drop a command's descriptors and status, ours and the keeper's."""
+        held.close_all()
+        self._unclaimed.pop(held.key, None)
+        if self._held.pop(held.key, None):
+            self._tell({"op": "forget", "key": held.key})
+
+    async def close(self) -> None:
+        """Leave; the keeper goes on holding everything."""
+        self._disconnect()
+        for held in self._held.values():
+            held.close_all()
+        self._held.clear()
+        self._unclaimed.clear()
+
+    async def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
+        link = await self._connected()
+        number = next(self._ids)
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._answers[number] = answer
+        try:
+            link.send({**request, "id": number}, descriptors)
+            return await answer
+        finally:
+            del self._answers[number]
+
+    def _tell(self, message: Message) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    async def _connected(self) -> Link:
+        if self._link is not None and self._ready.done():
+            return self._link
+        async with self._connecting:
+            try:
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    while self._link is None:
+                        if not await self._reach():
+                            await asyncio.sleep(_RETRY_SECONDS)
+            except TimeoutError as error:
+                raise KeeperLost(f"no keeper answers in {self._run_dir}") from error
+            return self._link
+
+    async def _reach(self) -> bool:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.setblocking(False)
+        try:
+            connection.connect(str(self._run_dir / SOCKET_NAME))
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            await asyncio.to_thread(self._start_keeper)
+            return False
+        except BlockingIOError:  # it has a full queue: others are connecting as well
+            connection.close()
+            return False
+        self._attach(connection)
+        try:
+            await self._ready
+        except KeeperLost:  # it was on its way out
+            return False
+        return True
+
+    def _start_keeper(self) -> None:
+        with (self._run_dir / "keeper.log").open("a") as log_file:
+            launcher = subprocess.run(  # noqa: S603 - our own interpreter
+                [sys.executable, "-S", "-m", "sandbox_engine.keeper", "--run-dir", self._run_dir],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log_file,
+                cwd="/",
+                # Nothing of the engine's environment, which may hold its API key, and no site
+                # packages: the keeper is small so that its forks are cheap.
+                env={"PATH": _PATH, "PYTHONPATH": str(Path(__file__).parents[1])},
+                start_new_session=True,
+                check=False,
+            )
+        if launcher.returncode != 0:
+            raise KeeperLost(f"the keeper did not start; see {log_file.name}")
+
+    def _attach(self, connection: socket.socket) -> None:
+        link = Link(connection, lambda full: self._await_room(link, full))
+        self._link = link
+        self._ready = self._loop.create_future()
+        self._loop.add_reader(connection, self._receive)
+
+    def _await_room(self, link: Link, full: bool) -> None:  # noqa: FBT001
+        if full:
+            self._loop.add_writer(link.connection, link.flush)
+        else:
+            self._loop.remove_writer(link.connection)
+
+    def _receive(self) -> None:
+        while self._link is not None:
+            try:
+                received = self._link.receive()
+            except BlockingIOError:
+                return
+            if received is None:
+                self._lose()
+            else:
+                self._take(*received)
+
+    def _take(self, message: Message, descriptors: Sequence[int]) -> None:
+        match message["event"]:
+            case "ready":
+                self._ready.set_result(None)
+            case "held":
+                held = Held(message, descriptors)
+                self._held[held.key] = self._unclaimed[held.key] = held
+            case "exited":
+                if held_or_none := self._held.get(message["key"]):
+                    held_or_none.settle(message["status"])
+            case "started":
+                self._held[message["key"]] = Held(message, descriptors)
+                self._answer(message)
+            case _:
+                self._answer(message)
+
+    def _answer(self, message: Message) -> None:
+        answer = self._answers.get(message["id"])
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+        elif message["event"] == "started":
+            self.forget(self._held[message["key"]])
+
+    def _lose(self) -> None:
+        log.error("keeper lost", run_dir=self._run_dir)
+        self._disconnect()
+        for held in self._held.values():
+            held.watch()
+
+    def _disconnect(self) -> None:
+        if self._link is None:
+            return
+        self._loop.remove_reader(self._link.connection)
+        self._loop.remove_writer(self._link.connection)
+        self._link.close()
+        self._link = None
+        waiting: list[asyncio.Future[Any]] = [self._ready, *self._answers.values()]
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(KeeperLost("the keeper is gone"))
+
+
+@contextmanager
+def _memory_file(contents: bytes = b"") -> Iterator[int]:
+    descriptor = os.memfd_create("sandbox-engine")
+    try:
+        if contents:
+            os.write(descriptor, contents)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _contents(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

@@ -1,0 +1,42 @@
+"""Namespaces that belong to a user namespace: only a process with one thread can make them."""
+
+import os
+from pathlib import Path
+
+from sandbox_engine.syscalls import CLONE_NEWNET, CLONE_NEWUSER, MS_BIND, mount, unshare
+
+
+def make_namespaces(user: Path, net: Path, *, first_id: int, ids: int) -> None:
+    """Make a user namespace with its range of host ids and a network namespace that it owns.
+
+    They live at the two paths, which are empty files.
+    """
+    ready, made = os.pipe()
+    proceed, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        _be_inside(made, proceed)
+    os.close(made)
+    os.close(proceed)
+    try:
+        if os.read(ready, 1) != b"1":
+            raise OSError("the kernel refused a user namespace")
+        for kind in ("uid_map", "gid_map"):
+            Path(f"/proc/{child}/{kind}").write_text(f"0 {first_id} {ids}\n")
+        for kind, path in (("user", user), ("net", net)):
+            mount(f"/proc/{child}/ns/{kind}", str(path), "", MS_BIND)
+    finally:
+        os.close(ready)
+        os.close(go)
+        os.waitpid(child, 0)
+
+
+def _be_inside(made: int, proceed: int) -> None:
+    """Hold the namespaces open until the parent has bound them."""
+    try:
+        unshare(CLONE_NEWUSER | CLONE_NEWNET)
+        os.write(made, b"1")
+        os.read(proceed, 1)  # its other end is closed when the parent is done, or dead
+    finally:
+        os._exit(0)

@@ -1,0 +1,170 @@
+r"""What a sandbox goes through.
+
+    creating -> running <-> paused
+        \          |         /
+         `----> killing <----'
+
+The record is written before each act, so that after a crash at any point the next engine knows
+what was meant. A container that ends by itself leaves a paused sandbox with all its files.
+"""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from sandbox_engine.containers import Containers
+from sandbox_engine.deadlines import RETRY_AFTER, Deadlines
+from sandbox_engine.errors import EngineError, SandboxNotFound, StartFailed
+from sandbox_engine.log import get_logger
+from sandbox_engine.records import OnTimeout, SandboxRecord, State
+from sandbox_engine.sandbox import Sandbox
+from sandbox_engine.store import RecordStore
+
+log = get_logger(__name__)
+
+
+class Lifecycle:
+    """Owns the records and the live sandboxes, and moves them from state to state.
+
+    Whoever calls a method that takes a record holds the sandbox's lock (`transition`).
+    """
+
+    def __init__(self, store: RecordStore, containers: Containers) -> None:
+        self.records: dict[str, SandboxRecord] = {}
+        self.live: dict[str, Sandbox] = {}
+        self.deadlines = Deadlines(self._expire)
+        self._store = store
+        self._containers = containers
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+
+    def transition(self, sandbox_id: str) -> asyncio.Lock:
+        """Give the lock that makes the sandbox's transitions follow one another."""
+        if sandbox_id not in self.records:
+            raise SandboxNotFound(sandbox_id)
+        return self._locks.setdefault(sandbox_id, asyncio.Lock())
+
+    async def create(self, record: SandboxRecord) -> None:
+        """Write the record down, then bring the sandbox up."""
+        self.records[record.id] = record
+        self._store.path(record.id).mkdir(mode=0o700)
+        self._store.save(record)
+        async with self.transition(record.id):
+            try:
+                sandbox = await self._containers.start(record)
+            except (EngineError, OSError) as error:
+                log.error("create failed", id=record.id, error=error)
+                await self.kill(record, "could not be started")
+                raise StartFailed(f"The sandbox could not be started: {error}") from error
+            self._run(record, sandbox, record.timeout, "created")
+
+    async def resume(self, record: SandboxRecord, timeout: timedelta) -> None:
+        """Thaw a paused sandbox, or start it from its files if its processes are gone."""
+        sandbox = self.live.get(record.id)
+        if sandbox is not None:
+            await self._containers.thaw(record)
+            self._run(record, sandbox, timeout, "resumed")
+            return
+        try:
+            sandbox = await self._containers.start(record)
+        except (EngineError, OSError) as error:
+            await self.lose_container(record, f"could not be resumed: {error}")
+            raise StartFailed(f"The sandbox could not be resumed: {error}") from error
+        self._run(record, sandbox, timeout, "resumed from its files")
+
+    async def pause(self, record: SandboxRecord, reason: str) -> None:
+        """Freeze a running sandbox once no command is half started in it."""
+        sandbox = self.live[record.id]
+        async with sandbox.gate.exclusive():
+            await self._containers.freeze(record)
+            self._rest(record, reason)
+        sandbox.suspend(reason)
+
+    async def kill(self, record: SandboxRecord, reason: str) -> None:
+        """End the sandbox and delete its files; what cannot be removed now is tried again."""
+        record.state, record.reason = State.KILLING, reason
+        self._store.save(record)
+        self._let_go(record, reason)
+        try:
+            await self._containers.remove(record)
+        except (EngineError, OSError):
+            log.exception("removing a sandbox failed", id=record.id)
+            self.deadlines.arm(record.id, datetime.now(UTC) + RETRY_AFTER)
+            return
+        del self.records[record.id]
+        self._locks.pop(record.id, None)
+        log.info("removed", id=record.id, reason=reason)
+
+    async def lose_container(self, record: SandboxRecord, reason: str) -> None:
+        """Go on as a paused sandbox: the processes are gone and the files are not."""
+        self._let_go(record, reason)
+        await self._containers.stop(record)
+        self._rest(record, reason)
+        log.warning("container lost", id=record.id, reason=reason)
+
+    def set_end(self, record: SandboxRecord, ends_at: datetime) -> None:
+        """Move the deadline of a running sandbox."""
+        record.ends_at = ends_at
+        self._store.save(record)
+        self.deadlines.arm(record.id, ends_at)
+
+    def take(self, record: SandboxRecord, sandbox: Sandbox) -> None:
+        """Take charge of a container."""
+        if self.live.get(record.id) is not sandbox:
+            self.live[record.id] = sandbox
+            self._watches[record.id] = asyncio.create_task(self._watch(record, sandbox))
+        if record.state is State.RUNNING:
+            self.deadlines.arm(record.id, record.ends_at)
+
+    async def close(self) -> None:
+        """Leave every sandbox as it is; the next engine takes them over."""
+        for watch in self._watches.values():
+            watch.cancel()
+        for sandbox in self.live.values():
+            sandbox.leave("the engine is stopping")
+
+    def _run(
+        self, record: SandboxRecord, sandbox: Sandbox, timeout: timedelta, message: str
+    ) -> None:
+        record.state, record.reason = State.RUNNING, ""
+        record.started_at = datetime.now(UTC)
+        record.note(message)
+        self.take(record, sandbox)
+        self.set_end(record, record.started_at + timeout)
+
+    def _rest(self, record: SandboxRecord, reason: str) -> None:
+        self.deadlines.disarm(record.id)
+        record.state, record.reason = State.PAUSED, reason
+        record.ends_at = datetime.now(UTC)
+        record.note(reason)
+        self._store.save(record)
+
+    def _let_go(self, record: SandboxRecord, reason: str) -> None:
+        self.deadlines.disarm(record.id)
+        watch = self._watches.pop(record.id, None)
+        if watch is not None and watch is not asyncio.current_task():
+            watch.cancel()
+        sandbox = self.live.pop(record.id, None)
+        if sandbox is not None:
+            sandbox.close(reason)
+
+    async def _watch(self, record: SandboxRecord, sandbox: Sandbox) -> None:
+        await sandbox.wait_ended()
+        async with self.transition(record.id):
+            if self.live.get(record.id) is sandbox:
+                killed = "its processes were killed: out of memory"
+                reason = killed if sandbox.cgroup.oom_kills() else "its first process ended"
+                await self.lose_container(record, reason)
+
+    async def _expire(self, sandbox_id: str) -> None:
+        if sandbox_id not in self.records:
+            return
+        async with self.transition(sandbox_id):
+            record = self.records.get(sandbox_id)
+            if record is None or record.state is State.PAUSED:
+                return
+            if record.state is State.RUNNING and record.ends_at > datetime.now(UTC):
+                self.deadlines.arm(sandbox_id, record.ends_at)
+            elif record.state is State.RUNNING and record.on_timeout is OnTimeout.PAUSE:
+                await self.pause(record, "paused at its timeout")
+            else:
+                await self.kill(record, record.reason or "killed at its timeout")

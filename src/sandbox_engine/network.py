@@ -1,0 +1,203 @@
+import asyncio
+from collections.abc import Collection, Iterable
+from contextlib import AsyncExitStack
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from sandbox_engine import host_network
+from sandbox_engine.dns import Forwarder, Resolvers
+from sandbox_engine.firewall import RULE_CHANGES, Firewall
+from sandbox_engine.host_rules import find_conflicts
+from sandbox_engine.interfaces import ADDRESS_CHANGES, routes
+from sandbox_engine.keeper_client import Keeper, KeeperLost
+from sandbox_engine.links import Link
+from sandbox_engine.log import get_logger
+from sandbox_engine.netlink import NETFILTER, ROUTE, Watch
+from sandbox_engine.pool import Pool
+from sandbox_engine.roster import Roster, existing_links, link_prefix
+from sandbox_engine.subnets import Subnet, claim
+from sandbox_engine.wiring import Wiring
+
+__all__ = ["Link", "Network"]
+
+log = get_logger(__name__)
+
+_RETRY_SECONDS = 1.0
+
+
+class Network:
+    """The sandboxes' links to the outside, some of them prepared ahead of need."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        subnet: Subnet,
+        *,
+        instance: str,
+        places: Path,
+        allow: Collection[IPv4Network],
+        pool_size: int,
+    ) -> None:
+        prefix = link_prefix(instance)
+        self._run = keeper.run
+        self._prefix = prefix
+        self._subnet = subnet
+        self._places = places
+        self._roster = Roster(prefix, network=subnet.network, places=places)
+        self._strays = {name: self._roster.keep(name) for name in existing_links(prefix, places)}
+        group = int(instance, 16) | 1  # group 0 is that of every other interface
+        self._wiring = Wiring(keeper, gateway=subnet.gateway, group=group)
+        self._firewall = Firewall(
+            keeper.run,
+            table=f"sandbox_engine_{instance}",
+            links=f"{prefix}*",
+            subnet=subnet.network,
+            gateway=subnet.gateway,
+            allowed=allow,
+        )
+        self._pool = Pool(self._make, self.release, pool_size)
+        self._changed = asyncio.Event()
+        self._connected: set[IPv4Network] = set()
+        self._mtu = 0
+        self._dns_ports = (0, 0)
+        self._opened = AsyncExitStack()
+        self._opened.callback(subnet.release)
+        self._opened.callback(self._wiring.close)
+        self._opened.callback(self._firewall.close)
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        instance: str,
+        run_dir: Path,
+        state_dir: Path,
+        keeper: Keeper,
+        pool_size: int,
+        subnet_pool: IPv4Network,
+        allow: Collection[IPv4Network] = (),
+        resolver_configuration: Path = Path("/etc/resolv.conf"),
+    ) -> "Network":
+        """Take a range of addresses, put up the firewall and answer DNS."""
+        places = run_dir / "netns"
+        places.mkdir(parents=True, exist_ok=True, mode=0o700)
+        subnet = claim(
+            subnet_pool,
+            memory=state_dir / "subnet",
+            routes=routes(),
+            in_use=bool(existing_links(link_prefix(instance), places)),
+        )
+        network = cls(
+            keeper, subnet, instance=instance, places=places, allow=allow, pool_size=pool_size
+        )
+        try:
+            await network._start(Resolvers(resolver_configuration))
+        except BaseException:
+            await network.close()
+            raise
+        return network
+
+    @property
+    def dns_address(self) -> str:
+        """Where the sandboxes' resolver answers."""
+        return str(self._subnet.gateway)
+
+    async def acquire(self, *, internet: bool) -> Link:
+        """Hand out a link that is ready for use."""
+        link = await self._pool.take()
+        try:
+            if not internet:
+                await self._firewall.admit(link, internet=False)
+        except BaseException:
+            await self.release(link)
+            raise
+        return link
+
+    async def release(self, link: Link) -> None:
+        """Remove a link with all that belongs to it."""
+        self._strays.pop(link.name, None)
+        await self._firewall.forget(link)
+        await self._wiring.remove(link)
+        self._roster.free(link)
+
+    async def restore(self, link: Link, *, internet: bool) -> None:
+        """Go on with a link that a sandbox got from an engine before this one."""
+        self._strays.pop(link.name, None)
+        self._roster.keep(link.name)
+        await self._firewall.admit(link, internet=internet)
+
+    async def sweep(self, keep: Iterable[Link]) -> None:
+        """Remove what an engine before this one left, but for the links to keep."""
+        for link in keep:
+            self._strays.pop(link.name, None)
+        strays, self._strays = self._strays, {}
+        await self._wiring.remove(*strays.values())
+        for stray in strays.values():
+            self._roster.free(stray)
+
+    async def conflicts(self) -> list[str]:
+        """Say what else on the host drops the sandboxes' packets, and how to let them pass."""
+        return await find_conflicts(self._run, links=self._prefix)
+
+    async def close(self) -> None:
+        """Stop; links in use go on working, but for DNS."""
+        await self._pool.close()
+        await self._opened.aclose()
+
+    async def destroy(self) -> None:
+        """Stop, and leave nothing behind."""
+        await self._pool.close()
+        await self._wiring.remove(*self._strays.values(), *self._firewall.admitted())
+        await self.close()
+        await self._firewall.remove()
+        host_network.remove_address(self._subnet.gateway)
+        self._subnet.forget()
+        self._places.rmdir()
+
+    async def _start(self, resolvers: Resolvers) -> None:
+        host_network.enable_forwarding()
+        host_network.add_address(self._subnet.gateway)
+        forwarder = Forwarder(resolvers, admits=self._firewall.has_internet)
+        self._dns_ports = await forwarder.listen(self.dns_address)
+        self._opened.push_async_callback(forwarder.close)
+        await self._put_right(anew=True)
+        upkeep = asyncio.create_task(self._keep_right())
+        self._opened.callback(upkeep.cancel)
+        self._opened.callback(Watch(ROUTE, ADDRESS_CHANGES, self._changed.set).close)
+        self._opened.callback(Watch(NETFILTER, RULE_CHANGES, self._hear_of_rules).close)
+        self._pool.refill()
+
+    async def _make(self) -> Link:
+        link = self._roster.take()
+        try:
+            await self._wiring.make(link, mtu=self._mtu)
+            await self._firewall.admit(link, internet=True)
+        except Exception:
+            await self.release(link)
+            raise
+        return link
+
+    def _hear_of_rules(self) -> None:
+        if not self._firewall.is_installed():  # most changes are our own
+            self._changed.set()
+
+    async def _keep_right(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._put_right()
+            except (OSError, KeeperLost) as error:
+                log.error("firewall not put right", error=error, retry_s=_RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._changed.set()
+
+    async def _put_right(self, *, anew: bool = False) -> None:
+        """Have the firewall fit the host as it is now."""
+        connected = host_network.own_networks()
+        self._mtu = host_network.mtu()
+        if anew or not self._firewall.is_installed():
+            await self._firewall.install(dns_ports=self._dns_ports, connected=connected)
+        elif connected != self._connected:
+            await self._firewall.deny(connected)
+        self._connected = connected

@@ -1,0 +1,80 @@
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from sandbox_engine.proxy.upstream import Upstream, UpstreamLost
+
+Dial = Callable[[int], Awaitable[socket.socket]]
+
+# E2B tries for a second as well: programs answer requests sent while they were still starting.
+_PAUSES_BETWEEN_DIALS = tuple(timedelta(milliseconds=ms) for ms in (100, 200, 300, 400))
+
+_MAX_IDLE = 16
+_IDLE_FOR = timedelta(seconds=30)
+
+
+class ProxyClosed(Exception):
+    """The sandbox was paused or killed in the middle of an exchange."""
+
+
+class ConnectionPool:
+    """The connections into one sandbox."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._open: set[Upstream] = set()
+        self._idle: dict[Upstream, asyncio.TimerHandle] = {}
+        self._closings = 0
+
+    async def connect(self, port: int) -> Upstream:
+        """Open a connection; raises ConnectionRefusedError when nothing listens there."""
+        closings = self._closings
+        connected = await self._dial_patiently(port)
+        loop = asyncio.get_running_loop()
+        _, upstream = await loop.create_connection(lambda: Upstream(port), sock=connected)
+        self._open.add(upstream)
+        if closings != self._closings:
+            self.release(upstream)
+            raise ProxyClosed
+        return upstream
+
+    def take_idle(self, port: int) -> Upstream | None:
+        """Take the connection to this port that was used last, if one is still open."""
+        for upstream in reversed([idle for idle in self._idle if idle.port == port]):
+            self._idle.pop(upstream).cancel()
+            if upstream.is_reusable:
+                return upstream
+            self._open.discard(upstream)
+        return None
+
+    def release(self, upstream: Upstream) -> None:
+        """Keep a connection for another request, or cut it when it cannot serve one."""
+        if upstream.is_reusable and len(self._idle) < _MAX_IDLE:
+            loop = asyncio.get_running_loop()
+            self._idle[upstream] = loop.call_later(_IDLE_FOR.total_seconds(), self._drop, upstream)
+        else:
+            self._drop(upstream)
+
+    async def close(self) -> None:
+        """Cut every connection, running or idle; later requests open their own."""
+        self._closings += 1
+        for expiry in self._idle.values():
+            expiry.cancel()
+        self._idle.clear()
+        while self._open:
+            self._open.pop().abort(ProxyClosed())
+        await asyncio.sleep(0)  # a transport closes its socket in the turn after its abort
+
+    def _drop(self, upstream: Upstream) -> None:
+        self._idle.pop(upstream, None)
+        self._open.discard(upstream)
+        upstream.abort(UpstreamLost())
+
+    async def _dial_patiently(self, port: int) -> socket.socket:
+        for pause in _PAUSES_BETWEEN_DIALS:
+            try:
+                return await self._dial(port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(pause.total_seconds())
+        return await self._dial(port)

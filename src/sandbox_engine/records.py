@@ -1,0 +1,82 @@
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from sandbox_engine.settings import Resources
+
+
+class State(StrEnum):
+    """Where a sandbox stands; only `running` and `paused` are ever shown to callers."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    PAUSED = "paused"
+    KILLING = "killing"
+
+
+class OnTimeout(StrEnum):
+    KILL = "kill"
+    PAUSE = "pause"
+
+
+class LinkRecord(BaseModel):
+    """The network link a sandbox holds."""
+
+    name: str
+    netns: str
+    address: str
+
+
+class InitRecord(BaseModel):
+    """A sandbox's first process; the start time tells it from a later process with its pid."""
+
+    pid: int
+    start_ticks: int
+
+
+class LogEntry(BaseModel):
+    """One thing that happened to a sandbox."""
+
+    at: datetime
+    message: str
+
+
+class IdempotencyRecord(BaseModel):
+    key: str
+    digest: str
+
+
+class SandboxRecord(BaseModel):
+    """Everything the engine has to know of a sandbox to go on with it after a restart."""
+
+    id: str
+    state: State = State.CREATING
+    reason: str = ""
+    template: str
+    layers: tuple[Path, ...]
+    template_envs: dict[str, str] = Field(default_factory=dict)
+    metadata: dict[str, str] | None = None
+    envs: dict[str, str] = Field(default_factory=dict)
+    resources: Resources
+    allow_internet: bool | None = None
+    access_token: str
+    created_at: datetime
+    started_at: datetime
+    ends_at: datetime
+    timeout: timedelta
+    on_timeout: OnTimeout = OnTimeout.KILL
+    auto_resume: bool = False
+    idempotency: IdempotencyRecord | None = None
+    link: LinkRecord | None = None
+    init: InitRecord | None = None
+    log: list[LogEntry] = Field(default_factory=list)
+
+    @property
+    def internet(self) -> bool:
+        return self.allow_internet is not False
+
+    def note(self, message: str) -> None:
+        """Add to the sandbox's log, which keeps the last hundred entries."""
+        self.log = [*self.log[-99:], LogEntry(at=datetime.now(UTC), message=message)]

@@ -1,0 +1,275 @@
+import errno
+import os
+import posixpath
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from sandbox_engine.descriptors import closing
+from sandbox_engine.filesystems import RefusedFile, require_data
+from sandbox_engine.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
+from sandbox_engine.trees import remove_tree, require_no_mount
+
+UID_BASE = 100_000
+ID_COUNT = 65_536
+NOBODY = 65_534  # how ids without a place in the sandbox show
+
+# openat2 answers EAGAIN where `..` met a rename anywhere on the machine at the same instant.
+_RACES_LOST_AT_MOST = 100
+
+
+class Owner(NamedTuple):
+    """Whose a file is, as the sandbox counts its ids."""
+
+    uid: int
+    gid: int
+
+
+class RootClosed(Exception):
+    """The sandbox is gone, and its files with it."""
+
+
+class Root:
+    """A sandbox's file tree as the host may touch it; its methods block.
+
+    A path is resolved once, by the kernel, which keeps it below the sandbox's root whatever its
+    links say and whoever renames what meanwhile. From there on only descriptors are used.
+    """
+
+    def __init__(self, descriptor: int, *, uid_base: int = UID_BASE) -> None:
+        self._descriptor = descriptor
+        self._uid_base = uid_base
+        self._lock = threading.Lock()
+        self._users = 1
+        self._closed = False
+        self._farewells: list[Callable[[], None]] = []
+        # "/" of another mount namespace; a directory of this one in tests.
+        self._place = _place(descriptor).rstrip("/")
+
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """Take the tree below a directory of the host, such as `/proc/<pid>/root`."""
+        return cls(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def close(self) -> None:
+        """Let go of the tree; what is under way ends by itself, what comes is refused."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            farewells = list(self._farewells)
+        for farewell in farewells:
+            farewell()
+        self._release()
+
+    @contextmanager
+    def when_closed(self, farewell: Callable[[], None]) -> Iterator[None]:
+        """Have `farewell` called if the tree is closed within this context, in whichever thread."""
+        with self._lock:
+            if self._closed:
+                raise RootClosed
+            self._farewells.append(farewell)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._farewells.remove(farewell)
+
+    def locate(self, path: str, flags: int = 0) -> int:
+        """Open `path` as a mere place, whatever is there; nothing happens to it by that."""
+        return self._open(path, flags | os.O_PATH)
+
+    def stat(self, path: str) -> os.stat_result:
+        """Look at what `path` leads to."""
+        with closing(self.locate(path)) as place:
+            return os.fstat(place)
+
+    def open_file(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """Open an existing regular file that holds data; everything else is refused at once."""
+        with closing(self.locate(path)) as place:
+            mode = os.fstat(place).st_mode
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(mode):
+                raise RefusedFile("it is not a regular file")
+            require_data(place)
+            return os.open(_magic(place), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+    def open_directory(self, path: str) -> int:
+        """Open a directory that holds data, to be listed."""
+        descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            require_data(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def open_for_writing(self, path: str, owner: Owner) -> tuple[int, bool]:
+        """Open a regular file, made as `owner`'s if there is none; says whether it was made."""
+        for _ in range(_RACES_LOST_AT_MOST):
+            try:
+                return self.open_file(path, os.O_WRONLY), False
+            except FileNotFoundError:
+                pass
+            try:
+                return self._create(path, owner), True
+            except FileExistsError:
+                path = self._behind(path)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+    def read(self, path: str, *, limit: int) -> bytes:
+        """Read the beginning of a small file."""
+        with closing(self.open_file(path)) as descriptor:
+            return os.pread(descriptor, limit, 0)
+
+    def make_directories(self, path: str, owner: Owner) -> None:
+        """Make the directory and those above it where they are missing, as `owner`'s."""
+        missing: list[str] = []
+        while (place := self._find_directory(path)) is None:
+            path, name = posixpath.split(path)
+            missing.append(name)
+        try:
+            require_data(place)
+            while missing:
+                made = self._make_directory(place, missing.pop(), owner)
+                os.close(place)
+                place = made
+        finally:
+            os.close(place)
+
+    def rename(self, source: str, destination: str) -> None:
+        """Move an entry to another name, over what may be there."""
+        with self._parent(source) as (old, old_name), self._parent(destination) as (new, new_name):
+            require_no_mount(old, old_name)
+            require_no_mount(new, new_name)
+            os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
+
+    def remove(self, path: str) -> None:
+        """Remove an entry and everything below it."""
+        with self._parent(path) as (directory, name):
+            remove_tree(directory, name)
+
+    def remove_file(self, path: str, descriptor: int) -> None:
+        """Remove the file open as `descriptor`, if the path still leads to it."""
+        with self._parent(path) as (directory, name):
+            there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if os.path.samestat(there, os.fstat(descriptor)):
+                os.unlink(name, dir_fd=directory)
+
+    def give(self, descriptor: int, owner: Owner) -> None:
+        """Make an open file or directory `owner`'s."""
+        if not (0 <= owner.uid < ID_COUNT and 0 <= owner.gid < ID_COUNT):
+            raise OSError(errno.EINVAL, "the owner has no place in the sandbox")
+        os.fchown(descriptor, self._uid_base + owner.uid, self._uid_base + owner.gid)
+
+    def owner(self, status: os.stat_result) -> Owner:
+        """Tell whose a file is as the sandbox itself sees it."""
+        return Owner(self._inside(status.st_uid), self._inside(status.st_gid))
+
+    def path_of(self, descriptor: int) -> str:
+        """Tell where in the tree a descriptor is, links resolved."""
+        return _place(descriptor).removeprefix(self._place) or "/"
+
+    def _inside(self, host_id: int) -> int:
+        inside = host_id - self._uid_base
+        return inside if 0 <= inside < ID_COUNT else NOBODY
+
+    def _open(self, path: str, flags: int) -> int:
+        _require_no_nul(path)
+        with self._held() as root:
+            for _ in range(_RACES_LOST_AT_MOST):
+                try:
+                    return openat2(
+                        root,
+                        path,
+                        flags,
+                        resolve=RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+                    )
+                except BlockingIOError:
+                    continue
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    @contextmanager
+    def _held(self) -> Iterator[int]:
+        """Keep the root's descriptor from being closed, and its number from being given away."""
+        with self._lock:
+            if self._closed:
+                raise RootClosed
+            self._users += 1
+        try:
+            yield self._descriptor
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                os.close(self._descriptor)
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        _require_no_nul(path)
+        directory, name = posixpath.split(path)
+        if name in {"", ".", ".."}:
+            raise RefusedFile("that is not a name in a directory")
+        with closing(self.locate(directory or "/", os.O_DIRECTORY)) as place:
+            require_data(place)
+            yield place, name
+
+    def _create(self, path: str, owner: Owner) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._parent(path) as (directory, name):
+            return self._adopt(os.open(name, flags, 0o600, dir_fd=directory), owner, 0o644)
+
+    def _behind(self, path: str) -> str:
+        """Where a dangling symlink points; `path` itself if it is none."""
+        with self._parent(path) as (directory, name):
+            try:
+                target = os.readlink(name, dir_fd=directory)
+            except OSError:
+                return path
+        return posixpath.join(posixpath.dirname(path), target)
+
+    def _find_directory(self, path: str) -> int | None:
+        try:
+            return self.locate(path, os.O_DIRECTORY)
+        except FileNotFoundError:
+            return None
+
+    def _make_directory(self, parent: int, name: str, owner: Owner) -> int:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=parent)
+        # Nothing in the sandbox can be the host's own root's: it is the one just made, not
+        # another that was put in its place.
+        is_ours = os.fstat(descriptor).st_uid == os.geteuid()
+        return self._adopt(descriptor, owner, 0o755) if is_ours else descriptor
+
+    def _adopt(self, descriptor: int, owner: Owner, mode: int) -> int:
+        try:
+            os.fchmod(descriptor, mode)
+            self.give(descriptor, owner)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _require_no_nul(path: str) -> None:
+    # The kernel would take what is before it for the path.
+    if "\0" in path:
+        raise RefusedFile("the path holds a NUL byte")
+
+
+def _magic(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _place(descriptor: int) -> str:
+    return str(Path(_magic(descriptor)).readlink())

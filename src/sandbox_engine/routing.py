@@ -1,0 +1,86 @@
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_SANDBOX_ID = re.compile(r"[a-z0-9]+")
+_MAX_PORT = 65_535
+
+# A name below `localhost` needs no DNS, so sandboxes are found there whatever the domain is.
+_LOCAL_DOMAIN = "localhost"
+
+
+class BadRoute(Exception):
+    """The request names a sandbox or a port in a way that cannot be read; the answer is 400."""
+
+
+@dataclass(frozen=True)
+class ControlApi:
+    """The request is for the engine itself."""
+
+
+@dataclass(frozen=True)
+class SandboxTraffic:
+    """The request is for a port of a sandbox."""
+
+    sandbox_id: str
+    port: int
+
+
+def route(headers: Iterable[tuple[bytes, bytes]], *, domain: str) -> ControlApi | SandboxTraffic:
+    """Tell from an ASGI request's headers whom it is for.
+
+    A host below the domain decides alone, so that a page served by one sandbox cannot choose
+    another by a header; on every other host the E2b-Sandbox headers are asked.
+    """
+    host = sandbox_id = port = None
+    for name, value in headers:
+        if name == b"host":
+            if host is not None:
+                raise BadRoute("Invalid host")
+            host = _host_name(value)
+        elif name == b"e2b-sandbox-id":
+            sandbox_id = value.decode("latin-1")
+        elif name == b"e2b-sandbox-port":
+            port = value.decode("latin-1")
+
+    label = _label_below((_host_name(domain.encode()), _LOCAL_DOMAIN), host or "")
+    if label == "api":
+        return ControlApi()
+    if label is not None and label != "sandbox":
+        return _by_label(label)
+    if sandbox_id is None and port is None and label is None:
+        return ControlApi()
+    if sandbox_id is None or port is None:
+        raise BadRoute("missing header")
+    return _traffic(sandbox_id, port)
+
+
+def _host_name(value: bytes) -> str:
+    host = value.decode("latin-1").strip().lower()
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).removesuffix(".")
+
+
+def _label_below(domains: Iterable[str], host: str) -> str | None:
+    for domain in domains:
+        label = host.removesuffix(f".{domain}")
+        if label != host and "." not in label:
+            return label
+    return None
+
+
+def _by_label(label: str) -> SandboxTraffic:
+    port, dash, rest = label.partition("-")
+    if not dash:
+        raise BadRoute("Invalid host")
+    return _traffic(rest.partition("-")[0], port)
+
+
+def _traffic(sandbox_id: str, port: str) -> SandboxTraffic:
+    if not (port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT))):
+        raise BadRoute("Invalid sandbox port")
+    if not 0 < int(port) <= _MAX_PORT:
+        raise BadRoute("Invalid sandbox port")
+    if not _SANDBOX_ID.fullmatch(sandbox_id):
+        raise BadRoute("Invalid sandbox ID")
+    return SandboxTraffic(sandbox_id, int(port))

@@ -1,0 +1,140 @@
+"""What sandboxes may reach, as one nftables table per engine: a pure function.
+
+    from a sandbox   prerouting    its own address on its own link, or dropped
+                       online      our DNS; nothing denied; anything else
+                       offline     our DNS, which answers that it refuses to
+                     forward       so many connections at once and no more
+                     postrouting   leaves with the host's address
+    to a sandbox     forward, output   only what it asked for
+
+Prerouting comes before connection tracking and address translation: no redirection on the host
+opens what is denied, and what is denied costs next to nothing. What is no element of `links` gets
+nowhere. DNS answers on ports of its own, for another server may have taken port 53 of all of the
+host's addresses; both ways the port is rewritten.
+"""
+
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv4Network
+from string import Template
+
+_DENIED = (
+    "10.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",  # link-local; clouds give a machine its credentials there
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.100.100.200",  # Alibaba Cloud does so here
+    "192.0.0.192",  # and Oracle Cloud here
+)
+
+# More than a sandbox needs. Without a limit one could fill the host's connection table, and
+# nobody's connections would get through any more.
+_CONNECTIONS = 2048
+_QUERY_RATE = "200/second burst 400 packets"
+
+_TABLE = Template("""
+add table inet $table
+delete table inet $table
+table inet $table {
+    map links { type ifname . ipv4_addr : verdict; }
+    set allowed { type ipv4_addr; flags interval; auto-merge; }
+    set denied { type ipv4_addr; flags interval; auto-merge; }
+    set connected { type ipv4_addr; flags interval; auto-merge; }
+    set connections { type ipv4_addr; size 65536; flags dynamic; }
+    set queries { type ipv4_addr; size 65536; flags dynamic; timeout 1m; }
+
+    chain refuse {
+        meta l4proto tcp reject with tcp reset
+        reject with icmp admin-prohibited
+    }
+    chain resolver {
+        udp dport 53 update @queries { ip saddr limit rate $query_rate } \\
+            udp dport set $udp_port notrack accept
+        tcp dport 53 update @queries { ip saddr limit rate $query_rate } \\
+            tcp dport set $tcp_port notrack accept
+        meta l4proto { tcp, udp } th dport 53 drop
+        goto refuse
+    }
+    chain offline {
+        ip daddr $gateway goto resolver
+        goto refuse
+    }
+    chain online {
+        ip daddr $gateway goto resolver
+        ip daddr @allowed accept
+        ip daddr @denied goto refuse
+        ip daddr @connected goto refuse
+        fib daddr type != unicast goto refuse
+        accept
+    }
+    chain prerouting {
+        type filter hook prerouting priority raw; policy accept;
+        iifname != "$links" ip daddr $gateway drop
+        iifname != "$links" accept
+        meta nfproto != ipv4 drop
+        iifname . ip saddr vmap @links
+        drop
+    }
+    chain answers {
+        type filter hook output priority raw; policy accept;
+        ip saddr $gateway udp sport $udp_port udp sport set 53 notrack
+        ip saddr $gateway tcp sport $tcp_port tcp sport set 53 notrack
+    }
+    chain forward {
+        type filter hook forward priority filter; policy accept;
+        oifname "$links" ct state established,related accept
+        oifname "$links" drop
+        iifname "$links" ct state new add @connections { ip saddr ct count over $most } \\
+            goto refuse
+    }
+    chain output {
+        type filter hook output priority filter; policy accept;
+        oifname "$links" ct state new drop
+    }
+    chain postrouting {
+        type nat hook postrouting priority srcnat; policy accept;
+        ip saddr $subnet oifname != "$links" masquerade
+    }
+}
+""")
+
+
+def ruleset(
+    table: str,
+    *,
+    links: str,
+    subnet: IPv4Network,
+    gateway: IPv4Address,
+    dns_ports: tuple[int, int],
+    allowed: Collection[IPv4Network],
+    connected: Collection[IPv4Network],
+) -> str:
+    """Make the table anew, in one step for the packets under way; `links` is a wildcard."""
+    udp_port, tcp_port = dns_ports
+    rules = _TABLE.substitute(
+        table=table,
+        links=links,
+        subnet=subnet,
+        gateway=gateway,
+        udp_port=udp_port,
+        tcp_port=tcp_port,
+        most=_CONNECTIONS,
+        query_rate=_QUERY_RATE,
+    )
+    sets = ("allowed", allowed), ("denied", _DENIED), ("connected", connected)
+    return rules + "".join(_fill(table, name, networks) for name, networks in sets)
+
+
+def connected_networks(table: str, networks: Collection[IPv4Network]) -> str:
+    """Say anew which networks the host is itself part of."""
+    return f"flush set inet {table} connected\n" + _fill(table, "connected", networks)
+
+
+def absence(table: str) -> str:
+    """Remove the table."""
+    return f"add table inet {table}\ndelete table inet {table}\n"
+
+
+def _fill(table: str, name: str, networks: Collection[object]) -> str:
+    elements = ", ".join(str(network) for network in networks)
+    return f"add element inet {table} {name} {{ {elements} }}\n" if elements else ""

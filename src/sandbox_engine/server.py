@@ -1,0 +1,129 @@
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from sandbox_engine.http_protocol import HttpProtocol
+
+_BACKLOG = 2048
+_TIME_TO_FINISH = timedelta(seconds=5)
+
+# Longer than clients keep idle connections (the SDK: 300 s): the side that sends must be the one
+# that closes.
+_KEEP_ALIVE = timedelta(seconds=620)
+
+# A peer that vanished from a silent stream is noticed after two minutes.
+_PROBE_AFTER_SECONDS, _PROBE_EVERY_SECONDS, _PROBES = 60, 15, 4
+
+
+async def serve(
+    app: ASGIApp,
+    listeners: list[socket.socket],
+    *,
+    on_started: Callable[[], None],
+    on_stopping: Callable[[], Awaitable[None]],
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT or cancellation.
+
+    `on_stopping` ends the streams that would not end by themselves.
+    """
+    config = uvicorn.Config(
+        app,
+        interface="asgi3",
+        http=HttpProtocol,
+        ws="none",  # an upgrade is an HTTP request whose connection becomes a tunnel
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,  # an application in a sandbox sends its own
+        timeout_keep_alive=int(_KEEP_ALIVE.total_seconds()),
+        timeout_graceful_shutdown=int(_TIME_TO_FINISH.total_seconds()),
+        backlog=_BACKLOG,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+    )
+    config.load()
+    server = _Server(config, on_started=on_started, on_stopping=on_stopping)
+    serving = asyncio.create_task(server.serve(sockets=listeners))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await serving
+        raise
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of `host` that this machine has; port 0 takes a free one."""
+    listeners: list[socket.socket] = []
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, _, _, _, address in found:
+        try:
+            listener = socket.create_server((address[0], port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            continue
+        _probe_silent_peers(listener)
+        listeners.append(listener)
+        port = listener.getsockname()[1]
+    if not listeners:
+        raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of this machine")
+    return listeners
+
+
+def _probe_silent_peers(listener: socket.socket) -> None:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY_SECONDS)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        on_started: Callable[[], None],
+        on_stopping: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+        self._on_stopping = on_stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        await self._on_stopping()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn raises the signal again when it is done, which would end the process before
+        # the caller of `serve` could clean up.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self.handle_exit, each, None)
+        try:
+            yield
+        finally:
+            for each in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(each)

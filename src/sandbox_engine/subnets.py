@@ -1,0 +1,112 @@
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from sandbox_engine.errors import CannotRun
+from sandbox_engine.interfaces import LOOPBACK, Route
+
+_PREFIX = 18  # 16,382 addresses
+_LOCKS = Path("/run/sandbox-engine/subnets")  # one place for all engines of the machine
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A range of addresses that is one engine's as long as it holds the lock on it."""
+
+    network: IPv4Network
+    lock: int
+    memory: Path
+
+    @property
+    def gateway(self) -> IPv4Address:
+        return _gateway(self.network)
+
+    def release(self) -> None:
+        """Let other engines take it; the engine of this state has it first."""
+        os.close(self.lock)
+
+    def forget(self) -> None:
+        """Have the next engine of this state take any range."""
+        self.memory.unlink(missing_ok=True)
+
+
+def claim(
+    pool: IPv4Network,
+    *,
+    memory: Path,
+    routes: Collection[Route],
+    in_use: bool,
+) -> Subnet:
+    """Take the range that `memory` names, or one that no other engine has and the host not routes.
+
+    A range `in_use`, by sandboxes that an earlier engine left running, is taken or nothing is.
+    """
+    _LOCKS.mkdir(parents=True, exist_ok=True)
+    for network in _candidates(pool, _recall(memory), routes, in_use=in_use):
+        lock = os.open(_LOCKS / f"{network.network_address}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        _remember(memory, network)
+        return Subnet(network, lock, memory)
+    raise CannotRun(
+        f"No range of {pool} is free for sandboxes: other engines hold them, or the host has "
+        "routes into all of them. Choose another subnet pool."
+    )
+
+
+def _candidates(
+    pool: IPv4Network, remembered: IPv4Network | None, routes: Collection[Route], *, in_use: bool
+) -> Iterator[IPv4Network]:
+    left_behind = None
+    if remembered is not None:
+        if in_use:
+            yield remembered
+            return
+        left_behind = IPv4Network(_gateway(remembered))
+    routed = [
+        route.to
+        for route in routes
+        if route.to.prefixlen > 0 and not (route.device == LOOPBACK and route.to == left_behind)
+    ]
+    ranges = list(pool.subnets(new_prefix=max(_PREFIX, pool.prefixlen)))
+    touched = _indices(ranges, routed)
+    # A route to all of 10.0.0.0/8, which many a VPN has, is overridden for the few addresses that
+    # sandboxes have; one into the range would override the sandboxes'.
+    entered = _indices(ranges, [to for to in routed if to.prefixlen >= ranges[0].prefixlen])
+    free = [index for index in range(len(ranges)) if index not in entered]
+    free.sort(key=lambda index: (index in touched, ranges[index] != remembered))
+    yield from (ranges[index] for index in free)
+
+
+def _indices(ranges: list[IPv4Network], networks: Collection[IPv4Network]) -> set[int]:
+    """Tell which of the equal, adjacent ranges any of the networks overlaps."""
+    start, size = int(ranges[0].network_address), ranges[0].num_addresses
+    found: set[int] = set()
+    for network in networks:
+        first = (int(network.network_address) - start) // size
+        last = (int(network.broadcast_address) - start) // size
+        found.update(range(max(first, 0), min(last, len(ranges) - 1) + 1))
+    return found
+
+
+def _gateway(network: IPv4Network) -> IPv4Address:
+    return network[1]
+
+
+def _recall(memory: Path) -> IPv4Network | None:
+    try:
+        return IPv4Network(memory.read_text().strip())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _remember(memory: Path, network: IPv4Network) -> None:
+    fresh = memory.with_suffix(".new")
+    fresh.write_text(f"{network}\n")
+    fresh.replace(memory)

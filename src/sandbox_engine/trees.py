@@ -1,0 +1,203 @@
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import NamedTuple
+
+from sandbox_engine.filesystems import RefusedFile, require_data
+from sandbox_engine.syscalls import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, openat2
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_A_DIRECTORY = {errno.ENOTDIR, errno.ELOOP}
+_PATH_MAX = 4096
+_NAMES_AT_ONCE = 10_000
+
+
+class TreeMoved(OSError):
+    """A directory was taken away while something was being done below it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EBUSY, "it was moved while it was being worked on")
+
+
+class TreeCursor:
+    """A place in a directory tree, held by one descriptor however deep it is.
+
+    It climbs by `..` and checks where it arrived: a directory that was moved meanwhile would
+    otherwise lead it into another tree.
+    """
+
+    def __init__(self, directory: int) -> None:
+        self.descriptor = os.dup(directory)
+        self._trail = [_identity(self.descriptor)]
+        self._names: list[str] = []
+
+    @property
+    def depth(self) -> int:
+        return len(self._names)
+
+    def enter(self, name: str, *, across_mounts: bool) -> None:
+        """Go down into the directory `name`, which must be no symlink."""
+        resolve = RESOLVE_NO_SYMLINKS | (0 if across_mounts else RESOLVE_NO_XDEV)
+        child = openat2(self.descriptor, name, _DIRECTORY, resolve=resolve)
+        identity = _identity(child)
+        try:
+            if identity[0] != self._trail[-1][0]:
+                require_data(child)
+        except OSError:
+            os.close(child)
+            raise
+        self._move_to(child)
+        self._trail.append(identity)
+        self._names.append(name)
+
+    def leave(self) -> str:
+        """Go up again; returns the name of the directory left."""
+        parent = os.open("..", _DIRECTORY, dir_fd=self.descriptor)
+        if _identity(parent) != self._trail[-2]:
+            os.close(parent)
+            raise TreeMoved
+        self._move_to(parent)
+        self._trail.pop()
+        return self._names.pop()
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def _move_to(self, descriptor: int) -> None:
+        os.close(self.descriptor)
+        self.descriptor = descriptor
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def walk(directory: int, *, depth: int) -> Iterator[tuple[int, str, str]]:
+    """Yield each entry down to `depth` levels: its directory's descriptor, its name, its path.
+
+    A directory comes before its contents, names are in order, symlinks are not followed. A
+    descriptor is good until the next entry is asked for.
+    """
+    with closing(TreeCursor(directory)) as cursor:
+        levels = [("", _entries(cursor.descriptor))]
+        while levels:
+            prefix, entries = levels[-1]
+            if not entries:
+                levels.pop()
+                if cursor.depth:
+                    cursor.leave()
+                continue
+            name, is_directory = entries.pop()
+            path = prefix + name
+            yield cursor.descriptor, name, path
+            deeper = is_directory and cursor.depth + 1 < depth and len(path) < _PATH_MAX
+            if deeper and _has_entered(cursor, name):
+                levels.append((f"{path}/", _entries(cursor.descriptor)))
+
+
+def _entries(directory: int) -> list[tuple[str, bool]]:
+    """Names and whether they are directories, the last one first."""
+    with os.scandir(directory) as found:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    return sorted(entries, reverse=True)
+
+
+def _has_entered(cursor: TreeCursor, name: str) -> bool:
+    try:
+        cursor.enter(name, across_mounts=True)
+    except (FileNotFoundError, RefusedFile):
+        return False
+    except OSError as error:
+        if error.errno not in _NOT_A_DIRECTORY:
+            raise
+        return False
+    return True
+
+
+def remove_tree(directory: int, name: str) -> None:
+    """Remove `name` and everything below it; what resists is left and the first reason raised.
+
+    Symlinks are removed, not followed. Mount points are left alone: seen from the host, a
+    sandbox's mount point is an ordinary directory, and removing it would unmount it inside.
+    """
+    removal = _Removal(directory)
+    with closing(removal.cursor):
+        removal.run(name)
+    if removal.failure is not None:
+        raise removal.failure
+
+
+class _Names(NamedTuple):
+    """What of a directory is to be removed next, and whether that is everything."""
+
+    names: list[str]
+    is_all: bool
+
+
+class _Removal:
+    def __init__(self, directory: int) -> None:
+        self.cursor = TreeCursor(directory)
+        self.failure: OSError | None = None
+
+    def run(self, name: str) -> None:
+        levels = [_Names([name], is_all=True)]
+        while levels:
+            names, is_all = levels[-1]
+            if names:
+                if not self._remove_file(names.pop()):
+                    levels.append(self._read())
+            elif is_all or self.failure is not None:
+                levels.pop()
+                if self.cursor.depth:
+                    self._attempt(os.rmdir, self.cursor.leave())
+            else:
+                levels[-1] = self._read()
+
+    def _read(self) -> _Names:
+        with os.scandir(self.cursor.descriptor) as found:
+            names = [entry.name for entry in islice(found, _NAMES_AT_ONCE)]
+        return _Names(names, is_all=len(names) < _NAMES_AT_ONCE)
+
+    def _remove_file(self, name: str) -> bool:
+        """Remove what is no directory; a directory is entered instead."""
+        try:
+            self.cursor.enter(name, across_mounts=False)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno in _NOT_A_DIRECTORY:
+                self._attempt(os.unlink, name)
+            else:
+                self._note(_refusal(error))
+            return True
+        return False
+
+    def _attempt(self, remove: Callable[..., None], name: str) -> None:
+        try:
+            remove(name, dir_fd=self.cursor.descriptor)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._note(error)
+
+    def _note(self, failure: OSError) -> None:
+        self.failure = self.failure or failure
+
+
+def require_no_mount(directory: int, name: str) -> None:
+    """Refuse a name on which something is mounted, as the kernel does inside the sandbox."""
+    try:
+        os.close(openat2(directory, name, os.O_PATH | os.O_NOFOLLOW, resolve=RESOLVE_NO_XDEV))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: OSError) -> OSError:
+    if error.errno == errno.EXDEV:
+        return OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+    return error

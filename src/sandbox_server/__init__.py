@@ -1,0 +1,1 @@
+"""The management server: lifecycle, queue and streams of sandboxes."""

@@ -1,0 +1,1 @@
+"""The MCP tool server that runs inside each sandbox."""

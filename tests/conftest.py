@@ -1,0 +1,26 @@
+import pytest
+
+from sandbox_engine.doctor import missing
+from sandbox_engine.settings import Settings
+
+_LACKING = [finding.name for finding in missing(Settings())]
+_NEEDS_ENGINE = "needs_engine"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", f"{_NEEDS_ENGINE}: starts the engine, so needs root")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if _LACKING and item.get_closest_marker(_NEEDS_ENGINE):
+            item.add_marker(pytest.mark.skip(reason=f"the engine lacks: {', '.join(_LACKING)}"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not _LACKING:
+        return
+    skipped = len(terminalreporter.stats.get("skipped", ()))
+    terminalreporter.section("ENGINE TESTS SKIPPED", sep="!", red=True, bold=True)
+    terminalreporter.line(f"{skipped} tests did not run. The engine lacks: {', '.join(_LACKING)}.")
+    terminalreporter.line("`sandbox-engine doctor` says how to get it.")

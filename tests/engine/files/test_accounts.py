@@ -1,0 +1,140 @@
+import os
+
+import pytest
+
+from sandbox_engine.accounts import Account, Accounts, InvalidPath, UnknownUser, resolve_path
+from sandbox_engine.rootfs import Root
+
+PASSWD = """\
+root:x:0:0:root:/root:/bin/bash
+user:x:1000:1000:,,,:/home/user:/bin/bash
+"""
+GROUP = "root:x:0:\nuser:x:1000:\nstaff:x:50:user\nsudo:x:27:other,user\nmine:x:1000:user\n"
+USER = Account("user", 1000, 1000, (1000,), "/home/user", "/bin/bash")
+
+
+@pytest.fixture
+def etc(tmp_path):
+    etc = tmp_path / "root/etc"
+    etc.mkdir(parents=True)
+    (etc / "passwd").write_text(PASSWD)
+    (etc / "group").write_text(GROUP)
+    return etc
+
+
+@pytest.fixture
+def root(etc):
+    root = Root.at(str(etc.parent))
+    yield root
+    root.close()
+
+
+def test_a_user_has_the_primary_group_first_and_each_other_once(root):
+    assert Accounts.read(root).find("user") == Account(
+        "user", 1000, 1000, (1000, 50, 27), "/home/user", "/bin/bash"
+    )
+
+
+def test_users_are_found_by_name_only(root):
+    with pytest.raises(UnknownUser, match="unknown user 1000"):
+        Accounts.read(root).find("1000")
+
+
+def test_ids_are_named_and_unnamed_ones_stay_numbers(root):
+    accounts = Accounts.read(root)
+    assert accounts.user_name(1000) == "user"
+    assert accounts.group_name(27) == "sudo"
+    assert accounts.user_name(4321) == "4321"
+    assert accounts.group_name(4321) == "4321"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "evil",
+        ":x:1:1::/:/bin/sh",
+        "evil:x:1:1::/home/evil",
+        "evil:x:one:1::/:/bin/sh",
+        "evil:x:-1:1::/:/bin/sh",
+        "evil:x:1:-1::/:/bin/sh",
+        "evil:x:65536:1::/:/bin/sh",
+        "evil:x:1:4294967295::/:/bin/sh",
+        "evil:x:٣:1::/:/bin/sh",
+        "evil:x:1:1::/\0:/bin/sh",
+    ],
+)
+def test_lines_that_make_no_sense_are_passed_over(root, etc, line):
+    (etc / "passwd").write_text(f"{line}\n{PASSWD}")
+    accounts = Accounts.read(root)
+    assert accounts.find("user").uid == 1000
+    with pytest.raises(UnknownUser):
+        accounts.find("evil")
+
+
+def test_a_user_without_a_usable_home_lives_in_the_root(root, etc):
+    (etc / "passwd").write_text("lost:x:5:5::relative:\n")
+    lost = Accounts.read(root).find("lost")
+    assert (lost.home, lost.shell) == ("/", "/bin/sh")
+
+
+def test_the_first_of_two_users_with_one_name_counts(root, etc):
+    (etc / "passwd").write_text("twin:x:1:1::/a:/bin/sh\ntwin:x:2:2::/b:/bin/sh\n")
+    assert Accounts.read(root).find("twin").uid == 1
+
+
+def test_files_of_absurd_size_are_read_in_part(root, etc):
+    with (etc / "passwd").open("a") as passwd:
+        passwd.truncate(1 << 40)
+    assert Accounts.read(root).find("user").uid == 1000
+
+
+def test_without_account_files_there_are_no_users(root, etc):
+    (etc / "passwd").unlink()
+    os.mkfifo(etc / "passwd")
+    (etc / "group").unlink()
+    accounts = Accounts.read(root)
+    with pytest.raises(UnknownUser):
+        accounts.find("root")
+    assert accounts.user_name(0) == "0"
+
+
+def test_account_files_are_read_inside_the_root(root, etc, tmp_path):
+    (tmp_path / "passwd").write_text("outsider:x:7:7::/:/bin/sh\n")
+    (etc / "passwd").unlink()
+    (etc / "passwd").symlink_to(tmp_path / "passwd")
+    with pytest.raises(UnknownUser):
+        Accounts.read(root).find("outsider")
+
+
+@pytest.mark.parametrize(
+    ("path", "resolved"),
+    [
+        ("", "/home/user"),
+        ("~", "/home/user"),
+        ("~/", "/home/user"),
+        ("~/a/b", "/home/user/a/b"),
+        ("~//etc", "/home/user/etc"),
+        ("a/../b", "/home/user/b"),
+        ("../../../../etc/shadow", "/etc/shadow"),
+        ("/", "/"),
+        ("//", "/"),
+        ("//etc//passwd/", "/etc/passwd"),
+        ("/a/./b/../../..", "/"),
+        ("a/~", "/home/user/a/~"),
+        ("new\nline", "/home/user/new\nline"),
+    ],
+)
+def test_paths_are_resolved_as_the_users_shell_would(path, resolved):
+    assert resolve_path(path, USER) == resolved
+
+
+def test_an_empty_path_is_the_working_directory_where_there_is_one():
+    assert resolve_path("", USER, workdir="/work") == "/work"
+    assert resolve_path("a", USER, workdir="/work") == "/home/user/a"
+
+
+@pytest.mark.parametrize("path", ["~root", "~root/x", "a\0b", "\0"])
+def test_paths_that_name_nothing_are_refused(path):
+    with pytest.raises(InvalidPath):
+        resolve_path(path, USER)

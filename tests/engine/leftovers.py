@@ -1,0 +1,56 @@
+"""Counts what an engine leaves in the kernel and on the disk."""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from tests.engine.process import EngineProcess
+
+
+def count(engine: EngineProcess) -> Counter[str]:
+    """Count everything that belongs to sandboxes of this engine."""
+    instance = engine.instance
+    return Counter(
+        mounts=_lines_with("/proc/self/mountinfo", str(engine.state_dir), instance),
+        loops=_loops(engine.state_dir),
+        namespaces=_entries(Path("/run/sandbox-engine") / instance / "netns"),
+        interfaces=len(list(Path("/sys/class/net").glob(f"sb{instance}*"))),
+        cgroups=len(_cgroups(instance)),
+        directories=_entries(engine.state_dir / "sandboxes"),
+        roots=_entries(Path("/run/sandbox-engine") / instance / "roots"),
+        containers=_entries(Path("/run/sandbox-engine") / instance / "runtime"),
+        commands=_entries(Path("/run/sandbox-engine") / instance / "keeper" / "commands"),
+        rules=_firewall(instance).count(f"sb{instance}"),
+    )
+
+
+def _lines_with(path: str, *words: str) -> int:
+    lines = Path(path).read_text().splitlines()
+    return sum(any(word in line for word in words) for line in lines)
+
+
+def _entries(directory: Path) -> int:
+    return len(list(directory.iterdir())) if directory.is_dir() else 0
+
+
+def _cgroups(instance: str) -> list[Path]:
+    found = Path("/sys/fs/cgroup").glob(f"**/sandbox-engine-{instance}/*")
+    return [path for path in found if path.is_dir()]
+
+
+def _loops(state_dir: Path) -> int:
+    listed = subprocess.run(
+        ["losetup", "--list", "--noheadings", "--output", "BACK-FILE"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sum(str(state_dir) in line for line in listed.stdout.splitlines())
+
+
+def _firewall(instance: str) -> str:
+    table = ["inet", f"sandbox_engine_{instance}"]
+    listed = subprocess.run(
+        ["nft", "list", "table", *table], capture_output=True, text=True, check=False
+    )
+    return listed.stdout

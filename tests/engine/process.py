@@ -1,0 +1,137 @@
+"""The engine as its users have it: a process of its own, started by its command."""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypedDict
+
+from sandbox_engine.settings import Settings
+
+REPOSITORY = Path(__file__).parents[2]
+IMAGES = Path(os.environ.get("SANDBOX_ENGINE_TEST_IMAGES", REPOSITORY / ".cache" / "images"))
+STOP_TIMEOUT_S = 20
+
+
+class ConnectionOptions(TypedDict):
+    """What points the SDK at an engine."""
+
+    api_key: str
+    api_url: str
+    sandbox_url: str
+
+
+class EngineProcess:
+    """One engine on a free port, with a state directory that outlives its process."""
+
+    def __init__(self, *flags: str, port: int = 0) -> None:
+        self.state_dir = Path(tempfile.mkdtemp(prefix="engine-"))
+        self._flags = flags
+        self._port = port
+        self._process: subprocess.Popen[str] | None = None
+        self._log = (self.state_dir / "engine.log").open("a")
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def instance(self) -> str:
+        return Settings(state_dir=self.state_dir).instance
+
+    @property
+    def api_key(self) -> str:
+        return (self.state_dir / "api.key").read_text().strip()
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def log(self) -> str:
+        return (self.state_dir / "engine.log").read_text()
+
+    @property
+    def options(self) -> ConnectionOptions:
+        return ConnectionOptions(api_key=self.api_key, api_url=self.url, sandbox_url=self.url)
+
+    def command(self, name: str) -> list[str]:
+        paths = ["--state-dir", str(self.state_dir), "--images-dir", str(IMAGES)]
+        return [
+            sys.executable,
+            "-m",
+            "sandbox_engine",
+            name,
+            *paths,
+            "--port",
+            str(self._port),
+            *self._flags,
+        ]
+
+    def start(self) -> None:
+        """Start it, on the port it had before if it had one, and wait until it listens."""
+        self._process = subprocess.Popen(
+            self.command("serve"), stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        self.url = self._await_address()
+        self._port = self.port
+
+    def _await_address(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if found := re.search(r"listening on (https?://\S+)", line):
+                return found[1]
+        raise AssertionError(f"the engine did not start:\n{self.log}")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def stop(self) -> int:
+        """End it as an operator would."""
+        assert self._process is not None
+        self._process.terminate()
+        status = self._process.wait(STOP_TIMEOUT_S)
+        self._close()
+        return status
+
+    def _close(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    async def restart(self) -> None:
+        """Crash it and start it again."""
+        self.kill()
+        await asyncio.to_thread(self.start)
+
+    def remove(self) -> None:
+        """Stop it and leave nothing of it behind."""
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+        subprocess.run(self.command("reset"), check=True, stderr=self._log, timeout=120)
+        self._log.close()
+        shutil.rmtree(self.state_dir)
+
+
+@contextmanager
+def running_engine(*flags: str, port: int = 0) -> Iterator[EngineProcess]:
+    """Run an engine of one's own, gone with all that is its when the block ends."""
+    engine = EngineProcess(*flags, port=port)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.remove()

@@ -1,0 +1,333 @@
+import asyncio
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_engine.errors import CannotRun
+from sandbox_engine.images import node
+from sandbox_engine.images.apt import (
+    host_sources,
+    host_suite,
+    is_usable_in_sandbox,
+    without_credentials,
+)
+from sandbox_engine.images.certificates import read_certificates
+from sandbox_engine.images.layers import shift_ownership
+from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.settings import Settings
+from sandbox_engine.syscalls import mount, unmount
+from tests.engine.process import IMAGES, REPOSITORY
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
+
+UID_BASE = 100_000
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
+
+BUILD = """
+import asyncio, sys
+from pathlib import Path
+from sandbox_engine.images.apt import host_sources, host_suite
+from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.store import ImageStore
+
+suite = host_suite()
+recipe = BaseRecipe(suite=suite, sources=host_sources(suite), packages=("sudo",))
+store = ImageStore(Path(sys.argv[1]), owner=Path(sys.argv[1]))
+asyncio.run(store.ensure_base(recipe=recipe, progress=lambda line: print(line, flush=True)))
+"""
+
+
+def small_recipe(*packages):
+    suite = host_suite()
+    return BaseRecipe(suite=suite, sources=host_sources(suite), packages=("sudo", *packages))
+
+
+def stored(directory):
+    """List what a store holds: complete layers, and unfinished builds."""
+    return [[path.name for path in (directory / kind).iterdir()] for kind in ("layers", "building")]
+
+
+@pytest.fixture(scope="session")
+def base():
+    """Build the base image of this machine once; it is kept for the next run."""
+    recipe = BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
+    store = ImageStore(IMAGES, owner=IMAGES)
+    return asyncio.run(store.ensure_base(recipe=recipe, progress=print))
+
+
+@pytest.fixture
+def tree(base):
+    return base.layers[0]
+
+
+@pytest.fixture
+def root(tree, tmp_path):
+    """Mount the base for a test that runs its programs, so that none leaves a file in it."""
+    directories = [tmp_path / name for name in ("upper", "work", "root")]
+    for directory in directories:
+        directory.mkdir()
+    upper, work, root = directories
+    mount("overlay", str(root), "overlay", 0, f"lowerdir={tree},upperdir={upper},workdir={work}")
+    yield root
+    unmount(str(root))
+
+
+def output_of(root, *command):
+    environment = {"PATH": "/usr/local/bin:/usr/bin"}
+    done = subprocess.run(
+        ["/usr/sbin/chroot", root, *command],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_base_has_what_agents_expect(root):
+    for program in "bash curl git less ps python python3 sh ssh sudo tar unzip wget".split():
+        assert (root / "usr/bin" / program).exists(), program
+    assert output_of(root, "python", "--version") == output_of(root, "python3", "--version")
+    assert "python3" in output_of(root, "pip", "--version")
+    assert output_of(root, "node", "--version") == f"v{node.version()}\n"
+    assert int(output_of(root, "npm", "--version").split(".")[0]) >= 10
+    assert output_of(root, "python", "-m", "venv", "--help")
+
+
+def test_base_has_an_account_with_passwordless_sudo(tree):
+    assert "user:x:1000:1000::/home/user:/bin/bash" in (tree / "etc/passwd").read_text()
+    assert (tree / "home/user").stat().st_uid == UID_BASE + 1000
+    rules = tree / "etc/sudoers.d/user"
+    assert stat.S_IMODE(rules.stat().st_mode) == 0o440
+    assert "user ALL=(ALL:ALL) NOPASSWD: ALL" in rules.read_text()
+    assert stat.S_IMODE((tree / "usr/bin/sudo").stat().st_mode) == 0o4755
+
+
+def test_base_lets_every_account_install_for_all(tree):
+    assert not list(tree.glob("usr/lib/python3*/EXTERNALLY-MANAGED"))
+    for directory in ("bin", "lib/node_modules", "lib/node_modules/npm"):
+        assert stat.S_IMODE((tree / "usr/local" / directory).stat().st_mode) == 0o777
+
+
+def test_base_belongs_to_the_sandboxes_root(tree):
+    statuses = [path.lstat() for path in (tree, *tree.rglob("*"))]
+    assert len(statuses) > 5000
+    assert {status.st_uid - UID_BASE for status in statuses} <= {0, 42, 1000}  # root, _apt, user
+    assert all(status.st_gid >= UID_BASE for status in statuses)
+    assert not any(stat.S_ISCHR(s.st_mode) or stat.S_ISBLK(s.st_mode) for s in statuses)
+
+
+def test_base_carries_nothing_of_the_host_that_a_sandbox_has_no_use_for(tree):
+    for name in ("etc/resolv.conf", "etc/hostname", "etc/apt/auth.conf"):
+        assert not (tree / name).exists()
+    assert not any((tree / "run").rglob("*.pid"))
+    assert not list((tree / "var/lib/apt/lists").glob("*_Packages*"))
+
+
+def test_base_trusts_the_hosts_additional_certificates(base, tree):
+    certificates = read_certificates(Settings().certificates_dir)
+    if not certificates:
+        pytest.skip("this machine trusts no certificate of its own")
+    trusted = (tree / "etc/ssl/certs/ca-certificates.crt").read_bytes()
+    assert all(certificate.pem.strip() in trusted for certificate in certificates)
+    assert base.env["NODE_EXTRA_CA_CERTS"] == "/etc/ssl/certs/ca-certificates.crt"
+
+
+def test_images_are_out_of_reach_of_the_machines_accounts(base):
+    assert stat.S_IMODE(IMAGES.stat().st_mode) == 0o700
+
+
+async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
+    lines: list[str] = []
+    stores = [ImageStore(tmp_path / "images", owner=tmp_path) for _ in range(2)]
+    recipe = small_recipe()
+    first, second = await asyncio.gather(
+        *(store.ensure_base(recipe=recipe, progress=lines.append) for store in stores)
+    )
+    assert first == second == stores[0].find("base")
+    assert sum("extracting" in line for line in lines) == 1
+    assert sum("another engine" in line for line in lines) == 1
+    assert stored(tmp_path / "images") == [[recipe.digest], []]
+
+
+async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_file(tmp_path):
+    builder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", BUILD, tmp_path, stdout=asyncio.subprocess.PIPE, cwd=REPOSITORY
+    )
+    assert builder.stdout is not None
+    while b"installing" not in await builder.stdout.readline():
+        pass
+    builder.kill()
+    await builder.wait()
+    async with asyncio.timeout(10):  # its lock is free once its last process has ended
+        await ImageStore(tmp_path, owner=tmp_path).remove_unused([])
+    assert stored(tmp_path) == [[], []]
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
+    started = asyncio.Event()
+    store = ImageStore(tmp_path, owner=tmp_path)
+    build = asyncio.create_task(
+        store.ensure_base(recipe=small_recipe(), progress=lambda _: started.set())
+    )
+    await started.wait()
+    build.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await build
+    assert stored(tmp_path) == [[], []]
+
+
+async def test_failed_build_says_why_and_leaves_nothing(tmp_path):
+    store = ImageStore(tmp_path, owner=tmp_path)
+    recipe = BaseRecipe(
+        suite="nowhere",
+        sources=("deb http://127.0.0.1:1/debian nowhere main",),
+        apt_options=('Acquire::Retries "0";',),
+    )
+    with pytest.raises(CannotRun, match="Connection refused"):
+        await store.ensure_base(recipe=recipe, progress=print)
+    assert stored(tmp_path) == [[], []]
+    assert store.find("base") is None
+
+
+async def test_layer_goes_when_no_engine_needs_it(tmp_path):
+    images, gone = tmp_path / "images", tmp_path / "gone"
+    gone.mkdir()
+    stores = [ImageStore(images, owner=owner) for owner in (tmp_path, gone)]
+    layers = [images / "layers" / name for name in ("paused", "theirs", "unused")]
+    for layer in layers:
+        layer.mkdir()
+    await stores[1].remove_unused(layers)
+
+    await stores[0].remove_unused(layers[:1])
+    assert all(layer.exists() for layer in layers)
+
+    gone.rmdir()
+    await stores[0].remove_unused(layers[:1])
+    assert stored(images) == [["paused"], []]
+
+
+def test_recipe_changes_with_what_the_image_is_made_of(tmp_path):
+    (tmp_path / "company.crt").write_text(CERTIFICATE)
+    (tmp_path / "notes.txt").write_text("no certificate")
+    plain = small_recipe()
+    trusting = BaseRecipe(
+        suite=plain.suite,
+        sources=plain.sources,
+        packages=plain.packages,
+        certificates=read_certificates(tmp_path),
+    )
+    assert [certificate.name for certificate in trusting.certificates] == ["company.crt"]
+    digests = {recipe.digest for recipe in (plain, small_recipe(), small_recipe("jq"), trusting)}
+    assert len(digests) == 3
+    assert "SSL_CERT_FILE" in trusting.env
+    assert "SSL_CERT_FILE" not in plain.env
+
+
+def test_package_sources_are_the_distributions_alone(tmp_path):
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list").write_text(
+        "# deb http://old.example/debian bookworm main\n"
+        "deb [arch=amd64] https://mirror.example/debian bookworm main contrib # ours\n"
+        "deb http://mirror.example/security bookworm-security main\n"
+        "deb-src http://mirror.example/debian bookworm main\n"
+        "deb cdrom:[Debian 12]/ bookworm main\n"
+        "deb https://vendor.example/apt bookworm stable\n"
+        "deb https://vendor.example/apt cloud-sdk-bookworm main\n"
+    )
+    (tmp_path / "sources.list.d/debian.sources").write_text("Types: deb\n")
+    (tmp_path / "sources.list.d/vendor.sources").write_text("Types: deb\n")
+    assert host_sources("bookworm", configuration=tmp_path) == (
+        "deb [arch=amd64] https://mirror.example/debian bookworm main contrib",
+        "deb http://mirror.example/security bookworm-security main",
+        "Types: deb\n",
+    )
+
+
+def test_proxy_on_the_hosts_loopback_is_no_proxy_for_a_sandbox():
+    assert is_usable_in_sandbox('Acquire::http::Proxy "http://proxy.example:3128";')
+    assert is_usable_in_sandbox('Acquire::http::Proxy "http://127.example:3128";')
+    for host in ("localhost", "127.0.0.1", "[::1]"):
+        assert not is_usable_in_sandbox(f'Acquire::http::Proxy "http://{host}:3142";')
+
+
+def test_passwords_of_the_hosts_apt_stay_out_of_the_image():
+    assert not is_usable_in_sandbox('Acquire::http::Proxy "http://me:secret@proxy.example";')
+    sources = "deb https://me:secret@mirror.example/debian bookworm main"
+    assert without_credentials(sources) == "deb https://mirror.example/debian bookworm main"
+
+
+def test_shift_moves_every_owner_and_follows_no_link(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("the host's")
+    layer = tmp_path / "layer"
+    (layer / "home").mkdir(parents=True)
+    (layer / "home/file").write_text("")
+    os.chown(layer / "home/file", 1000, 1001)
+    (layer / "link").symlink_to(outside)
+    (layer / "directory-link").symlink_to(tmp_path)
+    os.lchown(layer / "link", 5, 6)
+    (layer / "stranger").write_text("")
+    os.chown(layer / "stranger", 3_000_000, 70_000)
+
+    shift_ownership(layer, uid_base=UID_BASE)
+
+    def owner(name):
+        status = (layer / name).lstat()
+        return status.st_uid - UID_BASE, status.st_gid - UID_BASE
+
+    assert owner("") == owner("home") == owner("directory-link") == (0, 0)
+    assert owner("home/file") == (1000, 1001)
+    assert owner("link") == (5, 6)
+    assert owner("stranger") == (65534, 65534)
+    assert outside.stat().st_uid == tmp_path.stat().st_uid == 0
+
+
+def test_shift_keeps_modes_times_and_hard_links(tmp_path):
+    (tmp_path / "mail").mkdir()
+    (tmp_path / "mail").chmod(0o2775)
+    program = tmp_path / "mail/program"
+    program.write_text("")
+    program.chmod(0o6755)
+    (tmp_path / "twin").hardlink_to(program)
+    for path in (program, tmp_path / "mail"):
+        os.utime(path, ns=(1, 1_000_000_007))
+
+    shift_ownership(tmp_path, uid_base=UID_BASE)
+
+    twin, status, directory = (p.stat() for p in (tmp_path / "twin", program, program.parent))
+    assert stat.S_IMODE(status.st_mode) == 0o6755
+    assert stat.S_IMODE(directory.st_mode) == 0o2775
+    assert status.st_mtime_ns == directory.st_mtime_ns == 1_000_000_007
+    assert (twin.st_ino, twin.st_nlink, twin.st_uid) == (status.st_ino, 2, UID_BASE)
+
+
+def test_shift_binds_file_capabilities_to_the_sandboxes_namespace(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("")
+    net_raw = 1 << 13
+    os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, net_raw, 0, 0, 0))
+
+    shift_ownership(tmp_path, uid_base=UID_BASE)
+
+    capability = os.getxattr(program, "security.capability")
+    assert struct.unpack("<6I", capability) == (0x03000001, net_raw, 0, 0, 0, UID_BASE)
+
+
+def test_shift_drops_devices_and_sockets_and_keeps_whiteouts_and_fifos(tmp_path):
+    os.mknod(tmp_path / "disk", stat.S_IFBLK | 0o666, os.makedev(7, 0))
+    os.mknod(tmp_path / "memory", stat.S_IFCHR | 0o666, os.makedev(1, 1))
+    os.mknod(tmp_path / "whiteout", stat.S_IFCHR, os.makedev(0, 0))
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+
+    shift_ownership(tmp_path, uid_base=UID_BASE)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"whiteout", "fifo"}
+    assert (tmp_path / "whiteout").stat().st_uid == UID_BASE

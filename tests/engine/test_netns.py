@@ -1,0 +1,71 @@
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+
+import pytest
+
+from sandbox_engine.netns import dial, visiting
+from tests.engine.outside import HOST, workplace
+
+
+@pytest.fixture
+async def link():
+    async with workplace() as place, place.network() as network:
+        yield await network.acquire(internet=False)
+
+
+def listening(netns, host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with visiting(netns):
+        listener = socket.socket(family)
+    listener.bind((host, 0))
+    listener.listen()
+    return contextlib.closing(listener)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "its address"])
+async def test_a_server_is_reached_wherever_in_the_sandbox_it_listens(link, host):
+    with listening(link.netns, link.address if host == "its address" else host) as listener:
+        port = listener.getsockname()[1]
+        with await dial(link.netns, port, address=link.address) as connection:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.sendall(b"hello")
+                assert await asyncio.get_running_loop().sock_recv(connection, 5) == b"hello"
+                assert not connection.getblocking()
+
+
+async def test_a_port_that_nothing_listens_on_is_refused_even_if_the_host_listens_there(link):
+    with listening(HOST, "127.0.0.1") as listener, pytest.raises(ConnectionRefusedError):
+        await dial(link.netns, listener.getsockname()[1], address=link.address)
+
+
+async def test_a_namespace_that_is_gone_is_an_error(link):
+    with pytest.raises(FileNotFoundError):
+        await dial(f"{link.netns}.gone", 80, address=link.address)
+
+
+async def test_a_dial_that_is_given_up_leaves_no_socket_behind(link):
+    with listening(link.netns, "127.0.0.1") as listener:
+        port = listener.getsockname()[1]
+        (await dial(link.netns, port, address=link.address)).close()  # its thread has started
+        before = descriptors()
+        dials = [asyncio.create_task(dial(link.netns, port, address=link.address)) for _ in "1234"]
+        await asyncio.sleep(0)
+        for one in dials:
+            one.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
+        (await dial(link.netns, port, address=link.address)).close()  # after the others had a turn
+        assert descriptors() == before
+
+
+async def test_no_thread_stays_in_a_sandboxs_namespace(link):
+    with pytest.raises(ConnectionRefusedError):
+        await dial(link.netns, 80, address=link.address)
+    threads = Path("/proc/self/task").iterdir()
+    assert {(thread / "ns/net").readlink() for thread in threads} == {Path(HOST).readlink()}
+
+
+def descriptors():
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())

@@ -1,0 +1,273 @@
+import asyncio
+import socket
+from contextlib import AsyncExitStack, suppress
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from sandbox_engine.netns import visiting
+from sandbox_engine.network import Link
+from tests.engine.outside import (
+    HOST,
+    call,
+    datagrams_to,
+    gets_through,
+    inside,
+    outside,
+    run,
+    server,
+    socket_in,
+    workplace,
+)
+
+
+@pytest.fixture(scope="module")
+def beyond():
+    with outside() as beyond:
+        yield beyond
+
+
+@pytest.fixture
+async def place():
+    async with workplace() as place:
+        yield place
+
+
+@pytest.fixture
+async def network(place):
+    async with place.network() as network:
+        yield network
+
+
+async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(network, beyond):
+    link = await network.acquire(internet=True)
+    async with server(beyond.netns, beyond.internet) as port:
+        assert await call(link.netns, beyond.internet, port) == beyond.host_in_lan
+
+
+@pytest.mark.parametrize("where", ["private", "link_local", "lan"])
+async def test_a_network_around_the_host_is_refused_at_once(network, beyond, where):
+    link = await network.acquire(internet=True)
+    address = getattr(beyond, where)
+    async with server(beyond.netns, address) as port:
+        assert await call(HOST, address, port) == beyond.host_in_lan
+        with pytest.raises(ConnectionRefusedError):
+            await call(link.netns, address, port)
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "100.100.100.200", "192.0.0.192"])
+async def test_the_metadata_addresses_of_clouds_are_refused_at_once(network, address):
+    link = await network.acquire(internet=True)
+    with pytest.raises(ConnectionRefusedError):
+        await call(link.netns, address, 80)
+
+
+async def test_a_network_that_the_host_joins_later_is_refused_too(network, beyond):
+    link = await network.acquire(internet=True)
+    async with server(beyond.netns, beyond.internet) as port:
+        assert await call(link.netns, beyond.internet, port)
+        with beyond.has_the_host("198.51.100.254/24"):
+            await _until_refused(link, beyond.internet, port)
+
+
+async def test_the_host_is_refused_at_all_its_addresses(network, beyond):
+    link = await network.acquire(internet=True)
+    on_loopback = beyond.internet.replace("198.51.100", "198.51.101")
+    run("ip", "address", "add", on_loopback, "dev", "lo")
+    try:
+        async with server(HOST, "0.0.0.0") as port:
+            for address in (beyond.host_in_lan, network.dns_address, on_loopback):
+                assert await call(HOST, beyond.host_in_lan, port)
+                with pytest.raises(ConnectionRefusedError):
+                    await call(link.netns, address, port)
+    finally:
+        run("ip", "address", "delete", on_loopback, "dev", "lo")
+
+
+async def test_a_neighbour_is_out_of_reach_even_where_private_networks_are_allowed(place, beyond):
+    async with place.network(allow=[IPv4Network("10.0.0.0/8")]) as network:
+        one, other = await network.acquire(internet=True), await network.acquire(internet=True)
+        async with server(beyond.netns, beyond.private) as port:
+            assert await call(one.netns, beyond.private, port) == beyond.host_in_lan
+        async with server(other.netns, "0.0.0.0") as port:
+            assert await gets_through(other.netns, other.address, port)
+            assert not await gets_through(one.netns, other.address, port)
+
+
+async def test_a_sandbox_of_another_engine_is_out_of_reach_as_well(place):
+    allow = [IPv4Network("10.0.0.0/8")]
+    async with AsyncExitStack() as stack:
+        elsewhere = await stack.enter_async_context(workplace())
+        networks = [
+            await stack.enter_async_context(one.network(allow=allow)) for one in (place, elsewhere)
+        ]
+        one, other = [await network.acquire(internet=True) for network in networks]
+        async with server(other.netns, "0.0.0.0") as port:
+            assert not await gets_through(one.netns, other.address, port)
+
+
+async def test_nothing_from_outside_gets_to_a_sandbox(network, beyond):
+    link = await network.acquire(internet=True)
+    run("ip", "-netns", beyond.name, "route", "add", link.address, "dev", "eth0")
+    with datagrams_to(link.netns, link.address) as arrived:
+        for netns in (beyond.netns, HOST, link.netns):
+            arrived.send(netns)
+        assert await arrived.next() == link.netns
+
+
+async def test_without_internet_everything_is_refused_at_once(network, beyond):
+    link = await network.acquire(internet=False)
+    async with server(beyond.netns, beyond.internet) as port:
+        for address, wanted in ((beyond.internet, port), (network.dns_address, 80)):
+            with pytest.raises(ConnectionRefusedError):
+                await call(link.netns, address, wanted)
+
+
+async def test_a_sandbox_cannot_speak_with_a_foreign_address(network, beyond):
+    link, other = await network.acquire(internet=True), await network.acquire(internet=True)
+    with datagrams_to(beyond.netns, beyond.internet) as arrived:
+        for forged in (other.address, "203.0.113.250"):
+            inside(link.netns, "ip", "address", "add", f"{forged}/32", "dev", "eth0")
+            arrived.send(link.netns, source=forged)
+        arrived.send(link.netns, source=link.address)
+        assert await arrived.next() == f"{link.netns} as {link.address}"
+
+
+async def test_ipv6_ends_at_the_sandboxs_own_loopback(network):
+    link = await network.acquire(internet=True)
+    assert "inet6 ::1" in inside(link.netns, "ip", "address", "show", "dev", "lo")
+    assert "inet6" not in inside(link.netns, "ip", "address", "show", "dev", "eth0")
+    assert "inet6" not in inside(HOST, "ip", "address", "show", "dev", link.name)
+
+
+async def test_a_link_learns_no_neighbours(network, beyond):
+    link = await network.acquire(internet=True)
+    async with server(beyond.netns, beyond.internet) as port:
+        assert await call(link.netns, beyond.internet, port)
+    claim_addresses(link, asked=network.dns_address)
+    for netns, device in ((link.netns, "eth0"), (HOST, link.name)):
+        known = inside(netns, "ip", "neighbour", "show", "dev", device).splitlines()
+        assert [line.split()[-1] for line in known] == ["PERMANENT"]
+
+
+async def test_the_link_belongs_to_a_user_namespace_with_the_sandboxs_ids(network):
+    link = await network.acquire(internet=True)
+    inside_both = ["nsenter", f"--user={link.userns}", f"--net={link.netns}"]
+    assert run(*inside_both, "cat", "/proc/self/uid_map").split() == ["0", "100000", "65536"]
+
+
+async def test_anyone_in_a_sandbox_may_ping_and_listen_on_low_ports(network):
+    link = await network.acquire(internet=True)
+    program = (
+        "import socket as s; s.create_server(('', 80)); "
+        "s.socket(s.AF_INET, s.SOCK_DGRAM, s.IPPROTO_ICMP).connect(('127.0.0.1', 0))"
+    )
+    entered = ["nsenter", f"--user={link.userns}", f"--net={link.netns}"]
+    run(*entered, "--setuid=1000", "--setgid=1000", "/usr/bin/python3", "-c", program)
+
+
+async def test_one_sandbox_cannot_fill_the_hosts_connection_table(network, beyond):
+    link = await network.acquire(internet=True)
+    arrived = 0
+    with socket_in(beyond.netns, socket.SOCK_DGRAM) as heard:
+        heard.bind((beyond.internet, 0))
+        for port in range(10_000, 12_300):
+            with socket_in(link.netns, socket.SOCK_DGRAM) as asker:
+                asker.bind((link.address, port))
+                asker.sendto(b"?", heard.getsockname())
+            try:
+                heard.recv(1)
+            except BlockingIOError:
+                continue
+            arrived += 1
+    assert arrived == 2048
+
+
+async def test_two_hundred_links_leave_nothing_behind(place):
+    async with place.network(pool_size=4) as network:
+        links = await asyncio.gather(*[network.acquire(internet=n % 2 == 0) for n in range(200)])
+        assert len({link.address for link in links}) == 200
+        await asyncio.gather(*map(network.release, links))
+    assert set(place.traces().values()) == {0}
+
+
+async def test_a_closed_network_leaves_the_links_in_use_alone(place, beyond):
+    async with place.network(pool_size=3) as network:
+        link = await network.acquire(internet=True)
+    assert place.traces() == {"interfaces": 1, "mounts": 2, "files": 2, "elements": 1}
+    async with server(beyond.netns, beyond.internet) as port:
+        assert await call(link.netns, beyond.internet, port)
+
+
+async def test_after_a_crash_links_are_restored_and_the_rest_is_swept(place, beyond):
+    online, abandoned, offline = await place.crash()
+    async with place.network() as network:
+        await network.restore(online, internet=True)
+        await network.restore(offline, internet=False)
+        await network.sweep([online, offline])
+        assert place.traces() == {"interfaces": 2, "mounts": 4, "files": 4, "elements": 2}
+        fresh = await network.acquire(internet=True)
+        assert fresh.address not in (online.address, offline.address)
+        async with server(beyond.netns, beyond.internet) as port:
+            assert await call(online.netns, beyond.internet, port)
+            with pytest.raises(ConnectionRefusedError):
+                await call(offline.netns, beyond.internet, port)
+        for link in (online, offline, fresh):
+            await network.release(link)
+        assert set(place.traces().values()) == {0}
+    assert not Path(abandoned.netns).exists()
+
+
+async def test_the_addresses_of_a_crashed_engine_are_not_given_to_another(place):
+    left, *_ = await place.crash()
+    async with workplace() as elsewhere, elsewhere.network() as network:
+        other = await network.acquire(internet=True)
+        assert IPv4Network(f"{left.address}/18", strict=False) != IPv4Network(
+            f"{other.address}/18", strict=False
+        )
+
+
+async def test_rules_that_someone_flushes_come_back(place, network, beyond):
+    online, offline = await network.acquire(internet=True), await network.acquire(internet=False)
+    run("nft", "delete", "table", *place.table)
+    async with server(beyond.netns, beyond.internet) as port:
+        async with asyncio.timeout(10):
+            while not await gets_through(online.netns, beyond.internet, port):
+                pass
+        with pytest.raises(ConnectionRefusedError):
+            await call(offline.netns, beyond.internet, port)
+
+
+async def test_a_firewall_that_drops_what_it_does_not_know_is_named_with_the_fix(network, place):
+    table = f"conflict_{place.instance}"
+    hook = "{ type filter hook forward priority 10; policy drop; }"
+    run("nft", f"add table inet {table}; add chain inet {table} forward {hook}")
+    try:
+        run("nft", f"add rule inet {table} forward accept")  # the machine is not the test's alone
+        (conflict,) = [one for one in await network.conflicts() if table in one]
+        for command in conflict.partition("Let them pass: ")[2].split("; "):
+            run("sh", "-c", command)
+        assert not [one for one in await network.conflicts() if table in one]
+    finally:
+        run("nft", "delete", "table", "inet", table)
+
+
+def claim_addresses(link, *, asked):
+    """Have the sandbox ask for the host's MAC in the name of many."""
+    with visiting(link.netns):
+        wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    with wire:
+        wire.bind(("eth0", 0))
+        for number in range(50):
+            mac = b"\x02\0\0\0\0" + bytes([number])
+            sender = mac + socket.inet_aton(f"10.99.0.{number}")
+            asks = bytes.fromhex("0001080006040001") + sender + bytes(6) + socket.inet_aton(asked)
+            wire.send(b"\xff" * 6 + mac + b"\x08\x06" + asks)
+
+
+async def _until_refused(link: Link, address: str, port: int) -> None:
+    async with asyncio.timeout(10):
+        with suppress(ConnectionRefusedError):
+            while await call(link.netns, address, port):
+                pass

@@ -1,0 +1,90 @@
+import contextlib
+import os
+from ipaddress import IPv4Network
+
+import pytest
+
+from sandbox_engine.errors import CannotRun
+from sandbox_engine.interfaces import LOOPBACK, Route
+from sandbox_engine.subnets import claim
+
+ETHERNET = 2
+
+
+@pytest.fixture
+def pool():
+    """Four ranges that no other test takes."""
+    return IPv4Network((f"10.{os.getpid() % 120}.0.0", 16))
+
+
+@pytest.fixture
+def taken(pool, tmp_path):
+    """Give what takes a range for an engine of some name; all are given back in the end."""
+    with contextlib.ExitStack() as stack:
+
+        def take(engine, *, routes=(), in_use=False):
+            memory = tmp_path / engine
+            subnet = claim(pool, memory=memory, routes=routes, in_use=in_use)
+            release = stack.enter_context(contextlib.ExitStack())
+            release.callback(subnet.release)
+            return subnet, release.close
+
+        yield take
+
+
+def to(network, device=ETHERNET):
+    return Route(to=IPv4Network(network), device=device, metric=0)
+
+
+def test_two_engines_never_have_the_same_range(taken, pool):
+    networks = {taken(name)[0].network for name in "abcd"}
+    assert networks == set(pool.subnets(new_prefix=18))
+    with pytest.raises(CannotRun, match="Choose another subnet pool"):
+        taken("e")
+
+
+def test_an_engine_gets_its_range_again(taken):
+    taken("other")
+    subnet, release = taken("engine")
+    release()
+    assert taken("engine")[0].network == subnet.network
+
+
+def test_a_range_that_the_host_routes_into_is_avoided(taken, pool):
+    first, second, *_ = pool.subnets(new_prefix=18)
+    assert taken("engine", routes=[to(f"{first[77]}/32")])[0].network == second
+
+
+def test_a_route_to_everything_private_is_no_reason_to_give_up(taken, pool):
+    first, second, *_ = pool.subnets(new_prefix=18)
+    routes = [to("0.0.0.0/0"), to("10.0.0.0/8"), to(first)]
+    assert taken("engine", routes=routes)[0].network == second
+
+
+def test_a_route_that_came_later_moves_an_engine_only_if_no_sandbox_runs(taken):
+    subnet, release = taken("engine")
+    release()
+    routes = [to(subnet.network)]
+    kept, release = taken("engine", routes=routes, in_use=True)
+    assert kept.network == subnet.network
+    release()
+    assert taken("engine", routes=routes)[0].network != subnet.network
+
+
+def test_the_gateway_that_a_crash_left_is_in_nobodys_way_but_others(taken):
+    subnet, release = taken("engine")
+    release()
+    routes = [to(f"{subnet.gateway}/32", LOOPBACK)]
+    assert taken("other", routes=routes)[0].network != subnet.network
+    assert taken("engine", routes=routes)[0].network == subnet.network
+
+
+def test_an_engine_that_forgets_starts_over(taken, pool):
+    other, release_other = taken("other")
+    _, release = taken("engine")
+    release_other()
+    release()
+    subnet, release = taken("engine")
+    release()
+    subnet.forget()
+    assert taken("engine")[0].network == other.network
