@@ -7,10 +7,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sandbox_engine.engine import Engine
 from sandbox_engine.envd.access import SignedRequest, is_token, sign
 from sandbox_engine.envd.app import EnvdApp
+from sandbox_engine.http.routing import BadRoute, ControlApi, SandboxTraffic, route
 from sandbox_engine.proxy.http import PortProxy
 from sandbox_engine.proxy.pages import bad_route, sandbox_not_found
 from sandbox_engine.proxy.tunnel import EXTENSION
-from sandbox_engine.routing import BadRoute, ControlApi, SandboxTraffic, route
 from sandbox_engine.sandbox import Sandbox
 
 ENVD_PORT = 49983

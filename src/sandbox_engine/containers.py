@@ -11,11 +11,11 @@ from sandbox_engine import cgroups, disk
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandRequest, CommandTable
 from sandbox_engine.init import identify, is_alive, wait_exit
-from sandbox_engine.keeper_client import Keeper
-from sandbox_engine.network import Link, Network
+from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.network.network import Link, Network
 from sandbox_engine.overlay import mount_overlay, write_engine_layer
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord
-from sandbox_engine.rootfs import Root
+from sandbox_engine.rootfs.root import Root
 from sandbox_engine.runtime.bundle import UID_BASE, ContainerSpec, ProcessUser, config, process
 from sandbox_engine.runtime.oci import OciRuntime
 from sandbox_engine.sandbox import Sandbox

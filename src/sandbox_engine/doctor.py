@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_engine.host_rules import find_conflicts
-from sandbox_engine.keeper_client import Completed
-from sandbox_engine.roster import link_prefix
+from sandbox_engine.network.conflicts import find_conflicts
+from sandbox_engine.network.naming import link_prefix
+from sandbox_engine.runner import Completed
 from sandbox_engine.settings import Settings
 
 _PACKAGES = {
     "catatonit": "catatonit",
-    "ip": "iproute2",
     "nft": "nftables",
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
@@ -127,8 +126,7 @@ def _limits() -> Iterator[Finding]:
 
 
 def _host_firewall(settings: Settings) -> Finding:
-    links = link_prefix(settings.instance)
-    conflicts = asyncio.run(find_conflicts(_run, links=links))
+    conflicts = asyncio.run(find_conflicts(_run, links=link_prefix(settings.instance)))
     return Finding(
         "host firewall", not conflicts, "; ".join(conflicts) or "lets sandboxes through",
         "Insert the rules named above.", required=False,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sandbox_engine.accounts import Accounts
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandTable
 from sandbox_engine.gate import Gate
 from sandbox_engine.init import wait_exit
-from sandbox_engine.netns import dial
+from sandbox_engine.network.netns import dial
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord, State
-from sandbox_engine.rootfs import Root
+from sandbox_engine.rootfs.accounts import Accounts
+from sandbox_engine.rootfs.root import Root
 
 DEFAULT_USER = "user"
 

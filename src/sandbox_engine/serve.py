@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sandbox_engine import server
 from sandbox_engine.adoption import adopt
 from sandbox_engine.api.app import build_api
 from sandbox_engine.app import App
 from sandbox_engine.containers import Containers
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import CannotRun
+from sandbox_engine.http import server
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
-from sandbox_engine.keeper_client import Keeper
+from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.log import get_logger
 from sandbox_engine.metrics import Sampler
-from sandbox_engine.network import Network
+from sandbox_engine.network.network import Network
 from sandbox_engine.settings import Settings
 from sandbox_engine.store import RecordStore
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine.commands import Follower, TerminalSize
-from sandbox_engine.keeper_client import Keeper
+from sandbox_engine.keeper.client import Keeper
 from tests.engine.scratch import Container, bash
 
 

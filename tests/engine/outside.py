@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from sandbox_engine.keeper_client import Keeper
-from sandbox_engine.netns import visiting
-from sandbox_engine.network import Link, Network
+from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.network.netns import visiting
+from sandbox_engine.network.network import Link, Network
 
 HOST = "/proc/self/ns/net"
 _SUBNETS = IPv4Network("10.128.0.0/9")

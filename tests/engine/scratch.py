@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.accounts import Account
 from sandbox_engine.commands import (
     Command,
     CommandRequest,
@@ -21,10 +20,11 @@ from sandbox_engine.commands import (
     Follower,
     TerminalSize,
 )
-from sandbox_engine.keeper_client import Keeper
+from sandbox_engine.commands.spool import Output
+from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.rootfs.accounts import Account
 from sandbox_engine.runtime.bundle import UID_BASE, ProcessUser, process
 from sandbox_engine.runtime.oci import OciRuntime
-from sandbox_engine.spool import Output
 
 CONTAINER = "scratch"
 USER = Account("user", 1000, 1000, (1000,), "/home/user", "/bin/bash")
@@ -147,7 +147,7 @@ def keeper_pids(run_dir: Path) -> list[int]:
         int(entry.name)
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit()
-        and "sandbox_engine.keeper" in (arguments := _cmdline(entry))
+        and "sandbox_engine.keeper.process" in (arguments := _cmdline(entry))
         and str(run_dir) in arguments
     ]
 

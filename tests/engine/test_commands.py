@@ -20,8 +20,8 @@ from sandbox_engine.commands import (
     SandboxGone,
     TerminalSize,
 )
-from sandbox_engine.keeper_client import Keeper, LaunchFailed
-from sandbox_engine.spool import Output, Stream
+from sandbox_engine.commands.spool import Output, Stream
+from sandbox_engine.keeper.client import Keeper, LaunchFailed
 from tests.engine.scratch import (
     Container,
     bash,

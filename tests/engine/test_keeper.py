@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sandbox_engine.keeper_client import Keeper, KeeperLost
+from sandbox_engine.keeper.client import Keeper, KeeperLost
 from tests.engine.scratch import descriptors, keeper_pid, keeper_pids, scratch_dir
 
 pytestmark = pytest.mark.needs_engine
@@ -92,7 +92,7 @@ async def test_the_keeper_leaves_no_zombie_and_no_descriptor_behind(keeper, run_
 
 async def test_engines_that_start_together_start_one_keeper(run_dir):
     program = "import asyncio, sys; from pathlib import Path;"
-    program += "from sandbox_engine.keeper_client import Keeper;"
+    program += "from sandbox_engine.keeper.client import Keeper;"
     program += "asyncio.run(Keeper.connect(Path(sys.argv[1])))"
     engines = [
         await asyncio.create_subprocess_exec(sys.executable, "-c", program, run_dir)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.netns import dial, visiting
+from sandbox_engine.network.netns import dial, visiting
 from tests.engine.outside import HOST, workplace
 
 

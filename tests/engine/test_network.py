@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.netns import visiting
-from sandbox_engine.network import Link
+from sandbox_engine.network.netns import visiting
+from sandbox_engine.network.network import Link
 from tests.engine.outside import (
     HOST,
     call,

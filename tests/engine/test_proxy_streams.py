@@ -130,6 +130,43 @@ async def test_a_large_upload_passes_through_constant_memory(chunked):
     assert response.text == "ok"
 
 
+async def test_an_application_that_does_not_read_holds_the_client_back():
+    reading = asyncio.Event()
+
+    async def app(reader, writer):
+        await read_head(reader)
+        await reading.wait()
+        while await reader.read(MIB):
+            pass
+
+    async with application(app) as port, proxying(port) as (served, _):
+        _, writer = await asyncio.open_connection("127.0.0.1", served)
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (1 << 40))
+        assert await flood(writer) < 32 * MIB
+        reading.set()
+        await asyncio.wait_for(writer.drain(), 5)
+        writer.close()
+
+
+async def test_an_application_that_hangs_up_on_an_upload_is_a_bad_gateway():
+    stuck, answered = asyncio.Event(), asyncio.Event()
+
+    async def app(reader, writer):
+        await read_head(reader)
+        await stuck.wait()
+        writer.write_eof()
+        await answered.wait()
+
+    async with application(app) as port, proxying(port) as (served, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served)
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (1 << 40))
+        await flood(writer)
+        stuck.set()
+        assert b" 502 " in await asyncio.wait_for(read_head(reader), 5)
+        answered.set()
+        writer.transport.abort()
+
+
 async def test_an_answer_before_the_end_of_the_upload_reaches_the_client():
     app = answering(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
 

@@ -151,7 +151,7 @@ async def test_closing_the_proxy_cuts_a_websocket():
             await websocket.recv()
 
 
-async def test_a_reader_that_stalls_holds_the_writer_back_and_memory_stays_bounded():
+async def test_a_reader_that_stalls_holds_the_writer_back_and_loses_nothing():
     sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def shout(reader, writer):
@@ -161,11 +161,14 @@ async def test_a_reader_that_stalls_holds_the_writer_back_and_memory_stays_bound
 
     async with application(shout) as port, proxying(port) as (served, _):
         before = resident()
-        _, writer = await asyncio.open_connection("127.0.0.1", served, limit=1024)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served, limit=1024)
         writer.write(ASKING)
-        assert await asyncio.wait_for(sent, 20) < 32 * MIB
+        size = await asyncio.wait_for(sent, 20)
+        assert size < 32 * MIB
         assert resident() - before < 16 * MIB
-        writer.transport.abort()
+        await read_head(reader)
+        assert len(await reader.read()) == size
+        writer.close()
 
 
 async def test_a_message_of_64_mib_passes_through_constant_memory():

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_engine.routing import BadRoute, ControlApi, SandboxTraffic, route
+from sandbox_engine.http.routing import BadRoute, ControlApi, SandboxTraffic, route
 
 TRAFFIC = SandboxTraffic("abc123", 8080)
 

@@ -11,8 +11,8 @@ import trustme
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as serve_websocket
 
-from sandbox_engine import http_protocol
-from sandbox_engine.server import listen, serve
+from sandbox_engine.http import protocol as http_protocol
+from sandbox_engine.http.server import listen, serve
 from tests.engine.serving import MIB, exchange, proxying, read_head, resident, serving
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"

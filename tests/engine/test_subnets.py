@@ -5,8 +5,8 @@ from ipaddress import IPv4Network
 import pytest
 
 from sandbox_engine.errors import CannotRun
-from sandbox_engine.interfaces import LOOPBACK, Route
-from sandbox_engine.subnets import claim
+from sandbox_engine.network.interfaces import LOOPBACK, Route
+from sandbox_engine.network.subnets import claim
 
 ETHERNET = 2
 

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from sandbox_engine.commands.outcome import Ended
-from sandbox_engine.spool import Output, Spool, SpoolFull
+from sandbox_engine.commands.spool import Output, Spool, SpoolFull
 
 _BACKLOG_BYTES = 1 << 20
 _BACKLOG_FULL_BYTES = _BACKLOG_BYTES // 2  # what has been read already still fits in then

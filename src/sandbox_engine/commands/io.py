@@ -2,7 +2,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 
-from sandbox_engine.spool import Output, Stream
+from sandbox_engine.commands.spool import Output, Stream
 
 CHUNK_BYTES = 1 << 16
 _MOST_LEFT_BYTES = 1 << 20  # as much as a pipe holds

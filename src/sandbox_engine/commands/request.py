@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from sandbox_engine.accounts import Account
+from sandbox_engine.rootfs.accounts import Account
 
 
 class TerminalSize(NamedTuple):

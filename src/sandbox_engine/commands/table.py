@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from sandbox_engine.commands.command import Command
 from sandbox_engine.commands.followers import SandboxGone
 from sandbox_engine.commands.request import CommandFiles, CommandRecord, CommandRequest
-from sandbox_engine.held import Held
-from sandbox_engine.keeper_client import Keeper, LaunchFailed
+from sandbox_engine.keeper.client import Keeper, LaunchFailed
+from sandbox_engine.keeper.held import Held
 
 # E2B answers a Connect to a command that has just ended with its end.
 _REMEMBER_SECONDS = 30.0

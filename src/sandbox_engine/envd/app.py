@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from sandbox_engine.accounts import UnknownUser
 from sandbox_engine.envd.access import AccessDenied, InvalidExpiration, basic_user, is_token
 from sandbox_engine.envd.answers import FileError, error_answer
 from sandbox_engine.envd.body import BadEncoding, ClientLeft
@@ -19,7 +18,8 @@ from sandbox_engine.envd.multipart import BadForm
 from sandbox_engine.envd.rpc import RpcRoutes
 from sandbox_engine.envd.workers import Workers
 from sandbox_engine.proxy.pages import sandbox_not_found
-from sandbox_engine.rootfs import RootClosed
+from sandbox_engine.rootfs.accounts import UnknownUser
+from sandbox_engine.rootfs.root import RootClosed
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

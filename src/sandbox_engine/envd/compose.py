@@ -10,14 +10,14 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from sandbox_engine.accounts import InvalidPath, resolve_path
-from sandbox_engine.descriptors import closing
 from sandbox_engine.envd.answers import FileError
 from sandbox_engine.envd.storing import reported
+from sandbox_engine.rootfs.accounts import InvalidPath, resolve_path
+from sandbox_engine.rootfs.descriptors import closing
 
 if TYPE_CHECKING:
-    from sandbox_engine.accounts import Account
-    from sandbox_engine.rootfs import Root
+    from sandbox_engine.rootfs.accounts import Account
+    from sandbox_engine.rootfs.root import Root
 
 _PIECE_BYTES = 1 << 20
 

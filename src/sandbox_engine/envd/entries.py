@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from e2b.envd.filesystem.filesystem_pb import EntryInfo, FileType
 from protobuf.wkt import Timestamp
 
-from sandbox_engine.descriptors import closing
 from sandbox_engine.envd.metadata import read_metadata
+from sandbox_engine.rootfs.descriptors import closing
 
 if TYPE_CHECKING:
-    from sandbox_engine.accounts import Accounts
-    from sandbox_engine.rootfs import Root
+    from sandbox_engine.rootfs.accounts import Accounts
+    from sandbox_engine.rootfs.root import Root
 
 _SECOND = 1_000_000_000
 # What a protobuf timestamp can hold: the years 1 to 9999. A file's own time may be any.

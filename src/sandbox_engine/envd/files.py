@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
-from sandbox_engine.accounts import Account, UnknownUser
 from sandbox_engine.envd.access import AccessDenied, Operation, check_signature, is_token
 from sandbox_engine.envd.answers import FileError
 from sandbox_engine.envd.body import gunzip, read_body
@@ -16,11 +15,14 @@ from sandbox_engine.envd.compose import Composition, compose
 from sandbox_engine.envd.download import Download, OpenFile
 from sandbox_engine.envd.encodings import choose_encoding
 from sandbox_engine.envd.entries import printable
+from sandbox_engine.envd.kernel_files import read_inside
 from sandbox_engine.envd.metadata import from_headers
 from sandbox_engine.envd.query import FileQuery
 from sandbox_engine.envd.ranges import is_conditional
 from sandbox_engine.envd.storing import reported
 from sandbox_engine.envd.upload import Upload, Uploads, resolve
+from sandbox_engine.rootfs.accounts import Account, UnknownUser
+from sandbox_engine.rootfs.filesystems import KernelFile
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from sandbox_engine.sandbox import Sandbox
 
 _COMPOSE_LIMIT = 1 << 20
+
+
+class _ReadableInside(Exception):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 class FileRoutes:
@@ -46,7 +54,12 @@ class FileRoutes:
         encoding = choose_encoding(
             headers.get("accept-encoding"), only_identity=is_conditional(headers)
         )
-        opened = await self._workers.run(partial(self._open, query), discard=OpenFile.close)
+        try:
+            opened = await self._workers.run(partial(self._open, query), discard=OpenFile.close)
+        except _ReadableInside as error:
+            contents = await read_inside(self._sandbox, error.path)
+            await Response(contents, media_type="text/plain")(scope, receive, send)
+            return
         answer = Download(
             opened,
             encoding=encoding,
@@ -108,6 +121,8 @@ class FileRoutes:
                 return OpenFile.open(self._sandbox.root, path)
             except FileNotFoundError as error:
                 raise FileError(404, f"path '{path}' does not exist") from error
+            except KernelFile as error:
+                raise _ReadableInside(path) from error
             except IsADirectoryError as error:
                 raise FileError(400, f"path '{path}' is a directory") from error
 

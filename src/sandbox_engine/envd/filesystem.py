@@ -21,7 +21,7 @@ from sandbox_engine.envd.streams import with_keepalives
 from sandbox_engine.envd.watch import Watch, WatchSupplies
 from sandbox_engine.envd.watch_tree import Allowance
 from sandbox_engine.envd.workers import Workers
-from sandbox_engine.rootfs import RootClosed
+from sandbox_engine.rootfs.root import RootClosed
 
 if TYPE_CHECKING:
     from connectrpc.request import RequestContext

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 
-from sandbox_engine.accounts import InvalidPath, UnknownUser, resolve_path
-from sandbox_engine.descriptors import closing
 from sandbox_engine.envd.entries import EntryReader
 from sandbox_engine.envd.wording import reason
-from sandbox_engine.filesystems import RefusedFile, is_network
-from sandbox_engine.trees import walk
+from sandbox_engine.rootfs.accounts import InvalidPath, UnknownUser, resolve_path
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.filesystems import RefusedFile, is_network
+from sandbox_engine.rootfs.trees import walk
 
 if TYPE_CHECKING:
     from e2b.envd.filesystem.filesystem_pb import EntryInfo
@@ -128,7 +128,7 @@ class UserFiles:
     def _entries(self, directory: int, path: str, *, depth: int, limit: int) -> Iterator[EntryInfo]:
         prefix = path.rstrip("/") + "/"
         cost = 0
-        for parent, name, below in walk(directory, depth=depth):
+        for parent, name, below in walk(directory, depth=depth, admit=self.root.admit):
             with suppress(FileNotFoundError):
                 yield self.entries.within(parent, name, prefix + below)
             cost += _ENTRY_COST + len(prefix) + len(below)

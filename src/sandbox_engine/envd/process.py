@@ -16,7 +16,7 @@ from protobuf import Oneof
 from sandbox_engine.commands import Command, InputRefused
 from sandbox_engine.envd.process_start import resolve, start_error, terminal_size
 from sandbox_engine.envd.process_stream import follow, speak_connect, time_left
-from sandbox_engine.keeper_client import LaunchFailed
+from sandbox_engine.keeper.client import LaunchFailed
 
 if TYPE_CHECKING:
     from connectrpc.request import RequestContext

@@ -9,9 +9,9 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 from e2b.envd.process import process_pb as pb
 
-from sandbox_engine.accounts import Account, InvalidPath, UnknownUser, resolve_path
 from sandbox_engine.commands import CommandRequest, TerminalSize
 from sandbox_engine.envd.access import basic_user
+from sandbox_engine.rootfs.accounts import Account, InvalidPath, UnknownUser, resolve_path
 
 if TYPE_CHECKING:
     from sandbox_engine.sandbox import Sandbox

@@ -12,10 +12,10 @@ from e2b.envd.process import process_pb as pb
 from protobuf import Oneof
 
 from sandbox_engine.commands import Command, CommandNotFound, Ended, SandboxGone
-from sandbox_engine.keeper_client import KeeperLost
-from sandbox_engine.rootfs import RootClosed
+from sandbox_engine.commands.spool import Output, SpoolFull
+from sandbox_engine.keeper.client import KeeperLost
+from sandbox_engine.rootfs.root import RootClosed
 from sandbox_engine.sandbox import SandboxNotRunning
-from sandbox_engine.spool import Output, SpoolFull
 
 if TYPE_CHECKING:
     from connectrpc.request import RequestContext

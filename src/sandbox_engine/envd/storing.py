@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from sandbox_engine.descriptors import closing
 from sandbox_engine.envd.answers import FileError
 from sandbox_engine.envd.metadata import MetadataNotStored, replace_metadata
 from sandbox_engine.envd.wording import reason
-from sandbox_engine.filesystems import RefusedFile, require_data
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
 from sandbox_engine.syscalls import FALLOC_FL_KEEP_SIZE, fallocate
 
 if TYPE_CHECKING:
-    from sandbox_engine.accounts import Account
     from sandbox_engine.envd.body import Spool
-    from sandbox_engine.rootfs import Root
+    from sandbox_engine.rootfs.accounts import Account
+    from sandbox_engine.rootfs.root import Root
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 NO_ROOM = "not enough disk space available"

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from sandbox_engine.accounts import Account, InvalidPath, resolve_path
 from sandbox_engine.envd.answers import FileError
 from sandbox_engine.envd.body import NoRoom, Spool, Spools
 from sandbox_engine.envd.entries import printable
 from sandbox_engine.envd.multipart import PartEnd, PartStart, read_form
 from sandbox_engine.envd.storing import NO_ROOM, no_room_for, reported, room_for, store
+from sandbox_engine.rootfs.accounts import Account, InvalidPath, resolve_path
 
 if TYPE_CHECKING:
     from sandbox_engine.envd.workers import Workers

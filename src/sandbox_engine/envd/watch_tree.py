@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 
-from sandbox_engine.descriptors import closing
 from sandbox_engine.envd.inotify import (
     IN_CREATE,
     IN_DELETE,
@@ -23,11 +22,13 @@ from sandbox_engine.envd.inotify import (
     Inotify,
     TooManyWatches,
 )
-from sandbox_engine.filesystems import RefusedFile
-from sandbox_engine.rootfs import Root
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.filesystems import RefusedFile
+from sandbox_engine.rootfs.root import Root
 
-# Why a directory cannot be opened that was there a moment ago, or that no path can name.
-_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+# Why a directory cannot be opened that was there a moment ago, that no path can name, or that is
+# not the sandbox's to read.
+_PASSED_OVER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES}
 
 
 class Allowance:
@@ -179,7 +180,7 @@ class WatchedTree:
             except RefusedFile:
                 continue
             except OSError as error:
-                if error.errno not in _GONE:
+                if error.errno not in _PASSED_OVER:
                     raise
                 continue
             with closing(descriptor):

@@ -65,7 +65,7 @@ class PortProxy:
                 upload.cancel()
                 await tunnel(client.connection, upstream, head=response.as_switch())
             else:
-                await _download(client, upstream, response, upload)
+                await _download(client, upstream, response)
         finally:
             upload.cancel()
             self._pool.release(upstream)
@@ -106,9 +106,7 @@ async def _upload(client: _Client, upstream: Upstream, *, chunked: bool) -> None
             upstream.request_sent = True
 
 
-async def _download(
-    client: _Client, upstream: Upstream, response: Response, upload: asyncio.Task[None]
-) -> None:
+async def _download(client: _Client, upstream: Upstream, response: Response) -> None:
     headers = response.for_client()
     await client.send(
         {"type": "http.response.start", "status": response.status, "headers": headers}
@@ -117,8 +115,6 @@ async def _download(
     try:
         while not last:
             body, last = await upstream.body()
-            if last:  # the server calls the end of an answer a disconnect, too
-                upload.cancel()
             await client.send({"type": "http.response.body", "body": body, "more_body": not last})
     except _ClientGone:
         pass

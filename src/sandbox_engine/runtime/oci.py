@@ -1,19 +1,13 @@
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from sandbox_engine.errors import EngineError
-from sandbox_engine.keeper_client import Completed
+from sandbox_engine.runner import Runner
 
 
 class RuntimeFailure(EngineError):
     """The OCI runtime refused or failed."""
 
     code = "runtime_failure"
-
-
-class Runner(Protocol):
-    async def __call__(self, argv: Sequence[str], *, stdin: bytes = b"") -> Completed: ...
 
 
 class OciRuntime:

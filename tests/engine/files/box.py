@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import cast
 
-from sandbox_engine.accounts import Accounts
-from sandbox_engine.descriptors import closing
 from sandbox_engine.envd.app import EnvdApp
-from sandbox_engine.rootfs import UID_BASE, Owner, Root
+from sandbox_engine.ownership import UID_BASE, Owner
+from sandbox_engine.rootfs.accounts import Accounts
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.root import Root
 from sandbox_engine.sandbox import Sandbox, Usage
 from tests.engine.serving import serving
 
@@ -33,10 +34,10 @@ mount --rbind /usr root/usr
 mount -o remount,bind,ro root/usr
 mount -t proc proc root/proc
 mount -t sysfs sysfs root/sys
-mount -t tmpfs -o mode=755 dev root/dev
+mount -t tmpfs -o mode=755,uid=100000,gid=100000 dev root/dev
 mkdir -m 1777 root/dev/shm
-mount -t tmpfs shm root/dev/shm
-mount -t tmpfs -o size=4m,mode=777 small root/small
+mount -t tmpfs -o mode=1777,uid=100000,gid=100000 shm root/dev/shm
+mount -t tmpfs -o size=4m,mode=777,uid=100000,gid=100000 small root/small
 mknod -m 666 root/dev/null c 1 3
 mount --bind root/etc/passwd root/bound
 cd root
@@ -97,10 +98,10 @@ class FileBox:
         places = [str(self.inside / place) for place in ("home/user", "small", "dev/shm")]
         subprocess.run(["find", *places, "-mindepth", "1", "-delete"], check=True)
 
-    def write(self, path: str, text: str = "") -> Path:
+    def write(self, path: str, content: str | bytes = "") -> Path:
         """Put a file there, as the sandbox's user."""
         file = self.inside / path.lstrip("/")
-        file.write_text(text)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
         os.chown(file, UID_BASE + 1000, UID_BASE + 1000)
         return file
 

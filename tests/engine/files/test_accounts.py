@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from sandbox_engine.accounts import Account, Accounts, InvalidPath, UnknownUser, resolve_path
-from sandbox_engine.rootfs import Root
+from sandbox_engine.rootfs.accounts import Account, Accounts, InvalidPath, UnknownUser, resolve_path
+from sandbox_engine.rootfs.root import Root
 
 PASSWD = """\
 root:x:0:0:root:/root:/bin/bash

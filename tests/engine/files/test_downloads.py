@@ -85,7 +85,6 @@ async def test_no_name_breaks_out_of_the_header(http, home, name, shown):
         ("file/x", 500, "error opening file '/home/user/file/x': not a directory"),
         ("a\0b", 400, "invalid characters"),
         ("~root", 400, "cannot expand user-specific home dir"),
-        ("/proc/cpuinfo", 400, "run a command to read it"),
         ("/proc/1/root/etc/shadow", 500, "too many levels of symbolic links"),
     ],
 )

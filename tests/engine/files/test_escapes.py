@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from sandbox_engine.descriptors import closing
-from sandbox_engine.trees import TreeCursor, TreeMoved, walk
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.trees import TreeCursor, TreeMoved, walk
 from tests.engine.files.box import CANARY, USER, names, read, write
 
 pytestmark = pytest.mark.needs_engine
@@ -107,10 +107,9 @@ def attacker(where, one, other, *, flags=EXCHANGE):
 
 
 @pytest.fixture
-def swapped(home, outside):
+def swapped(box, home, outside):
     """Make a directory that changes places all the time with a link to one of the host's."""
-    (home / "swapped/sub").mkdir(parents=True)
-    (home / "swapped/canary").write_text("inside")
+    box.run("mkdir -p swapped/sub; echo -n inside > swapped/canary", uid=1000)
     (home / "link").symlink_to(outside)
     with attacker(home, "swapped", "link"):
         yield "/home/user/swapped"
@@ -141,18 +140,18 @@ def test_renames_never_follow_a_swapped_directory_out(box, swapped, home):
             box.root.rename(f"{swapped}/canary", "/home/user/taken")
             box.root.rename("/home/user/taken", f"{swapped}/canary")
         with suppress(OSError):
-            (home / "taken").write_text("inside")
+            box.write("/home/user/taken", "inside")
 
 
 def test_lists_never_follow_a_swapped_directory_out(box, swapped):
     with closing(box.root.open_directory("/home/user")) as directory:
         for _ in range(TRIES // 10):
-            found = {path for _, _, path in walk(directory, depth=9)}
+            found = {path for _, _, path in walk(directory, depth=9, admit=box.root.admit)}
             assert "link/canary" not in found or "swapped/canary" not in found
 
 
 def test_removal_never_follows_a_swapped_directory_out(box, home, outside):
-    (home / "tree").mkdir()
+    box.run("mkdir tree", uid=1000)
     with attacker(home, "tree/sub", "link"):
         for _ in range(TRIES // 50):
             with suppress(OSError):
@@ -165,8 +164,7 @@ def test_removal_never_follows_a_swapped_directory_out(box, home, outside):
 
 
 def test_a_directory_moved_under_way_does_not_lead_into_another_tree(box, home):
-    (home / "from/inner").mkdir(parents=True)
-    (home / "to").mkdir()
+    box.run("mkdir -p from/inner to", uid=1000)
     with (
         closing(box.root.open_directory("/home/user/from")) as directory,
         closing_object(TreeCursor(directory)) as cursor,
@@ -178,13 +176,12 @@ def test_a_directory_moved_under_way_does_not_lead_into_another_tree(box, home):
 
 
 def test_removal_survives_directories_being_moved_about(box, home):
-    (home / "kept").mkdir()
-    (home / "kept/precious").write_text("")
+    box.run("mkdir kept; touch kept/precious", uid=1000)
     with attacker(home, "tree/a", "kept/a", flags=0), attacker(home, "kept/a", "tree/a", flags=0):
         for _ in range(TRIES // 50):
             for name in "abcd":
                 with suppress(OSError):
-                    (home / "tree/a/b" / name / "c").mkdir(parents=True)
+                    box.root.make_directories(f"/home/user/tree/a/b/{name}/c", USER)
             with suppress(OSError):
                 box.root.remove("/home/user/tree")
     assert (home / "kept/precious").exists()

@@ -34,7 +34,7 @@ async def pieces(*content):
     ],
 )
 async def test_an_upload_that_breaks_off_leaves_what_was_there(box, url, home, path, length, sent):
-    (home / "file").write_text("old")
+    box.write("/home/user/file", "old")
     _, writer = await _connect(url)
     writer.write(_head(path, length) + sent)
     await eventually(lambda: _is_spooling(box))
@@ -57,8 +57,10 @@ async def test_an_upload_that_breaks_off_leaves_what_was_there(box, url, home, p
     ],
     ids=["plain", "empty", "cut off", "altered", "large and cut off", "other encoding"],
 )
-async def test_a_body_that_cannot_be_decoded_changes_nothing(http, home, content, encoding, text):
-    (home / "file").write_text("old")
+async def test_a_body_that_cannot_be_decoded_changes_nothing(
+    http, box, home, content, encoding, text
+):
+    box.write("/home/user/file", "old")
     answer = await post(http, "file", content, content_encoding=encoding)
     assert answer.status_code == 400
     assert answer.json()["message"].startswith(f"error decompressing request body: {text}")
@@ -88,7 +90,7 @@ async def test_a_broken_form_is_refused(http, home, body):
 
 async def test_a_full_disk_leaves_what_was_there(http, box):
     old = os.urandom(3 * MIB)
-    (box.inside / "small/file").write_bytes(old)
+    box.write("/small/file", old)
     os.link(box.inside / "small/file", box.inside / "small/link")
     for path, content in (
         ("/small/new", bytes(2 * MIB)),
@@ -107,7 +109,7 @@ async def test_a_full_disk_leaves_what_was_there(http, box):
 
 
 async def test_room_that_goes_while_a_body_waits_is_noticed_before_the_file_is_touched(http, box):
-    (box.inside / "small/file").write_text("old")
+    box.write("/small/file", "old")
 
     async def content():
         yield bytes(2 * MIB)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.descriptors import closing
-from sandbox_engine.filesystems import RefusedFile
-from sandbox_engine.rootfs import NOBODY, UID_BASE, Owner, Root, RootClosed
-from sandbox_engine.trees import walk
+from sandbox_engine.ownership import NOBODY, UID_BASE, Owner
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.filesystems import RefusedFile
+from sandbox_engine.rootfs.root import Root, RootClosed
+from sandbox_engine.rootfs.trees import walk
 from tests.engine.files.box import USER, names, read, write
 
 pytestmark = pytest.mark.needs_engine
@@ -150,7 +151,7 @@ def test_a_tree_of_any_depth_is_removed_with_few_descriptors(box, home, few_desc
         directory = deeper
     os.close(directory)
     with closing(box.root.open_directory("/home/user")) as directory:
-        listed = sum(1 for _ in walk(directory, depth=10_000))
+        listed = sum(1 for _ in walk(directory, depth=10_000, admit=box.root.admit))
     assert 500 < listed < 5_000  # as deep as a path can name
     box.root.remove("/home/user/deeper")
     assert names(home) == []
@@ -170,7 +171,8 @@ def test_a_walk_is_in_order_and_as_deep_as_asked(box):
     box.run("mkdir -p b/c; touch a b/x b/c/y z; ln -s b link", uid=1000)
     with closing(box.root.open_directory("/home/user")) as directory:
         levels = {
-            depth: [path for _, _, path in walk(directory, depth=depth)] for depth in (1, 2, 3)
+            depth: [path for _, _, path in walk(directory, depth=depth, admit=box.root.admit)]
+            for depth in (1, 2, 3)
         }
     assert levels[1] == ["a", "b", "link", "z"]
     assert levels[2] == ["a", "b", "b/c", "b/x", "link", "z"]
@@ -198,6 +200,46 @@ def test_directories_that_were_there_keep_their_owner(box, home):
     box.root.make_directories("/home/user/mine/new", Owner(0, 0))
     assert (home / "mine").stat().st_uid == UID_BASE + 1000
     assert (home / "mine/new").stat().st_uid == UID_BASE
+
+
+def test_what_belongs_to_the_host_is_not_changed_and_read_only_if_everybody_may(box, home):
+    (home / "hosts").mkdir()
+    (home / "hosts/public").write_text("public")
+    (home / "hosts/secret").write_text("secret")
+    (home / "hosts/public").chmod(0o666)
+    (home / "hosts/secret").chmod(0o600)
+    (home / "hosts/closed").mkdir(mode=0o700)
+    assert read(box.root, "/home/user/hosts/public") == "public"
+    for refused in (
+        lambda: read(box.root, "/home/user/hosts/secret"),
+        lambda: write(box.root, "/home/user/hosts/public", "changed"),
+        lambda: write(box.root, "/home/user/hosts/new", ""),
+        lambda: box.root.make_directories("/home/user/hosts/new", USER),
+        lambda: box.root.remove("/home/user/hosts/public"),
+        lambda: box.root.rename("/home/user/hosts/public", "/home/user/mine"),
+        lambda: box.root.open_directory("/home/user/hosts/closed"),
+    ):
+        with pytest.raises(PermissionError):
+            refused()
+    with (
+        closing(box.root.open_file("/home/user/hosts/public")) as descriptor,
+        pytest.raises(PermissionError),
+    ):
+        box.root.give(descriptor, USER)
+    with closing(box.root.open_directory("/home/user")) as directory:
+        found = [path for _, _, path in walk(directory, depth=9, admit=box.root.admit)]
+    assert found == ["hosts", "hosts/closed", "hosts/public", "hosts/secret"]
+
+
+def test_what_is_just_being_made_is_nobody_elses_for_no_one(box):
+    def make(number):
+        for round_ in range(100):
+            box.root.make_directories(f"/home/user/{round_}/a/b", USER)
+            write(box.root, f"/home/user/{round_}/a/file", str(number))
+            write(box.root, f"/home/user/{round_}/a/b/{number}", "")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(make, range(8)))
 
 
 @pytest.mark.parametrize("owner", [Owner(65_536, 0), Owner(0, -1), Owner(-UID_BASE, 0)])

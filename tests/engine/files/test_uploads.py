@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.rootfs import UID_BASE
+from sandbox_engine.ownership import UID_BASE
 from tests.engine.files.box import names
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
@@ -211,8 +211,10 @@ async def test_metadata_is_replaced_as_a_whole(http, client, home):
         ([("x-metadata-a", "v" * 4000), ("x-metadata-b", "v" * 90)], "total metadata size 4110"),
     ],
 )
-async def test_metadata_that_cannot_be_stored_is_refused_before_anything(http, home, headers, text):
-    (home / "file").write_text("old")
+async def test_metadata_that_cannot_be_stored_is_refused_before_anything(
+    http, box, home, headers, text
+):
+    box.write("/home/user/file", "old")
     answer = await http.post(
         "/files?path=file", content=b"new", headers=[*OCTETS.items(), *headers]
     )

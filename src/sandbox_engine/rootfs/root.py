@@ -6,26 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
-from sandbox_engine.descriptors import closing
-from sandbox_engine.filesystems import RefusedFile, require_data
+from sandbox_engine.ownership import UID_BASE, IdRange, Owner
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
+from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
 from sandbox_engine.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
-from sandbox_engine.trees import remove_tree, require_no_mount
-
-UID_BASE = 100_000
-ID_COUNT = 65_536
-NOBODY = 65_534  # how ids without a place in the sandbox show
 
 # openat2 answers EAGAIN where `..` met a rename anywhere on the machine at the same instant.
 _RACES_LOST_AT_MOST = 100
-
-
-class Owner(NamedTuple):
-    """Whose a file is, as the sandbox counts its ids."""
-
-    uid: int
-    gid: int
 
 
 class RootClosed(Exception):
@@ -37,14 +27,19 @@ class Root:
 
     A path is resolved once, by the kernel, which keeps it below the sandbox's root whatever its
     links say and whoever renames what meanwhile. From there on only descriptors are used.
+
+    The host's root does nothing here that the sandbox's own could not: what belongs to an id
+    outside the sandbox, such as a file mounted there from the host, is read only if everybody may
+    read it, and not changed.
     """
 
     def __init__(self, descriptor: int, *, uid_base: int = UID_BASE) -> None:
         self._descriptor = descriptor
-        self._uid_base = uid_base
+        self._ids = IdRange(uid_base)
         self._lock = threading.Lock()
         self._users = 1
         self._closed = False
+        self._making = threading.Lock()
         self._farewells: list[Callable[[], None]] = []
         # "/" of another mount namespace; a directory of this one in tests.
         self._place = _place(descriptor).rstrip("/")
@@ -95,18 +90,26 @@ class Root:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat.S_ISREG(mode):
                 raise RefusedFile("it is not a regular file")
-            require_data(place)
+            if flags & os.O_ACCMODE == os.O_RDONLY:
+                self.admit(place)
+            else:
+                self._require_changeable(place)
             return os.open(_magic(place), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
     def open_directory(self, path: str) -> int:
         """Open a directory that holds data, to be listed."""
         descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            require_data(descriptor)
+            self.admit(descriptor)
         except OSError:
             os.close(descriptor)
             raise
         return descriptor
+
+    def admit(self, descriptor: int) -> None:
+        """Refuse what the sandbox's own root could not read."""
+        require_data(descriptor)
+        self._require(descriptor, self._ids.may_read)
 
     def open_for_writing(self, path: str, owner: Owner) -> tuple[int, bool]:
         """Open a regular file, made as `owner`'s if there is none; says whether it was made."""
@@ -133,7 +136,8 @@ class Root:
             path, name = posixpath.split(path)
             missing.append(name)
         try:
-            require_data(place)
+            if missing:
+                self._require_changeable(place)
             while missing:
                 made = self._make_directory(place, missing.pop(), owner)
                 os.close(place)
@@ -162,21 +166,27 @@ class Root:
 
     def give(self, descriptor: int, owner: Owner) -> None:
         """Make an open file or directory `owner`'s."""
-        if not (0 <= owner.uid < ID_COUNT and 0 <= owner.gid < ID_COUNT):
-            raise OSError(errno.EINVAL, "the owner has no place in the sandbox")
-        os.fchown(descriptor, self._uid_base + owner.uid, self._uid_base + owner.gid)
+        self._require_changeable(descriptor)
+        self._ids.give(descriptor, owner)
 
     def owner(self, status: os.stat_result) -> Owner:
         """Tell whose a file is as the sandbox itself sees it."""
-        return Owner(self._inside(status.st_uid), self._inside(status.st_gid))
+        return self._ids.owner(status)
 
     def path_of(self, descriptor: int) -> str:
         """Tell where in the tree a descriptor is, links resolved."""
         return _place(descriptor).removeprefix(self._place) or "/"
 
-    def _inside(self, host_id: int) -> int:
-        inside = host_id - self._uid_base
-        return inside if 0 <= inside < ID_COUNT else NOBODY
+    def _require_changeable(self, descriptor: int) -> None:
+        require_data(descriptor)
+        self._require(descriptor, self._ids.may_change)
+
+    def _require(self, descriptor: int, allows: Callable[[os.stat_result], bool]) -> None:
+        if allows(os.fstat(descriptor)):
+            return
+        with self._making:  # it may have just been made, and not yet given away
+            if not allows(os.fstat(descriptor)):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     def _open(self, path: str, flags: int) -> int:
         _require_no_nul(path)
@@ -218,12 +228,12 @@ class Root:
         if name in {"", ".", ".."}:
             raise RefusedFile("that is not a name in a directory")
         with closing(self.locate(directory or "/", os.O_DIRECTORY)) as place:
-            require_data(place)
+            self._require_changeable(place)
             yield place, name
 
     def _create(self, path: str, owner: Owner) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with self._parent(path) as (directory, name):
+        with self._parent(path) as (directory, name), self._making:
             return self._adopt(os.open(name, flags, 0o600, dir_fd=directory), owner, 0o644)
 
     def _behind(self, path: str) -> str:
@@ -242,19 +252,20 @@ class Root:
             return None
 
     def _make_directory(self, parent: int, name: str, owner: Owner) -> int:
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=parent)
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, dir_fd=parent)
-        # Nothing in the sandbox can be the host's own root's: it is the one just made, not
-        # another that was put in its place.
-        is_ours = os.fstat(descriptor).st_uid == os.geteuid()
-        return self._adopt(descriptor, owner, 0o755) if is_ours else descriptor
+        with self._making:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=parent)
+            descriptor = os.open(name, flags, dir_fd=parent)
+            # Nobody in the sandbox can make anything the host's own root's: so it is the one just
+            # made, not another that was put in its place.
+            is_ours = os.fstat(descriptor).st_uid == os.geteuid()
+            return self._adopt(descriptor, owner, 0o755) if is_ours else descriptor
 
     def _adopt(self, descriptor: int, owner: Owner, mode: int) -> int:
         try:
             os.fchmod(descriptor, mode)
-            self.give(descriptor, owner)
+            self._ids.give(descriptor, owner)
         except OSError:
             os.close(descriptor)
             raise

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from sandbox_engine.netlink import (
+from sandbox_engine.network.netlink import (
     ACK,
     CREATE,
     EXCLUSIVE,

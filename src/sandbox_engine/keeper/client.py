@@ -6,14 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.held import Held
-from sandbox_engine.keeper import SOCKET_NAME
-from sandbox_engine.keeper_link import Link, Message
+from sandbox_engine.keeper.held import Held
+from sandbox_engine.keeper.link import Link, Message
+from sandbox_engine.keeper.process import SOCKET_NAME
 from sandbox_engine.log import get_logger
+from sandbox_engine.runner import Completed
 
 log = get_logger(__name__)
 
@@ -29,15 +29,6 @@ class KeeperLost(Exception):
 
 class LaunchFailed(Exception):
     """The OCI runtime did not start a command; the text is the runtime's own."""
-
-
-@dataclass(frozen=True)
-class Completed:
-    """A program that ran to its end; a negative `returncode` is the signal that killed it."""
-
-    returncode: int
-    stdout: bytes
-    stderr: bytes
 
 
 class Keeper:
@@ -201,14 +192,21 @@ class Keeper:
     def _start_keeper(self) -> None:
         with (self._run_dir / "keeper.log").open("a") as log_file:
             launcher = subprocess.run(  # noqa: S603 - our own interpreter
-                [sys.executable, "-S", "-m", "sandbox_engine.keeper", "--run-dir", self._run_dir],
+                [
+                    sys.executable,
+                    "-S",
+                    "-m",
+                    "sandbox_engine.keeper.process",
+                    "--run-dir",
+                    self._run_dir,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log_file,
                 cwd="/",
                 # Nothing of the engine's environment, which may hold its API key, and no site
                 # packages: the keeper is small so that its forks are cheap.
-                env={"PATH": _PATH, "PYTHONPATH": str(Path(__file__).parents[1])},
+                env={"PATH": _PATH, "PYTHONPATH": str(Path(__file__).parents[2])},
                 start_new_session=True,
                 check=False,
             )

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from sandbox_engine import interfaces
-from sandbox_engine.interfaces import LOOPBACK, Interface
-from sandbox_engine.netlink import Netlink
-from sandbox_engine.netns import visiting
+from sandbox_engine.network import interfaces
+from sandbox_engine.network.interfaces import LOOPBACK, Interface
+from sandbox_engine.network.netlink import Netlink
+from sandbox_engine.network.netns import visiting
 from sandbox_engine.syscalls import MNT_DETACH, unmount
 
 _CARRIER_SECONDS = 10.0

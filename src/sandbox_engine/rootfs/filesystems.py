@@ -38,10 +38,14 @@ class RefusedFile(OSError):
         super().__init__(errno.EINVAL, reason)
 
 
+class KernelFile(RefusedFile):
+    """A file of the kernel's own, which only the sandbox's own users may judge."""
+
+
 def require_data(descriptor: int) -> None:
     """Refuse a file or directory of a file system that holds no data."""
     if filesystem_type(descriptor) not in _DATA:
-        raise RefusedFile("it is not available through the files API; run a command to read it")
+        raise KernelFile("it is not available through the files API; run a command to read it")
 
 
 def is_network(descriptor: int) -> bool:

@@ -31,9 +31,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_engine import syscalls
-from sandbox_engine.keeper_children import End, HeldCommand, Launch, Program, inner_pid
-from sandbox_engine.keeper_link import Link, Message
-from sandbox_engine.keeper_namespaces import make_namespaces
+from sandbox_engine.keeper.children import End, HeldCommand, Launch, Program, inner_pid
+from sandbox_engine.keeper.link import Link, Message
+from sandbox_engine.keeper.namespaces import make_namespaces
 
 SOCKET_NAME = "keeper.sock"
 STDIO = ("stdin", "stdout", "stderr")
@@ -324,7 +324,7 @@ def _settle_in() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="sandbox_engine.keeper")
+    parser = argparse.ArgumentParser(prog="sandbox_engine.keeper.process")
     parser.add_argument("--run-dir", type=Path, required=True)
     run_dir: Path = parser.parse_args().run_dir
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from sandbox_engine.http_protocol import HttpProtocol
+from sandbox_engine.http.protocol import HttpProtocol
 
 _BACKLOG = 2048
 _TIME_TO_FINISH = timedelta(seconds=5)

@@ -5,11 +5,11 @@ from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
 
-from sandbox_engine.filesystems import RefusedFile, require_data
 from sandbox_engine.syscalls import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, openat2
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_DIRECTORY = {errno.ENOTDIR, errno.ELOOP}
+_GONE = _NOT_A_DIRECTORY | {errno.ENOENT}
 _PATH_MAX = 4096
 _NAMES_AT_ONCE = 10_000
 
@@ -40,16 +40,8 @@ class TreeCursor:
     def enter(self, name: str, *, across_mounts: bool) -> None:
         """Go down into the directory `name`, which must be no symlink."""
         resolve = RESOLVE_NO_SYMLINKS | (0 if across_mounts else RESOLVE_NO_XDEV)
-        child = openat2(self.descriptor, name, _DIRECTORY, resolve=resolve)
-        identity = _identity(child)
-        try:
-            if identity[0] != self._trail[-1][0]:
-                require_data(child)
-        except OSError:
-            os.close(child)
-            raise
-        self._move_to(child)
-        self._trail.append(identity)
+        self._move_to(openat2(self.descriptor, name, _DIRECTORY, resolve=resolve))
+        self._trail.append(_identity(self.descriptor))
         self._names.append(name)
 
     def leave(self) -> str:
@@ -75,11 +67,14 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def walk(directory: int, *, depth: int) -> Iterator[tuple[int, str, str]]:
+def walk(
+    directory: int, *, depth: int, admit: Callable[[int], None]
+) -> Iterator[tuple[int, str, str]]:
     """Yield each entry down to `depth` levels: its directory's descriptor, its name, its path.
 
-    A directory comes before its contents, names are in order, symlinks are not followed. A
-    descriptor is good until the next entry is asked for.
+    A directory comes before its contents, names are in order, symlinks are not followed, and what
+    `admit` raises OSError for is passed over. A descriptor is good until the next entry is asked
+    for.
     """
     with closing(TreeCursor(directory)) as cursor:
         levels = [("", _entries(cursor.descriptor))]
@@ -94,7 +89,7 @@ def walk(directory: int, *, depth: int) -> Iterator[tuple[int, str, str]]:
             path = prefix + name
             yield cursor.descriptor, name, path
             deeper = is_directory and cursor.depth + 1 < depth and len(path) < _PATH_MAX
-            if deeper and _has_entered(cursor, name):
+            if deeper and _has_entered(cursor, name, admit):
                 levels.append((f"{path}/", _entries(cursor.descriptor)))
 
 
@@ -105,14 +100,17 @@ def _entries(directory: int) -> list[tuple[str, bool]]:
     return sorted(entries, reverse=True)
 
 
-def _has_entered(cursor: TreeCursor, name: str) -> bool:
+def _has_entered(cursor: TreeCursor, name: str, admit: Callable[[int], None]) -> bool:
     try:
         cursor.enter(name, across_mounts=True)
-    except (FileNotFoundError, RefusedFile):
-        return False
     except OSError as error:
-        if error.errno not in _NOT_A_DIRECTORY:
+        if error.errno not in _GONE:
             raise
+        return False
+    try:
+        admit(cursor.descriptor)
+    except OSError:
+        cursor.leave()
         return False
     return True
 

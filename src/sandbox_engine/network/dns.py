@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.dns_messages import (
+from sandbox_engine.network.dns_messages import (
     NOT_IMPLEMENTED,
     REFUSED,
     SERVER_FAILURE,

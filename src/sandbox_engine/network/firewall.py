@@ -1,16 +1,14 @@
 import asyncio
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
-from typing import Protocol
 
-from sandbox_engine import ruleset
-from sandbox_engine.keeper_client import Completed
-from sandbox_engine.links import Link
-from sandbox_engine.netlink import (
+from sandbox_engine.network import ruleset
+from sandbox_engine.network.links import Link
+from sandbox_engine.network.netlink import (
     ACK,
     CREATE,
     NETFILTER,
@@ -20,6 +18,7 @@ from sandbox_engine.netlink import (
     nested,
     text,
 )
+from sandbox_engine.runner import Runner
 
 RULE_CHANGES = 0x40
 
@@ -36,10 +35,6 @@ _NAME_BYTES = 16
 _HEAD = struct.Struct("!BBH")  # family, version, subsystem
 _OF_BATCH = _HEAD.pack(0, 0, _NFTABLES)
 _OF_INET = _HEAD.pack(1, 0, 0)
-
-
-class Runner(Protocol):
-    async def __call__(self, argv: Sequence[str], *, stdin: bytes = b"") -> Completed: ...
 
 
 class Firewall:

@@ -4,19 +4,20 @@ from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from sandbox_engine import host_network
-from sandbox_engine.dns import Forwarder, Resolvers
-from sandbox_engine.firewall import RULE_CHANGES, Firewall
-from sandbox_engine.host_rules import find_conflicts
-from sandbox_engine.interfaces import ADDRESS_CHANGES, routes
-from sandbox_engine.keeper_client import Keeper, KeeperLost
-from sandbox_engine.links import Link
+from sandbox_engine.keeper.client import Keeper, KeeperLost
 from sandbox_engine.log import get_logger
-from sandbox_engine.netlink import NETFILTER, ROUTE, Watch
+from sandbox_engine.network import host as host_network
+from sandbox_engine.network.conflicts import find_conflicts
+from sandbox_engine.network.dns import Forwarder, Resolvers
+from sandbox_engine.network.firewall import RULE_CHANGES, Firewall
+from sandbox_engine.network.interfaces import ADDRESS_CHANGES, routes
+from sandbox_engine.network.links import Link
+from sandbox_engine.network.naming import link_prefix
+from sandbox_engine.network.netlink import NETFILTER, ROUTE, Watch
+from sandbox_engine.network.roster import Roster, existing_links
+from sandbox_engine.network.subnets import Subnet, claim
+from sandbox_engine.network.wiring import Wiring
 from sandbox_engine.pool import Pool
-from sandbox_engine.roster import Roster, existing_links, link_prefix
-from sandbox_engine.subnets import Subnet, claim
-from sandbox_engine.wiring import Wiring
 
 __all__ = ["Link", "Network"]
 

@@ -4,9 +4,9 @@ from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from sandbox_engine import links
-from sandbox_engine.keeper_client import Keeper
-from sandbox_engine.links import Link
+from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.network import links
+from sandbox_engine.network.links import Link
 from sandbox_engine.runtime.bundle import ID_COUNT, UID_BASE
 
 

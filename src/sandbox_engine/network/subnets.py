@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from sandbox_engine.errors import CannotRun
-from sandbox_engine.interfaces import LOOPBACK, Route
+from sandbox_engine.network.interfaces import LOOPBACK, Route
 
 _PREFIX = 18  # 16,382 addresses
 _LOCKS = Path("/run/sandbox-engine/subnets")  # one place for all engines of the machine

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from sandbox_engine.errors import CannotRun
-from sandbox_engine.links import Link
+from sandbox_engine.network.links import Link
 
 _FIRST = 2  # before it come the network's own address and the gateway's
 
@@ -46,11 +46,6 @@ class Roster:
         name = f"{self._prefix}{number:04x}"
         address = IPv4Address(int(self._network.network_address) + number)
         return Link(name=name, netns=str(self._places / name), address=str(address))
-
-
-def link_prefix(instance: str) -> str:
-    """Tell what the names of an engine's links begin with."""
-    return f"sb{instance}"
 
 
 def existing_links(prefix: str, places: Path) -> set[str]:

@@ -1,0 +1,3 @@
+from sandbox_engine.keeper.process import main
+
+main()

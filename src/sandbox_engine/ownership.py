@@ -1,0 +1,46 @@
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+UID_BASE = 100_000
+ID_COUNT = 65_536
+NOBODY = 65_534  # how ids without a place in the sandbox show there
+
+
+class Owner(NamedTuple):
+    """Whose a file is, as the sandbox counts its ids."""
+
+    uid: int
+    gid: int
+
+
+class IdRange:
+    """The host's ids that are a sandbox's own, for users and groups alike."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+
+    def owner(self, status: os.stat_result) -> Owner:
+        """Tell whose a file is as the sandbox itself sees it."""
+        return Owner(self._inside(status.st_uid), self._inside(status.st_gid))
+
+    def give(self, descriptor: int, owner: Owner) -> None:
+        """Make an open file or directory `owner`'s."""
+        if not (0 <= owner.uid < ID_COUNT and 0 <= owner.gid < ID_COUNT):
+            raise OSError(errno.EINVAL, "the owner has no place in the sandbox")
+        os.fchown(descriptor, self._base + owner.uid, self._base + owner.gid)
+
+    def may_change(self, status: os.stat_result) -> bool:
+        """Tell whether the sandbox's root has power over a file."""
+        return self._has(status.st_uid) and self._has(status.st_gid)
+
+    def may_read(self, status: os.stat_result) -> bool:
+        """Tell whether the sandbox's root can read a file, by its power or as anybody."""
+        return self.may_change(status) or bool(status.st_mode & stat.S_IROTH)
+
+    def _inside(self, host_id: int) -> int:
+        return host_id - self._base if self._has(host_id) else NOBODY
+
+    def _has(self, host_id: int) -> bool:
+        return 0 <= host_id - self._base < ID_COUNT
