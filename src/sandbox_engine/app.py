@@ -1,12 +1,13 @@
 from collections.abc import Iterable
-from urllib.parse import parse_qs
-from weakref import WeakKeyDictionary
+from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_engine.engine import Engine
-from sandbox_engine.envd.access import SignedRequest, is_token, sign
+from sandbox_engine.envd.access import InvalidExpiration, Operation, is_token, sign
+from sandbox_engine.envd.answers import error_answer
 from sandbox_engine.envd.app import EnvdApp
+from sandbox_engine.envd.query import FileQuery
 from sandbox_engine.http.routing import BadRoute, ControlApi, SandboxTraffic, route
 from sandbox_engine.proxy.http import PortProxy
 from sandbox_engine.proxy.pages import bad_route, sandbox_not_found
@@ -19,12 +20,11 @@ ENVD_PORT = 49983
 class App:
     """The engine's one port: its API, or traffic to a port of a sandbox, by the request's host."""
 
-    def __init__(self, api: ASGIApp, engine: Engine, *, domain: str) -> None:
+    def __init__(self, api: ASGIApp, engine: Engine, *, domain: str, api_key: str) -> None:
         self._api = api
+        self._api_key = api_key.encode()
         self._engine = engine
         self._domain = domain
-        self._envds: WeakKeyDictionary[Sandbox, EnvdApp] = WeakKeyDictionary()
-        self._proxies: WeakKeyDictionary[Sandbox, PortProxy] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -39,8 +39,12 @@ class App:
             case SandboxTraffic(sandbox_id, port):
                 await self._traffic(sandbox_id, port, scope, receive, send)
             case ControlApi():
-                signer = find_signer(self._engine.running(), scope)
-                app = self._api if signer is None else self._envd(signer)
+                app = self._api
+                if is_signed(scope):
+                    signer = find_signer(self._engine.running(), scope)
+                    app = (
+                        error_answer(401, "invalid signature") if signer is None else _envd(signer)
+                    )
                 await app(scope, receive, send)
 
     async def _traffic(
@@ -51,21 +55,27 @@ class App:
             await sandbox_not_found(sandbox_id)(scope, receive, send)
         elif port == ENVD_PORT:
             with sandbox.serving(scope["extensions"][EXTENSION]["connection"]):
-                await self._envd(sandbox)(scope, receive, send)
+                await _envd(sandbox)(scope, receive, send)
         else:
             await self._proxy(sandbox)(scope, receive, send, port=port)
 
-    def _envd(self, sandbox: Sandbox) -> EnvdApp:
-        if sandbox not in self._envds:
-            self._envds[sandbox] = EnvdApp(sandbox)
-        return self._envds[sandbox]
-
     def _proxy(self, sandbox: Sandbox) -> PortProxy:
-        if sandbox not in self._proxies:
-            proxy = PortProxy(sandbox.dial, sandbox_id=sandbox.id)
-            self._proxies[sandbox] = proxy
+        def make() -> PortProxy:
+            secrets = {self._api_key, sandbox.access_token.encode()}
+            proxy = PortProxy(sandbox.dial, sandbox_id=sandbox.id, secrets=secrets)
             sandbox.on_cut(proxy.close)
-        return self._proxies[sandbox]
+            return proxy
+
+        return sandbox.companion(PortProxy, make)
+
+
+def _envd(sandbox: Sandbox) -> EnvdApp:
+    return sandbox.companion(EnvdApp, lambda: EnvdApp(sandbox))
+
+
+def is_signed(scope: Scope) -> bool:
+    """Tell whether the request is for a file by a signed URL, as they are on a shared address."""
+    return scope["path"] == "/files" and b"signature=" in scope["query_string"]
 
 
 def find_signer(running: Iterable[Sandbox], scope: Scope) -> Sandbox | None:
@@ -73,20 +83,11 @@ def find_signer(running: Iterable[Sandbox], scope: Scope) -> Sandbox | None:
 
     The SDK's signed URLs name no sandbox when all sandboxes share one address.
     """
-    if scope["path"] != "/files" or b"signature=" not in scope["query_string"]:
-        return None
-    query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode()).items()}
-    request = SignedRequest(
-        path=query.get("path", ""),
-        operation="read" if scope["method"] in ("GET", "HEAD") else "write",
-        username=query.get("username", ""),
-        signature=query.get("signature"),
-        expiration=query.get("signature_expiration"),
-    )
-    given = query.get("signature", "")
-    try:
+    operation: Operation = "read" if scope["method"] in ("GET", "HEAD") else "write"
+    request = FileQuery.of(scope).signed(operation)
+    given = request.signature or ""
+    with suppress(InvalidExpiration):
         return next(
             (one for one in running if is_token(sign(request, one.access_token), given)), None
         )
-    except ValueError:
-        return None
+    return None

@@ -43,6 +43,12 @@ class Cgroup:
         except OSError:
             return 0
 
+    def limit_sockets(self, limit: int) -> None:
+        """Hold what waits in the sandbox's sockets to a limit too, where it is no memory of theirs."""
+        if not is_unified():
+            with suppress(OSError):  # the kernel was built without it
+                self._file("memory", "memory.kmem.tcp.limit_in_bytes").write_text(str(limit))
+
     def is_frozen(self) -> bool:
         """Tell whether every process in the group stands still."""
         if is_unified():

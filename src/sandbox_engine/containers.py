@@ -44,7 +44,7 @@ class Containers:
         self._init = init
         self._engine_layer = settings.state_dir / "engine-layer"
         self._roots = settings.instance_run_dir / "roots"
-        self._cgroup_parent = f"sandbox-engine-{settings.instance}"
+        self._cgroup_parent = settings.cgroup
         self._runtime = OciRuntime(
             keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
         )
@@ -59,6 +59,8 @@ class Containers:
 
     async def start(self, record: SandboxRecord) -> Sandbox:
         """Bring up the sandbox's container from its image and its disk, if it has one already."""
+        if record.init is not None or record.link is not None:
+            await self.stop(record)
         directory = self._store.path(record.id)
         link = await self._network.acquire(internet=record.internet)
         record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
@@ -70,6 +72,7 @@ class Containers:
             record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
         )
         record.init = identify(pid)
+        self._cgroup(record.id).limit_sockets(record.resources.memory_mb << 20)
         return self._sandbox(record, record.init, record.link)
 
     async def reattach(self, record: SandboxRecord) -> Sandbox | None:

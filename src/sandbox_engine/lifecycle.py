@@ -9,6 +9,7 @@ what was meant. A container that ends by itself leaves a paused sandbox with all
 """
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from sandbox_engine.containers import Containers
@@ -46,10 +47,9 @@ class Lifecycle:
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
         self.records[record.id] = record
-        self._store.path(record.id).mkdir(mode=0o700)
-        self._store.save(record)
         async with self.transition(record.id):
             try:
+                self._store.add(record)
                 sandbox = await self._containers.start(record)
             except (EngineError, OSError) as error:
                 log.error("create failed", id=record.id, error=error)
@@ -78,11 +78,13 @@ class Lifecycle:
             await self._containers.freeze(record)
             self._rest(record, reason)
         sandbox.suspend(reason)
+        await asyncio.to_thread(self._store.flush, record.id)
 
     async def kill(self, record: SandboxRecord, reason: str) -> None:
         """End the sandbox and delete its files; what cannot be removed now is tried again."""
         record.state, record.reason = State.KILLING, reason
-        self._store.save(record)
+        with suppress(OSError):  # a full disk must not keep it from being emptied
+            self._store.save(record)
         self._let_go(record, reason)
         try:
             await self._containers.remove(record)
@@ -97,7 +99,10 @@ class Lifecycle:
     async def lose_container(self, record: SandboxRecord, reason: str) -> None:
         """Go on as a paused sandbox: the processes are gone and the files are not."""
         self._let_go(record, reason)
-        await self._containers.stop(record)
+        try:
+            await self._containers.stop(record)
+        except (EngineError, OSError):  # what is left of it is removed before the next start
+            log.exception("a lost container was not removed", id=record.id)
         self._rest(record, reason)
         log.warning("container lost", id=record.id, reason=reason)
 

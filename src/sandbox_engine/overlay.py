@@ -22,7 +22,7 @@ def mount_overlay(
         os.chown(upper, UID_BASE, UID_BASE)
         _write_files(upper, files)
     lower = ":".join(str(layer) for layer in reversed(layers))
-    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on"
     # nodev: a device node in a layer would otherwise be the host's device for whoever opens it
     # from outside the sandbox.
     mount("overlay", str(target), "overlay", MS_NODEV, options)

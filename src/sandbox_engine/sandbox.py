@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandTable
@@ -18,6 +18,8 @@ from sandbox_engine.rootfs.accounts import Accounts
 from sandbox_engine.rootfs.root import Root
 
 DEFAULT_USER = "user"
+
+T = TypeVar("T")
 
 # The loop holds its tasks weakly.
 _farewells: set[asyncio.Future[None]] = set()
@@ -74,6 +76,7 @@ class Sandbox:
         self._init = init
         self._cpu_mark = (time.monotonic(), cgroup.usage().cpu_seconds)
         self._connections: set[Connection] = set()
+        self._companions: dict[type[object], object] = {}
         self._farewells: list[Callable[[], Awaitable[None]]] = []
         self.commands = commands(self)
 
@@ -153,6 +156,12 @@ class Sandbox:
             yield
         finally:
             self._connections.discard(connection)
+
+    def companion(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Get what goes with this run of the sandbox, made when it is first asked for."""
+        if kind not in self._companions:
+            self._companions[kind] = make()
+        return cast("T", self._companions[kind])
 
     def on_cut(self, farewell: Callable[[], Awaitable[None]]) -> None:
         """Have something done whenever the sandbox stops answering."""

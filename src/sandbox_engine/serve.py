@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from sandbox_engine import cgroups
 from sandbox_engine.adoption import adopt
 from sandbox_engine.api.app import build_api
 from sandbox_engine.app import App
@@ -59,9 +60,10 @@ async def serve(settings: Settings) -> None:
             stack.callback(asyncio.create_task(work).cancel)
         port = listeners[0].getsockname()[1]
         domain = settings.domain or f"localhost:{port}"
-        api = build_api(engine, sampler, api_key=_api_key(settings), domain=domain)
+        api_key = _api_key(settings)
+        api = build_api(engine, sampler, api_key=api_key, domain=domain)
         await server.serve(
-            App(api, engine, domain=domain),
+            App(api, engine, domain=domain, api_key=api_key),
             listeners,
             on_started=lambda: _greet(settings, port),
             on_stopping=lifecycle.close,
@@ -78,6 +80,7 @@ async def reset(settings: Settings) -> None:
         for record in list(lifecycle.records.values()):
             await lifecycle.kill(record, "the engine is being reset")
         await ground.clear()
+    cgroups.remove(settings.cgroup)
     shutil.rmtree(settings.instance_run_dir)
 
 

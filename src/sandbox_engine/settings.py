@@ -112,6 +112,11 @@ class Settings(BaseSettings):
         return hashlib.sha256(os.fsencode(self.state_dir)).hexdigest()[:8]
 
     @property
+    def cgroup(self) -> str:
+        """The control group that the sandboxes' own are in."""
+        return f"sandbox-engine-{self.instance}"
+
+    @property
     def instance_run_dir(self) -> Path:
         return self.run_dir / self.instance
 

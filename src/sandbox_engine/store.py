@@ -1,6 +1,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -20,6 +21,11 @@ class RecordStore:
 
     def path(self, sandbox_id: str) -> Path:
         return self.directory / sandbox_id
+
+    def add(self, record: SandboxRecord) -> None:
+        """Give the sandbox its directory and write its first record."""
+        self.path(record.id).mkdir(mode=0o700)
+        self.save(record)
 
     def save(self, record: SandboxRecord) -> None:
         """Replace the sandbox's record; a reader sees the old one or the new one."""
@@ -59,4 +65,5 @@ class RecordStore:
         """Forget the sandbox; the record goes first, so that no half-removed sandbox comes back."""
         directory = self.path(sandbox_id)
         (directory / "record.json").unlink(missing_ok=True)
-        shutil.rmtree(directory)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(directory)

@@ -29,7 +29,9 @@ MNT_DETACH = 2
 
 FALLOC_FL_KEEP_SIZE = 1
 
+PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
+SECBIT_NO_SETUID_FIXUP = 4
 
 
 def _checked(result: int, *paths: str) -> int:
@@ -84,6 +86,12 @@ def fallocate(descriptor: int, mode: int, offset: int, length: int) -> None:
     _checked(result)
 
 
+def set_file_ids(uid: int, gid: int) -> None:
+    """Have the calling thread alone make and open files as this user and group."""
+    _libc.setfsgid(gid)  # first: a thread that is no longer root could not
+    _libc.setfsuid(uid)
+
+
 def inotify_init() -> int:
     """Open an inotify instance that does not block."""
     return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -110,3 +118,8 @@ def filesystem_type(descriptor: int) -> int:
     _checked(_libc.fstatfs(descriptor, status))
     kind: int = struct.unpack_from("l", status)[0]
     return kind & 0xFFFFFFFF
+
+
+def keep_capabilities() -> None:
+    """Let this process keep its capabilities when its user id changes."""
+    _checked(_libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0))

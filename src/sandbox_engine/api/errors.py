@@ -20,6 +20,7 @@ from sandbox_engine.errors import (
     Unauthorized,
     WrongState,
 )
+from sandbox_engine.keeper.client import KeeperLost
 from sandbox_engine.log import get_logger
 from sandbox_engine.runtime.oci import RuntimeFailure
 
@@ -35,6 +36,7 @@ STATUS: dict[type[EngineError], int] = {
     NotImplementedHere: 501,
     StartFailed: 500,
     RuntimeFailure: 500,
+    KeeperLost: 500,
     CannotRun: 500,
 }
 

@@ -124,6 +124,7 @@ class FilesystemService(Filesystem):
         watch = self._polled.get(request.watcher_id)
         if watch is None:
             raise _unknown_watcher(request.watcher_id)
+        await watch.catch_up()
         return pb.GetWatcherEventsResponse(events=watch.take())
 
     async def remove_watcher(

@@ -75,7 +75,7 @@ class Inotify:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = inotify_init()
-        self._loop.add_reader(self._descriptor, self._drain)
+        self._loop.add_reader(self._descriptor, self.drain)
         # Held while a watch is added and while events are read: so that an event never comes
         # before its listener is known.
         self._lock = threading.Lock()
@@ -111,7 +111,8 @@ class Inotify:
                     with suppress(OSError):
                         inotify_rm_watch(self._descriptor, watch)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Deliver what the kernel has queued by now."""
         with self._lock:
             try:
                 buffer = os.read(self._descriptor, _READ_BYTES)
@@ -163,6 +164,11 @@ class InotifyShare:
                 self._instances[asyncio.get_running_loop()].remove(self._instance)
                 self._instance.close()
             self._instance = None
+
+    def drain(self) -> None:
+        """Deliver what the kernel has queued by now."""
+        if self._instance is not None:
+            self._instance.drain()
 
     def _choose(self) -> Inotify:
         instances = self._instances.setdefault(asyncio.get_running_loop(), [])

@@ -43,6 +43,7 @@ _TYPES = (
 )
 _STILL_THERE = {EventType.CREATE, EventType.CHMOD, EventType.WRITE}
 _BATCH = 512
+_ROUNDS_TO_CATCH_UP = 32
 _TAKEN_AT_ONCE = 10_000  # putting more into an answer would hold up the event loop
 
 
@@ -103,6 +104,7 @@ class Watch:
         self._reported = asyncio.Event()
         self._found: deque[FilesystemEvent] = deque()
         self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
         self._ready = asyncio.Event()
         self._failure: ConnectError | None = None
         self._stopping = False
@@ -129,6 +131,17 @@ class Watch:
             self._arrived.clear()
         return found
 
+    async def catch_up(self) -> None:
+        """Return when everything that has happened by now is there to be taken.
+
+        Looking into a directory that is new may bring up more, so one round is not always enough.
+        """
+        for _ in range(_ROUNDS_TO_CATCH_UP):
+            self._supplies.inotify.drain()
+            if self._idle.is_set():
+                return
+            await self._idle.wait()
+
     async def close(self) -> None:
         """Stop watching."""
         self._stop()
@@ -145,11 +158,13 @@ class Watch:
             with self._root.when_closed(self._root_closed):
                 await self._workers.run(self._tree.start)
                 self._ready.set()
+                self._idle.set()
                 while True:
                     await self._reported.wait()
                     self._reported.clear()
                     while self._reports:
                         await self._work_on_batch()
+                    self._idle.set()
         except ConnectError as error:
             self._failure = error
         except RootClosed:
@@ -169,6 +184,7 @@ class Watch:
         self._found.clear()
 
     def _wake(self, _: asyncio.Task[None]) -> None:
+        self._idle.set()
         self._ready.set()
         self._arrived.set()
 
@@ -236,6 +252,7 @@ class Watch:
             return
         self._reports.append((directory, event))
         self._reported.set()
+        self._idle.clear()
 
     def _lose(self) -> None:
         self._fail(ConnectError(Code.INTERNAL, "events were lost: too much happened at once"))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sandbox_engine.errors import EngineError
 from sandbox_engine.keeper.held import Held
 from sandbox_engine.keeper.link import Link, Message
 from sandbox_engine.keeper.process import SOCKET_NAME
@@ -23,8 +24,10 @@ _RETRY_SECONDS = 0.02
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class KeeperLost(Exception):
+class KeeperLost(EngineError):
     """The keeper died while it was asked for something; whether that was done is unknown."""
+
+    code = "keeper_lost"
 
 
 class LaunchFailed(Exception):

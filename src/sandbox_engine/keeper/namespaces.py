@@ -1,9 +1,20 @@
 """Namespaces that belong to a user namespace: only a process with one thread can make them."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine.syscalls import CLONE_NEWNET, CLONE_NEWUSER, MS_BIND, mount, unshare
+from sandbox_engine.syscalls import (
+    CLONE_NEWNET,
+    CLONE_NEWUSER,
+    MS_BIND,
+    keep_capabilities,
+    mount,
+    unshare,
+)
+
+_FIRST_OWNER = 1 << 31  # no account has such an id
+_OWNERS = 1 << 30
 
 
 def make_namespaces(user: Path, net: Path, *, first_id: int, ids: int) -> None:
@@ -35,8 +46,18 @@ def make_namespaces(user: Path, net: Path, *, first_id: int, ids: int) -> None:
 def _be_inside(made: int, proceed: int) -> None:
     """Hold the namespaces open until the parent has bound them."""
     try:
+        _become_an_owner_of_its_own()
         unshare(CLONE_NEWUSER | CLONE_NEWNET)
         os.write(made, b"1")
         os.read(proceed, 1)  # its other end is closed when the parent is done, or dead
     finally:
         os._exit(0)
+
+
+def _become_an_owner_of_its_own() -> None:
+    # The kernel counts inotify instances, queued signals, message queues and locked memory for the
+    # owner of the user namespace as well. If that were root, one sandbox could take them from every
+    # other and from the host. Where we are in a container ourselves, such ids may not exist.
+    keep_capabilities()
+    with suppress(OSError):
+        os.seteuid(_FIRST_OWNER + int.from_bytes(os.urandom(4)) % _OWNERS)

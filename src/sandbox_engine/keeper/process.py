@@ -41,6 +41,7 @@ STDIO = ("stdin", "stdout", "stderr")
 _LOCK_NAME = "keeper.lock"
 _LINGER_SECONDS = 3.0
 _WAKEUP_BYTES = 4096
+_OPEN_FILES = 65_536
 _IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
 # What a process ignores, its children ignore; Python itself ignores SIGPIPE and SIGXFSZ.
 _DEFAULTED_SIGNALS = (*_IGNORED_SIGNALS, signal.SIGXFSZ)
@@ -319,7 +320,10 @@ def _settle_in() -> None:
     for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     syscalls.become_subreaper()
+    # All children inherit it. The runtime is not told to set it: that needs a capability over the
+    # sandbox's user namespace, which root does not have everywhere.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -52,7 +52,9 @@ class Request:
     upgrade: bytes | None
 
     @classmethod
-    def from_scope(cls, scope: Scope, *, port: int, host: str | None = None) -> "Request":
+    def from_scope(
+        cls, scope: Scope, *, port: int, host: str | None = None, secrets: Collection[bytes] = ()
+    ) -> "Request":
         """Read a request from its ASGI scope; `host` stands in for the one the client sent."""
         headers: Headers = scope["headers"]
         coding = find_header(headers, b"transfer-encoding")
@@ -60,7 +62,7 @@ class Request:
             raise UnsupportedRequest("The only transfer encoding supported is chunked")
         upgrade = _wanted_upgrade(headers)
         lines = [_request_line(scope), *_host_lines(headers, port, host)]
-        lines += [b"%s: %s" % (name.title(), value) for name, value in _passed_on(headers)]
+        lines += [b"%s: %s" % (name.title(), value) for name, value in _passed_on(headers, secrets)]
         if coding is not None:
             lines.append(b"Transfer-Encoding: chunked")
         if upgrade is not None:
@@ -154,10 +156,12 @@ def _host_lines(headers: Headers, port: int, host: str | None) -> list[bytes]:
     return [b"Host: " + (b"localhost:%d" % port if sent is None else sent)]
 
 
-def _passed_on(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
+def _passed_on(headers: Headers, secrets: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
     # What frames the message is not the client's to hide behind `Connection: content-length`.
     dropped = _NOT_FOR_APPLICATIONS | (_named_by_connection(headers) - {b"content-length"})
-    return (header for header in headers if header[0] not in dropped)
+    return (
+        (name, value) for name, value in headers if name not in dropped and value not in secrets
+    )
 
 
 def _wanted_upgrade(headers: Headers) -> bytes | None:

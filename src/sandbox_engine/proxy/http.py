@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,8 +14,11 @@ from sandbox_engine.proxy.upstream import Upstream, UpstreamInvalid, UpstreamLos
 class PortProxy:
     """Passes HTTP and what HTTP is upgraded to (WebSocket) to the ports of one sandbox."""
 
-    def __init__(self, dial: Dial, *, sandbox_id: str) -> None:
+    def __init__(
+        self, dial: Dial, *, sandbox_id: str, secrets: Collection[bytes] = frozenset()
+    ) -> None:
         self._pool = ConnectionPool(dial)
+        self._secrets = secrets  # what the engine knows its callers by; no application sees it
         self._sandbox_id = sandbox_id
 
     async def __call__(
@@ -26,7 +30,8 @@ class PortProxy:
         """
         client = _Client(scope, receive, send)
         try:
-            await self._forward(client, Request.from_scope(scope, port=port, host=host), port)
+            request = Request.from_scope(scope, port=port, host=host, secrets=self._secrets)
+            await self._forward(client, request, port)
         except _ClientGone:
             pass
         except UnsupportedRequest as error:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from sandbox_engine.ownership import ID_COUNT, Owner
+from sandbox_engine.rootfs.ownership import ID_COUNT, Owner
 from sandbox_engine.rootfs.root import Root
 
 _LIMIT_BYTES = 1 << 20

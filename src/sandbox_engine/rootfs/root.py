@@ -8,14 +8,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from sandbox_engine.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
+from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
 from sandbox_engine.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
-# openat2 answers EAGAIN where `..` met a rename anywhere on the machine at the same instant.
-_RACES_LOST_AT_MOST = 100
+# openat2 answers EAGAIN where the `..` of a link met a rename at the same instant, anywhere on the
+# machine: a neighbour that renames without end makes one try in a hundred succeed.
+_TRIES_TO_RESOLVE = 10_000
+_TRIES_TO_CREATE = 100
+
+# What making a file says on a file system that is the sandbox's own, like its /dev/shm.
+_NO_PLACE_FOR_HOST_ROOT = errno.EOVERFLOW
 
 
 class RootClosed(Exception):
@@ -113,7 +118,7 @@ class Root:
 
     def open_for_writing(self, path: str, owner: Owner) -> tuple[int, bool]:
         """Open a regular file, made as `owner`'s if there is none; says whether it was made."""
-        for _ in range(_RACES_LOST_AT_MOST):
+        for _ in range(_TRIES_TO_CREATE):
             try:
                 return self.open_file(path, os.O_WRONLY), False
             except FileNotFoundError:
@@ -191,7 +196,7 @@ class Root:
     def _open(self, path: str, flags: int) -> int:
         _require_no_nul(path)
         with self._held() as root:
-            for _ in range(_RACES_LOST_AT_MOST):
+            for _ in range(_TRIES_TO_RESOLVE):
                 try:
                     return openat2(
                         root,
@@ -234,7 +239,14 @@ class Root:
     def _create(self, path: str, owner: Owner) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._parent(path) as (directory, name), self._making:
-            return self._adopt(os.open(name, flags, 0o600, dir_fd=directory), owner, 0o644)
+            try:
+                descriptor = os.open(name, flags, 0o600, dir_fd=directory)
+            except OSError as error:
+                if error.errno != _NO_PLACE_FOR_HOST_ROOT:
+                    raise
+                with self._ids.acting_as(owner):
+                    descriptor = os.open(name, flags, 0o600, dir_fd=directory)
+            return self._adopt(descriptor, owner, 0o644)
 
     def _behind(self, path: str) -> str:
         """Where a dangling symlink points; `path` itself if it is none."""
@@ -254,8 +266,15 @@ class Root:
     def _make_directory(self, parent: int, name: str, owner: Owner) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._making:
-            with suppress(FileExistsError):
+            try:
                 os.mkdir(name, 0o700, dir_fd=parent)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                if error.errno != _NO_PLACE_FOR_HOST_ROOT:
+                    raise
+                with self._ids.acting_as(owner), suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=parent)
             descriptor = os.open(name, flags, dir_fd=parent)
             # Nobody in the sandbox can make anything the host's own root's: so it is the one just
             # made, not another that was put in its place.

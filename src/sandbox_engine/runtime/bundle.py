@@ -1,6 +1,5 @@
 """From what a sandbox is to the OCI runtime's config.json: pure functions."""
 
-import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,6 @@ CAPABILITIES = [
     "CAP_SETUID", "CAP_SYS_CHROOT",
 ]  # fmt: skip
 
-# The limit can be lowered for a sandbox and not raised: its root user has no say on the host.
-_OPEN_FILES = min(65_536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 _CPU_PERIOD_US = 100_000
 _OOM_SCORE = 100  # under pressure on the host a sandbox dies before the engine
 
@@ -32,7 +29,7 @@ _MASKED_PATHS = [
     "/proc/kmsg", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo",
     "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats", "/proc/vmallocinfo",
 ]  # fmt: skip
-_READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"]
+_READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/sys"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,6 @@ def process(
         "env": [f"{name}={value}" for name, value in env.items()],
         "cwd": cwd,
         "capabilities": _capabilities(root=user.uid == 0),
-        "rlimits": [{"type": "RLIMIT_NOFILE", "soft": _OPEN_FILES, "hard": _OPEN_FILES}],
         "noNewPrivileges": False,
         "oomScoreAdj": _OOM_SCORE,
     }
@@ -137,7 +133,7 @@ def _mounts(spec: ContainerSpec) -> list[dict[str, Any]]:
         _mount("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
         _mount(
             "/dev/pts", "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666",
-            "mode=0620", "gid=5",
+            "mode=0620", "gid=5", "max=256",
         ),
         _mount(_SHARED_MEMORY, "tmpfs", "shm", "nosuid", "nodev", "mode=1777", f"size={half_memory}"),
         _mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"),

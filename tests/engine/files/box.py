@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import cast
 
 from sandbox_engine.envd.app import EnvdApp
-from sandbox_engine.ownership import UID_BASE, Owner
 from sandbox_engine.rootfs.accounts import Accounts
 from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.ownership import UID_BASE, Owner
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.sandbox import Sandbox, Usage
 from tests.engine.serving import serving

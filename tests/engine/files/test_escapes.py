@@ -143,6 +143,17 @@ def test_renames_never_follow_a_swapped_directory_out(box, swapped, home):
             box.write("/home/user/taken", "inside")
 
 
+def test_a_neighbour_that_renames_without_end_keeps_no_path_from_being_resolved(
+    box, home, tmp_path
+):
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+    box.run("mkdir -p a/b/c/d; echo -n found > file; ln -s ../../../../file a/b/c/d/link", uid=1000)
+    with attacker(tmp_path, "a", "b"), attacker(tmp_path, "c", "d"):
+        for _ in range(TRIES // 10):
+            assert read(box.root, "/home/user/a/b/c/d/link") == "found"
+
+
 def test_lists_never_follow_a_swapped_directory_out(box, swapped):
     with closing(box.root.open_directory("/home/user")) as directory:
         for _ in range(TRIES // 10):

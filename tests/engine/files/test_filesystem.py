@@ -18,7 +18,7 @@ from e2b.envd.filesystem.filesystem_pb import (
 )
 
 from sandbox_engine.envd.operations import UserFiles
-from sandbox_engine.ownership import UID_BASE
+from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.files.box import names
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.ownership import UID_BASE
+from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.files.box import names
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]

@@ -1,7 +1,11 @@
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+
+from sandbox_engine.syscalls import set_file_ids
 
 UID_BASE = 100_000
 ID_COUNT = 65_536
@@ -30,6 +34,15 @@ class IdRange:
         if not (0 <= owner.uid < ID_COUNT and 0 <= owner.gid < ID_COUNT):
             raise OSError(errno.EINVAL, "the owner has no place in the sandbox")
         os.fchown(descriptor, self._base + owner.uid, self._base + owner.gid)
+
+    @contextmanager
+    def acting_as(self, owner: Owner) -> Iterator[None]:
+        """Have this thread make files as `owner` would."""
+        set_file_ids(self._base + owner.uid, self._base + owner.gid)
+        try:
+            yield
+        finally:
+            set_file_ids(os.geteuid(), os.getegid())
 
     def may_change(self, status: os.stat_result) -> bool:
         """Tell whether the sandbox's root has power over a file."""
