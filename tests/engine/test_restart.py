@@ -148,6 +148,7 @@ async def test_a_graceful_stop_leaves_sandboxes_running(mortal_engine, survivor)
     assert (await survivor.commands.run("echo still")).stdout == "still\n"
 
 
+@pytest.mark.timeout(180)
 async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine):
     before = await _settled(mortal_engine)
 
@@ -164,6 +165,7 @@ async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine)
     assert await _settled(mortal_engine) == before
 
 
+@pytest.mark.timeout(120)
 async def test_nothing_is_left_after_the_engine_was_killed_in_the_middle_of_creates(
     mortal_engine,
 ):
@@ -217,3 +219,15 @@ def _host_pid(engine, sandbox):
     found = re.search(r'"pid":(\d+)', record)
     assert found
     return int(found[1])
+
+
+async def test_an_engine_that_does_not_see_its_keeper_s_mounts_says_so(mortal_engine, survivor):
+    mortal_engine.stop()
+    elsewhere = await asyncio.create_subprocess_exec(
+        "unshare", "--mount", *mortal_engine.command("serve"), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await elsewhere.communicate()
+    await asyncio.to_thread(mortal_engine.start)
+    assert elsewhere.returncode == 78
+    assert b"another mount namespace" in said
+    assert (await survivor.commands.run("echo still")).stdout == "still\n"

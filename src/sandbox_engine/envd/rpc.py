@@ -10,6 +10,7 @@ from e2b.envd.process.process_connect import ProcessASGIApplication
 from starlette.responses import Response
 
 from sandbox_engine.envd.codecs import CODECS, COMPRESSIONS
+from sandbox_engine.envd.faults import FaultInterceptor
 from sandbox_engine.envd.filesystem import FilesystemService
 from sandbox_engine.envd.process import ProcessService
 
@@ -28,12 +29,14 @@ class RpcRoutes:
     def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
         process = ProcessASGIApplication(
             ProcessService(sandbox),
+            interceptors=(FaultInterceptor(),),
             read_max_bytes=_MESSAGE_LIMIT,
             compressions=COMPRESSIONS,
             codecs=CODECS,
         )
         filesystem = FilesystemASGIApplication(
             FilesystemService(sandbox, workers),
+            interceptors=(FaultInterceptor(),),
             read_max_bytes=_MESSAGE_LIMIT,
             compressions=COMPRESSIONS,
             codecs=CODECS,

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.errors import EngineError
+from sandbox_engine.errors import CannotRun, EngineError
 from sandbox_engine.keeper.held import Held
 from sandbox_engine.keeper.link import Link, Message
-from sandbox_engine.keeper.process import SOCKET_NAME
+from sandbox_engine.keeper.process import SOCKET_NAME, mount_namespace
 from sandbox_engine.log import get_logger
 from sandbox_engine.runner import Completed
 
@@ -21,6 +21,11 @@ log = get_logger(__name__)
 _START_SECONDS = 30.0
 _CONNECT_SECONDS = _START_SECONDS + 10  # it may be waiting for the commands of an earlier engine
 _RETRY_SECONDS = 0.02
+_ELSEWHERE = CannotRun(
+    "its keeper, left by an engine before it, lives in another mount namespace. Start the engine "
+    "where that one ran, or end that keeper with its sandboxes. A systemd unit must not give the "
+    "engine mounts of its own (PrivateTmp, ProtectSystem)."
+)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -241,8 +246,10 @@ class Keeper:
 
     def _take(self, message: Message, descriptors: Sequence[int]) -> None:
         match message["event"]:
-            case "ready":
+            case "ready" if message["mounts"] == mount_namespace():
                 self._ready.set_result(None)
+            case "ready":
+                self._ready.set_exception(_ELSEWHERE)
             case "held":
                 held = Held(message, descriptors)
                 self._held[held.key] = self._unclaimed[held.key] = held

@@ -10,7 +10,7 @@ a SOCK_SEQPACKET socket, one engine at a time; descriptors travel by SCM_RIGHTS.
       close-stdin  key                                           exited key status
       forget       key
       namespaces   id user net first_id ids                 ->   made id
-      (connects)                                            ->   held <command> for each, ready
+      (connects)                                            ->   held <command> for each, ready mounts
       (anything)                                            ->   failed id error
 
     <command> = key pid host_pid status names, with a descriptor for each name
@@ -156,7 +156,7 @@ class Keeper:
         self._greeting_due = False
         for command in self._commands.values():
             link.send({"event": "held", **command.describe()}, list(command.descriptors.values()))
-        link.send({"event": "ready"})
+        link.send({"event": "ready", "mounts": mount_namespace()})
 
     def _receive(self, events: int) -> None:
         link = self._link
@@ -295,6 +295,11 @@ class Keeper:
         _, status = os.waitpid(pid, 0)
         if launch:
             launch.bury(pid, status, pid=inner)
+
+
+def mount_namespace() -> str:
+    """Name the mounts that this process sees: what is mounted elsewhere it could start nothing on."""
+    return str(Path("/proc/self/ns/mnt").readlink())
 
 
 def _find_dead_child() -> int | None:
