@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sandbox_engine.doctor import Finding, examine, missing
-from sandbox_engine.errors import CannotRun
+from sandbox_engine.errors import EngineError
 from sandbox_engine.log import configure_logging
 from sandbox_engine.settings import Settings
 
@@ -72,7 +72,7 @@ def _run(work: str, settings: Settings) -> int:
     uvloop = import_module("uvloop")
     try:
         uvloop.run(getattr(serve, work)(settings))
-    except CannotRun as error:
+    except EngineError as error:
         _say(f"The engine cannot start: {error}")
         return _UNUSABLE
     return 0

@@ -1,10 +1,12 @@
 """Counts what an engine leaves in the kernel and on the disk."""
 
+import asyncio
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 from tests.engine.process import EngineProcess
+from tests.engine.waiting import until
 
 
 def count(engine: EngineProcess) -> Counter[str]:
@@ -22,6 +24,18 @@ def count(engine: EngineProcess) -> Counter[str]:
         commands=_entries(Path("/run/sandbox-engine") / instance / "keeper" / "commands"),
         rules=_firewall(instance).count(f"sb{instance}"),
     )
+
+
+async def settled(engine: EngineProcess) -> Counter[str]:
+    """Count once the pool is full again and nothing is on its way out."""
+    counts: list[Counter[str]] = []
+
+    async def is_stable() -> bool:
+        counts.append(await asyncio.to_thread(count, engine))
+        return counts[-2:-1] == counts[-1:]
+
+    await until(is_stable, timeout=60, pause=0.5)
+    return counts[-1]
 
 
 def _lines_with(path: str, *words: str) -> int:

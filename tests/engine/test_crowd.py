@@ -6,7 +6,6 @@ from e2b import AsyncSandbox, SandboxNotRunningException
 
 from tests.engine import leftovers
 from tests.engine.process import running_engine
-from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
 
@@ -38,7 +37,7 @@ async def test_a_hundred_sandboxes_are_created_at_once_without_a_failure(roomy_e
 @pytest.mark.timeout(180)
 async def test_three_hundred_sandboxes_live_side_by_side_and_leave_nothing(roomy_engine):
     options = roomy_engine.options
-    before = await _settled(roomy_engine)
+    before = await leftovers.settled(roomy_engine)
     room = asyncio.Semaphore(AT_ONCE)
     started = time.monotonic()
 
@@ -64,17 +63,4 @@ async def test_three_hundred_sandboxes_live_side_by_side_and_leave_nothing(roomy
 
     with pytest.raises(SandboxNotRunningException):
         await crowd[-1].commands.run("true")
-    assert await _settled(roomy_engine) == before
-
-
-async def _settled(engine):
-    """Count what is there once the pool is full again and nothing is on its way out."""
-    counts = None
-
-    async def is_stable():
-        nonlocal counts
-        last, counts = counts, await asyncio.to_thread(leftovers.count, engine)
-        return last == counts
-
-    await until(is_stable, pause=0.5)
-    return counts
+    assert await leftovers.settled(roomy_engine) == before

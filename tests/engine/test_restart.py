@@ -150,7 +150,7 @@ async def test_a_graceful_stop_leaves_sandboxes_running(mortal_engine, survivor)
 
 @pytest.mark.timeout(180)
 async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine):
-    before = await _settled(mortal_engine)
+    before = await leftovers.settled(mortal_engine)
 
     async def cycle():
         sandbox = await AsyncSandbox.create(timeout=60, **mortal_engine.options)
@@ -162,14 +162,14 @@ async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine)
             await cycle()
 
     await asyncio.gather(*(cycles(75) for _ in range(4)))
-    assert await _settled(mortal_engine) == before
+    assert await leftovers.settled(mortal_engine) == before
 
 
 @pytest.mark.timeout(120)
 async def test_nothing_is_left_after_the_engine_was_killed_in_the_middle_of_creates(
     mortal_engine,
 ):
-    before = await _settled(mortal_engine)
+    before = await leftovers.settled(mortal_engine)
     for delay in (0.02, 0.06, 0.12):
         creating = [
             asyncio.create_task(AsyncSandbox.create(timeout=1, retries=0, **mortal_engine.options))
@@ -185,7 +185,7 @@ async def test_nothing_is_left_after_the_engine_was_killed_in_the_middle_of_crea
         return not listed
 
     await until(is_empty)
-    assert await _settled(mortal_engine) == before
+    assert await leftovers.settled(mortal_engine) == before
 
 
 async def test_two_engines_do_not_share_a_state_directory(mortal_engine):
@@ -199,19 +199,6 @@ async def test_two_engines_do_not_share_a_state_directory(mortal_engine):
 
 async def _is(condition):
     return condition
-
-
-async def _settled(engine):
-    """Count what is there once the pool is full again and nothing is on its way out."""
-    counts = None
-
-    async def is_stable():
-        nonlocal counts
-        last, counts = counts, await asyncio.to_thread(leftovers.count, engine)
-        return last == counts
-
-    await until(is_stable, pause=0.5)
-    return counts
 
 
 def _host_pid(engine, sandbox):

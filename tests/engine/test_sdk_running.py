@@ -67,7 +67,8 @@ async def test_connecting_gives_the_output_from_then_on_to_everyone_who_did(sand
     again = await sandbox.commands.connect(command.pid, on_stdout=second)
     assert again.pid == command.pid
     await sandbox.files.write("one", "")
-    await second.wait_for(b"one\n")
+    for heard in (first, second):
+        await heard.wait_for(b"one\n")
     await command.disconnect()
     await sandbox.files.write("two", "")
     assert (await again.wait()).stdout == second.data.decode() == "one\ntwo\n"

@@ -12,7 +12,7 @@ from typing import Any
 from sandbox_engine.errors import CannotRun, EngineError
 from sandbox_engine.keeper.held import Held
 from sandbox_engine.keeper.link import Link, Message
-from sandbox_engine.keeper.process import SOCKET_NAME, mount_namespace
+from sandbox_engine.keeper.process import PROTOCOL, SOCKET_NAME, mount_namespace
 from sandbox_engine.log import get_logger
 from sandbox_engine.runner import Completed
 
@@ -21,6 +21,10 @@ log = get_logger(__name__)
 _START_SECONDS = 30.0
 _CONNECT_SECONDS = _START_SECONDS + 10  # it may be waiting for the commands of an earlier engine
 _RETRY_SECONDS = 0.02
+_OF_ANOTHER_VERSION = CannotRun(
+    "its keeper, left by an engine of another version, speaks another language. Start that version "
+    "to go on with its sandboxes or to reset it."
+)
 _ELSEWHERE = CannotRun(
     "its keeper, left by an engine before it, lives in another mount namespace. Start the engine "
     "where that one ran, or end that keeper with its sandboxes. A systemd unit must not give the "
@@ -246,10 +250,12 @@ class Keeper:
 
     def _take(self, message: Message, descriptors: Sequence[int]) -> None:
         match message["event"]:
-            case "ready" if message["mounts"] == mount_namespace():
-                self._ready.set_result(None)
-            case "ready":
+            case "ready" if message.get("protocol") != PROTOCOL:
+                self._ready.set_exception(_OF_ANOTHER_VERSION)
+            case "ready" if message["mounts"] != mount_namespace():
                 self._ready.set_exception(_ELSEWHERE)
+            case "ready":
+                self._ready.set_result(None)
             case "held":
                 held = Held(message, descriptors)
                 self._held[held.key] = self._unclaimed[held.key] = held

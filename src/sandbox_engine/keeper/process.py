@@ -36,6 +36,7 @@ from sandbox_engine.keeper.link import Link, Message
 from sandbox_engine.keeper.namespaces import make_namespaces
 
 SOCKET_NAME = "keeper.sock"
+PROTOCOL = 1  # the messages named above; a keeper may have been started by an older engine
 STDIO = ("stdin", "stdout", "stderr")
 
 _LOCK_NAME = "keeper.lock"
@@ -156,7 +157,7 @@ class Keeper:
         self._greeting_due = False
         for command in self._commands.values():
             link.send({"event": "held", **command.describe()}, list(command.descriptors.values()))
-        link.send({"event": "ready", "mounts": mount_namespace()})
+        link.send({"event": "ready", "protocol": PROTOCOL, "mounts": mount_namespace()})
 
     def _receive(self, events: int) -> None:
         link = self._link
