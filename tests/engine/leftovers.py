@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+from sandbox_engine import cgroups
 from tests.engine.process import EngineProcess
 from tests.engine.waiting import until
 
@@ -17,7 +18,7 @@ def count(engine: EngineProcess) -> Counter[str]:
         loops=_loops(engine.state_dir),
         namespaces=_entries(Path("/run/sandbox-engine") / instance / "netns"),
         interfaces=len(list(Path("/sys/class/net").glob(f"sb{instance}*"))),
-        cgroups=len(_cgroups(instance)),
+        cgroups=len(cgroups.children(f"sandbox-engine-{instance}")),
         directories=_entries(engine.state_dir / "sandboxes"),
         roots=_entries(Path("/run/sandbox-engine") / instance / "roots"),
         containers=_entries(Path("/run/sandbox-engine") / instance / "runtime"),
@@ -45,11 +46,6 @@ def _lines_with(path: str, *words: str) -> int:
 
 def _entries(directory: Path) -> int:
     return len(list(directory.iterdir())) if directory.is_dir() else 0
-
-
-def _cgroups(instance: str) -> list[Path]:
-    found = Path("/sys/fs/cgroup").glob(f"**/sandbox-engine-{instance}/*")
-    return [path for path in found if path.is_dir()]
 
 
 def _loops(state_dir: Path) -> int:

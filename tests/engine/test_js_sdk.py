@@ -32,7 +32,7 @@ def modules():
                 check=True,
                 capture_output=True,
                 text=True,
-                timeout=40,
+                timeout=100,
             )
         except subprocess.SubprocessError as error:
             pytest.skip(f"npm cannot install e2b@{VERSION} here: {error}")

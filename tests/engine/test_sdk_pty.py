@@ -124,6 +124,7 @@ async def test_a_pager_fills_the_screen_and_no_more(shared, terminals):
     assert b"line 10." not in heard.data
     await shared.pty.send_stdin(terminal.pid, b"G")
     await heard.wait_for(b"line 1000.\r\n")
+    await heard.wait_for(b"(END)")  # it draws no more, so that it hears of its new size
     assert b"line 991." not in heard.data
     heard.data = b""
     await shared.pty.resize(terminal.pid, PtySize(20, 40))
