@@ -29,6 +29,13 @@ async def sandbox(options):
         await sandbox.kill()
 
 
+@pytest.fixture
+async def neighbour(options):
+    """Create the sandbox next door."""
+    async with await AsyncSandbox.create(timeout=120, **options) as sandbox:
+        yield sandbox
+
+
 @pytest.fixture(scope="module")
 def shared_sync(engine):
     """Create a sandbox for those tests of a module that do not disturb each other."""

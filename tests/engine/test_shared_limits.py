@@ -69,13 +69,6 @@ answer = len(full)
 """
 
 
-@pytest.fixture
-async def neighbour(options):
-    """Create the sandbox that wants its own part."""
-    async with await AsyncSandbox.create(timeout=120, **options) as sandbox:
-        yield sandbox
-
-
 async def test_what_is_counted_by_user_is_counted_for_each_sandbox_on_its_own(sandbox, neighbour):
     await attack(sandbox, HOARD, hold=True)
     taken = await attack(neighbour, HOARD)

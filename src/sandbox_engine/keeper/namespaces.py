@@ -57,7 +57,7 @@ def _be_inside(made: int, proceed: int) -> None:
 def _become_an_owner_of_its_own() -> None:
     # The kernel counts inotify instances, queued signals, message queues and locked memory for the
     # owner of the user namespace as well. If that were root, one sandbox could take them from every
-    # other and from the host. Where we are in a container ourselves, such ids may not exist.
-    keep_capabilities()
+    # other and from the host. Where we are in a container ourselves, this may not be possible.
     with suppress(OSError):
+        keep_capabilities()
         os.seteuid(_FIRST_OWNER + int.from_bytes(os.urandom(4)) % _OWNERS)
