@@ -67,7 +67,7 @@ def sandbox_not_found(sandbox_id: str) -> Refusal:
 def port_closed(sandbox_id: str, port: int) -> Refusal:
     """Say that nothing listens on the port."""
     message = "The sandbox is running but port is not open"
-    return Refusal(502, message, sandbox_id, "No service is listening on this port", port)
+    return Refusal(502, message, sandbox_id, "Closed Port Error", port)
 
 
 def traffic_token_missing(sandbox_id: str) -> Refusal:
