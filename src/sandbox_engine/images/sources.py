@@ -51,9 +51,11 @@ async def bootstrap(recipe: BaseRecipe, directory: Path, *, lock: int, progress:
     certificates = inputs / "certificates"
     certificates.mkdir(parents=True)
     tree.mkdir()
+    scratch = directory / "scratch"
+    scratch.mkdir()
     write_certificates(recipe.certificates, certificates)
     command = _mmdebstrap(recipe, tree, certificates=certificates, mirrors=_mirrors(recipe, inputs))
-    await _run(command, lock=lock, progress=progress)
+    await _run(command, scratch=scratch, lock=lock, progress=progress)
     return tree
 
 
@@ -90,14 +92,15 @@ def _mmdebstrap(
     ]
 
 
-async def _run(command: list[str], *, lock: int, progress: Progress) -> None:
+async def _run(command: list[str], *, scratch: Path, lock: int, progress: Progress) -> None:
     process = await asyncio.create_subprocess_exec(
         *_CONFINED,
         *command,
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
-        env=_environment(),
+        # A build that is killed leaves its scratch files where the next start discards them.
+        env=_environment() | {"TMPDIR": str(scratch)},
         pass_fds=(lock,),
         limit=1 << 20,
     )
