@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.runtime.bundle import UID_BASE
+from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.syscalls import MNT_DETACH, MS_NODEV, mount, unmount
 
 

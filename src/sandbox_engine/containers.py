@@ -15,8 +15,9 @@ from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.network.network import Link, Network
 from sandbox_engine.overlay import mount_overlay, write_engine_layer
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord
+from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.runtime.bundle import UID_BASE, ContainerSpec, ProcessUser, config, process
+from sandbox_engine.runtime.bundle import ContainerSpec, ProcessUser, config, process
 from sandbox_engine.runtime.oci import OciRuntime
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings

@@ -2,7 +2,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sandbox_engine.runtime.bundle import HOSTNAME, INIT_PATH, UID_BASE
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.runtime.bundle import HOSTNAME, INIT_PATH
 from sandbox_engine.syscalls import MS_NODEV, mount
 
 _HOSTS = f"127.0.0.1\tlocalhost {HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loopback\n"

@@ -23,7 +23,8 @@ from sandbox_engine.commands import (
 from sandbox_engine.commands.spool import Output
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.rootfs.accounts import Account
-from sandbox_engine.runtime.bundle import UID_BASE, ProcessUser, process
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.runtime.bundle import ProcessUser, process
 from sandbox_engine.runtime.oci import OciRuntime
 
 CONTAINER = "scratch"

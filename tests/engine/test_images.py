@@ -21,13 +21,13 @@ from sandbox_engine.images.certificates import read_certificates
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
+from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.settings import Settings
 from sandbox_engine.syscalls import mount, unmount
 from tests.engine.process import IMAGES, REPOSITORY
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 
-UID_BASE = 100_000
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
 
 BUILD = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from e2b import CommandExitException, InvalidArgumentException, SandboxException
 
-from sandbox_engine.runtime.bundle import UID_BASE
+from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.attack import attack
 
 pytestmark = pytest.mark.needs_engine

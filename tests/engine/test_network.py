@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_engine.network.netns import visiting
 from sandbox_engine.network.network import Link
+from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.outside import (
     HOST,
     call,
@@ -154,7 +155,7 @@ async def test_a_link_learns_no_neighbours(network, beyond):
 async def test_the_link_belongs_to_a_user_namespace_with_the_sandboxs_ids(network):
     link = await network.acquire(internet=True)
     inside_both = ["nsenter", f"--user={link.userns}", f"--net={link.netns}"]
-    assert run(*inside_both, "cat", "/proc/self/uid_map").split() == ["0", "100000", "65536"]
+    assert run(*inside_both, "cat", "/proc/self/uid_map").split() == ["0", str(UID_BASE), "65536"]
 
 
 async def test_anyone_in_a_sandbox_may_ping_and_listen_on_low_ports(network):

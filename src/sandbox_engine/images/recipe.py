@@ -7,6 +7,7 @@ from typing import Self
 from sandbox_engine.images import node
 from sandbox_engine.images.apt import host_options, host_sources, host_suite
 from sandbox_engine.images.certificates import TRUST_STORE, Certificate, read_certificates
+from sandbox_engine.rootfs.ownership import UID_BASE
 
 _REVISION = 1
 
@@ -60,7 +61,7 @@ class BaseRecipe:
     @property
     def digest(self) -> str:
         """Sixteen hex digits that change with anything the image is made of."""
-        ingredients = (_REVISION, node.version(), repr(self))
+        ingredients = (_REVISION, UID_BASE, node.version(), repr(self))
         return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:16]
 
     @property

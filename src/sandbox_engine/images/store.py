@@ -15,7 +15,7 @@ from sandbox_engine.images.furnish import furnish
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.sources import Progress, bootstrap
-from sandbox_engine.runtime.bundle import UID_BASE
+from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.syscalls import syncfs
 
 _LOCK_POLL_S = 0.1

@@ -7,7 +7,7 @@ from pathlib import Path
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.network import links
 from sandbox_engine.network.links import Link
-from sandbox_engine.runtime.bundle import ID_COUNT, UID_BASE
+from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 
 
 class Wiring:

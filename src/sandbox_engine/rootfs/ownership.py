@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from sandbox_engine.syscalls import set_file_ids
 
-UID_BASE = 100_000
+# Far above what accounts get, their subordinate ranges (Debian gives the first user 100000) and
+# what systemd takes for services and containers.
+UID_BASE = 0x7000_0000
 ID_COUNT = 65_536
 NOBODY = 65_534  # how ids without a place in the sandbox show there
 

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 from sandbox_engine.runtime.seccomp import SECCOMP
 from sandbox_engine.settings import Resources
 
-UID_BASE = 100_000
-ID_COUNT = 65_536
 HOSTNAME = "e2b.local"
 INIT_PATH = "/.init"
 

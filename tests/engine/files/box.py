@@ -26,7 +26,7 @@ user:x:1000:1000:,,,:/home/user:/bin/bash
 """
 GROUP = "root:x:0:\nnogroup:x:65534:\nuser:x:1000:\nstaff:x:50:user\nsudo:x:27:other,user\n"
 
-_BUILD = """
+_BUILD = f"""
 set -e
 mount --make-rprivate /
 mount -t overlay overlay -o nodev,lowerdir=lower,upperdir=upper,workdir=work root
@@ -34,10 +34,10 @@ mount --rbind /usr root/usr
 mount -o remount,bind,ro root/usr
 mount -t proc proc root/proc
 mount -t sysfs sysfs root/sys
-mount -t tmpfs -o mode=755,uid=100000,gid=100000 dev root/dev
+mount -t tmpfs -o mode=755,uid={UID_BASE},gid={UID_BASE} dev root/dev
 mkdir -m 1777 root/dev/shm
-mount -t tmpfs -o mode=1777,uid=100000,gid=100000 shm root/dev/shm
-mount -t tmpfs -o size=4m,mode=777,uid=100000,gid=100000 small root/small
+mount -t tmpfs -o mode=1777,uid={UID_BASE},gid={UID_BASE} shm root/dev/shm
+mount -t tmpfs -o size=4m,mode=777,uid={UID_BASE},gid={UID_BASE} small root/small
 mknod -m 666 root/dev/null c 1 3
 mount --bind root/etc/passwd root/bound
 cd root
