@@ -1,21 +1,16 @@
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from sandbox_engine.errors import (
-    InvalidRequest,
-    SandboxNotFound,
-    TemplateNotFound,
-    WrongState,
-)
+from sandbox_engine.catalog import Catalog, Template
+from sandbox_engine.errors import InvalidRequest, SandboxNotFound, WrongState
 from sandbox_engine.idempotency import IdempotencyKeys
 from sandbox_engine.ids import new_id
-from sandbox_engine.images.store import Image
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.records import IdempotencyRecord, OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Sandbox
-from sandbox_engine.settings import Settings
+from sandbox_engine.settings import Resources, Settings
 
 _SHORTEST_REFRESH = timedelta(seconds=15)
 _SHOWN = (State.RUNNING, State.PAUSED)
@@ -42,11 +37,11 @@ class Engine:
         settings: Settings,
         lifecycle: Lifecycle,
         *,
-        find_image: Callable[[str], Image | None],
+        catalog: Catalog,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._find_image = find_image
+        self._catalog = catalog
         self._keys: IdempotencyKeys[SandboxRecord] = IdempotencyKeys()
         for record in lifecycle.records.values():
             if record.idempotency is not None:
@@ -57,10 +52,8 @@ class Engine:
     ) -> SandboxRecord:
         """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
         self._check_timeout(request.timeout)
-        image = self._find_image(request.template)
-        if image is None:
-            raise TemplateNotFound(request.template)
-        record = self._new_record(request, image, idempotency)
+        template = self._catalog.get(request.template)
+        record = self._new_record(request, template, idempotency)
 
         async def create() -> SandboxRecord:
             await self._lifecycle.create(record)
@@ -140,17 +133,23 @@ class Engine:
             self._extend(self._running_record(sandbox_id), max(duration, _SHORTEST_REFRESH))
 
     def _new_record(
-        self, request: NewSandbox, image: Image, idempotency: IdempotencyRecord | None
+        self, request: NewSandbox, template: Template, idempotency: IdempotencyRecord | None
     ) -> SandboxRecord:
         now = datetime.now(UTC)
         return SandboxRecord(
             id=new_id(),
-            template=image.name,
-            layers=image.layers,
-            template_envs=dict(image.env),
+            template=template.id,
+            template_name=template.name,
+            layers=template.image.layers,
+            template_envs=dict(template.image.env),
+            user=template.image.user,
+            workdir=template.image.workdir,
+            start_command=template.start_command,
+            ready_command=template.ready_command,
+            base=template.base,
             metadata=request.metadata,
             envs=request.envs,
-            resources=self._settings.resources,
+            resources=self._resources(template),
             allow_internet=request.allow_internet,
             access_token=secrets.token_hex(32),
             created_at=now,
@@ -161,6 +160,11 @@ class Engine:
             auto_resume=request.auto_resume,
             idempotency=idempotency,
         )
+
+    def _resources(self, template: Template) -> Resources:
+        asked = {"cpu_count": template.cpu_count, "memory_mb": template.memory_mb}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._settings.resources.model_copy(update=given)
 
     def _check_timeout(self, timeout: timedelta) -> None:
         if timeout <= timedelta(0):

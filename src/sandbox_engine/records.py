@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from sandbox_engine.images.image import DEFAULT_USER
 from sandbox_engine.settings import Resources
 
 
@@ -55,8 +56,14 @@ class SandboxRecord(BaseModel):
     state: State = State.CREATING
     reason: str = ""
     template: str
+    template_name: str
     layers: tuple[Path, ...]
     template_envs: dict[str, str] = Field(default_factory=dict)
+    user: str = DEFAULT_USER
+    workdir: str = ""
+    start_command: str = ""
+    ready_command: str = ""
+    base: str | None = None
     metadata: dict[str, str] | None = None
     envs: dict[str, str] = Field(default_factory=dict)
     resources: Resources

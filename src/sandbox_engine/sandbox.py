@@ -17,8 +17,6 @@ from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord, State
 from sandbox_engine.rootfs.accounts import Accounts
 from sandbox_engine.rootfs.root import Root
 
-DEFAULT_USER = "user"
-
 T = TypeVar("T")
 
 # The loop holds its tasks weakly.
@@ -90,7 +88,11 @@ class Sandbox:
 
     @property
     def default_user(self) -> str:
-        return DEFAULT_USER
+        return self.record.user
+
+    @property
+    def default_workdir(self) -> str:
+        return self.record.workdir
 
     @property
     def envs(self) -> Mapping[str, str]:

@@ -17,10 +17,12 @@ from sandbox_engine import cgroups
 from sandbox_engine.adoption import adopt
 from sandbox_engine.api.app import build_api
 from sandbox_engine.app import App
+from sandbox_engine.catalog import Catalog, Template
 from sandbox_engine.containers import Containers
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import CannotRun
 from sandbox_engine.http import server
+from sandbox_engine.images.image import Image
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.keeper.client import Keeper
@@ -33,6 +35,7 @@ from sandbox_engine.store import RecordStore
 
 log = get_logger(__name__)
 
+_BASE = "base"
 _API_KEY_BYTES = 20  # the SDK expects `e2b_` and forty hex digits
 
 
@@ -49,12 +52,13 @@ async def serve(settings: Settings) -> None:
         for conflict in await ground.network.conflicts():
             log.warning("the host's firewall is in the way", conflict=conflict)
         images = ImageStore(_images_dir(settings), owner=settings.state_dir)
-        await _ensure_base(images, settings)
+        base = await _ensure_base(images, settings)
+        catalog = Catalog()
+        catalog.add({_BASE: Template(_BASE, _BASE, base)}.get)
         lifecycle = await ground.adopt()
-        await images.remove_unused(
-            layer for record in lifecycle.records.values() for layer in record.layers
-        )
-        engine = Engine(settings, lifecycle, find_image=images.find)
+        in_use = (layer for record in lifecycle.records.values() for layer in record.layers)
+        await images.remove_unused({*base.layers, *in_use})
+        engine = Engine(settings, lifecycle, catalog=catalog)
         sampler = Sampler(engine.running)
         for work in (lifecycle.deadlines.run(), sampler.run()):
             stack.callback(asyncio.create_task(work).cancel)
@@ -155,9 +159,9 @@ def _images_dir(settings: Settings) -> Path:
     return settings.images_dir or settings.state_dir / "images"
 
 
-async def _ensure_base(images: ImageStore, settings: Settings) -> None:
+async def _ensure_base(images: ImageStore, settings: Settings) -> Image:
     recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
-    await images.ensure_base(recipe=recipe, progress=_say)
+    return await images.ensure_base(recipe=recipe, progress=_say)
 
 
 def _api_key(settings: Settings) -> str:

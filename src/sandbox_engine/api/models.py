@@ -1,11 +1,11 @@
 """E2B's wire models, as far as the engine has them."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
+from sandbox_engine.api.wire import WireModel, seconds
 from sandbox_engine.engine import NewSandbox
 from sandbox_engine.records import LogEntry, OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Usage
@@ -32,12 +32,6 @@ def _no_nul(text: str) -> str:
 
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvValue = Annotated[str, AfterValidator(_no_nul)]
-
-
-class WireModel(BaseModel):
-    """Camel case on the wire; unknown fields are ignored, as E2B does."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class AutoResume(WireModel):
@@ -116,7 +110,7 @@ class Sandbox(WireModel):
         return cls(
             template_id=record.template,
             sandbox_id=record.id,
-            alias=record.template,
+            alias=record.template_name,
             envd_access_token=record.access_token,
             domain=domain,
         )
@@ -145,7 +139,7 @@ class ListedSandbox(WireModel):
         return {
             "template_id": record.template,
             "sandbox_id": record.id,
-            "alias": record.template,
+            "alias": record.template_name,
             "started_at": record.started_at,
             "end_at": record.ends_at,
             "cpu_count": record.resources.cpu_count,
@@ -238,8 +232,3 @@ class Logs(WireModel):
 
 class LogsV2(WireModel):
     logs: list[LogEntryBody]
-
-
-def seconds(count: int) -> timedelta:
-    """Read a duration, held to what arithmetic on dates can take."""
-    return timedelta(seconds=max(-1, min(count, 10**9)))

@@ -18,8 +18,8 @@ from sandbox_engine.api.models import (
     Sandbox,
     SandboxDetail,
     TimeoutBody,
-    seconds,
 )
+from sandbox_engine.api.wire import seconds
 from sandbox_engine.errors import InvalidRequest, NotImplementedHere
 from sandbox_engine.records import IdempotencyRecord, State
 

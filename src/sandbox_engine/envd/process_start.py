@@ -117,7 +117,7 @@ def _environment(sandbox: Sandbox, account: Account, envs: Mapping[str, str]) ->
 
 def _workdir(sandbox: Sandbox, cwd: str, account: Account) -> str:
     try:
-        path = resolve_path(cwd, account)
+        path = resolve_path(cwd or sandbox.default_workdir, account)
     except InvalidPath as error:
         raise ConnectError(Code.INVALID_ARGUMENT, str(error)) from error
     try:

@@ -4,14 +4,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from sandbox_engine.images.claims import Claims
 from sandbox_engine.images.furnish import furnish
+from sandbox_engine.images.image import Image
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.sources import Progress, bootstrap
@@ -19,15 +19,6 @@ from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.syscalls import syncfs
 
 _LOCK_POLL_S = 0.1
-
-
-@dataclass(frozen=True)
-class Image:
-    """What a sandbox starts from: layers, lowest first, and the environment of its commands."""
-
-    name: str
-    layers: tuple[Path, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 class ImageStore:
@@ -44,17 +35,12 @@ class ImageStore:
         self._building = directory / "building"
         self._lock = directory / "lock"
         self._uid_base = uid_base
-        self._images: dict[str, Image] = {}
         directory.mkdir(parents=True, exist_ok=True)
         # Setuid programs of a layer are some account's on this machine too: nobody may reach them.
         directory.chmod(0o700)
         self._layers.mkdir(exist_ok=True)
         self._building.mkdir(exist_ok=True)
         self._claims = Claims(directory / "claims", owner=owner)
-
-    def find(self, name: str) -> Image | None:
-        """Look an image up by its name."""
-        return self._images.get(name)
 
     async def ensure_base(self, *, recipe: BaseRecipe, progress: Progress) -> Image:
         """Give the image of this recipe, which is built where no engine has built it yet."""
@@ -64,15 +50,12 @@ class ImageStore:
             self._claims.replace({*self._claims.own(), recipe.digest})
             if not layer.exists():
                 await self._build(recipe, layer, lock=lock, progress=progress)
-        image = Image("base", (layer,), recipe.env)
-        self._images[image.name] = image
-        return image
+        return Image((layer,), recipe.env)
 
     async def remove_unused(self, used: Iterable[Path]) -> None:
-        """Remove the layers that neither an image nor, by `used`, a sandbox of any engine needs."""
-        needed = {layer.name for image in self._images.values() for layer in image.layers}
+        """Remove the layers that no engine needs; `used` are all that this one does."""
         async with self._locked():
-            self._claims.replace(needed | {layer.name for layer in used})
+            self._claims.replace(layer.name for layer in used)
             claimed = self._claims.all()
             for layer in list(self._layers.iterdir()):
                 if layer.name not in claimed:

@@ -53,6 +53,7 @@ class FileBox:
 
     id = "box"
     default_user = "user"
+    default_workdir = ""
     commands = None
 
     def __init__(self, directory: Path, pid: int) -> None:

@@ -1,0 +1,43 @@
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sandbox_engine.errors import TemplateNotFound
+from sandbox_engine.images.image import Image
+
+
+@dataclass(frozen=True)
+class Template:
+    """What a sandbox is created from.
+
+    `base` is the snapshot whose files lie beneath the sandbox's own, where there is one.
+    """
+
+    id: str
+    name: str
+    image: Image
+    start_command: str = ""
+    ready_command: str = ""
+    cpu_count: int | None = None
+    memory_mb: int | None = None
+    base: str | None = None
+
+
+FindTemplate = Callable[[str], Template | None]
+
+
+class Catalog:
+    """Everything that a sandbox can be created from, whoever keeps it."""
+
+    def __init__(self) -> None:
+        self._sources: list[FindTemplate] = []
+
+    def add(self, source: FindTemplate) -> None:
+        """Look for templates there too, after the sources added before."""
+        self._sources.append(source)
+
+    def get(self, reference: str) -> Template:
+        """Get the template of this id or name, which may end in `:` and a tag."""
+        for find in self._sources:
+            if (template := find(reference)) is not None:
+                return template
+        raise TemplateNotFound(reference)
