@@ -13,7 +13,7 @@ run: install ## Start the engine; ARGS are its flags
 	@scripts/run $(ARGS)
 
 test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's
-	@$(PYTHON) -m pytest -n 2 --dist loadfile $(ARGS)
+	@scripts/test $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
 	@$(PYTHON) -m ruff check

@@ -122,10 +122,9 @@ def test_reads_never_follow_a_swapped_directory_out(box, swapped):
 
 def test_writes_never_follow_a_swapped_directory_out(box, swapped):
     for number in range(TRIES):
-        with suppress(FileNotFoundError, FileExistsError):
-            write(box.root, f"{swapped}/canary", str(number))
-        with suppress(OSError):
-            write(box.root, f"{swapped}/new", str(number))
+        for name in ("canary", "new"):
+            with suppress(OSError):
+                write(box.root, f"{swapped}/{name}", str(number))
 
 
 def test_new_directories_never_follow_a_swapped_directory_out(box, swapped):
