@@ -3,7 +3,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sandbox_engine.engine import Engine
+from sandbox_engine.api.services import Services
 from sandbox_engine.envd.access import InvalidExpiration, Operation, is_token, sign
 from sandbox_engine.envd.answers import error_answer
 from sandbox_engine.envd.app import EnvdApp
@@ -20,11 +20,11 @@ ENVD_PORT = 49983
 class App:
     """The engine's one port: its API, or traffic to a port of a sandbox, by the request's host."""
 
-    def __init__(self, api: ASGIApp, engine: Engine, *, domain: str, api_key: str) -> None:
+    def __init__(self, api: ASGIApp, services: Services) -> None:
         self._api = api
-        self._api_key = api_key.encode()
-        self._engine = engine
-        self._domain = domain
+        self._api_key = services.api_key.encode()
+        self._engine = services.engine
+        self._domain = services.domain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

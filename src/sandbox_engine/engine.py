@@ -132,6 +132,10 @@ class Engine:
         async with self._lifecycle.transition(sandbox_id):
             self._extend(self._running_record(sandbox_id), max(duration, _SHORTEST_REFRESH))
 
+    async def close(self) -> None:
+        """Leave every sandbox as it is; the next engine takes them over."""
+        await self._lifecycle.close()
+
     def _new_record(
         self, request: NewSandbox, template: Template, idempotency: IdempotencyRecord | None
     ) -> SandboxRecord:

@@ -107,6 +107,11 @@ class Settings(BaseSettings):
         )
 
     @property
+    def images(self) -> Path:
+        """Where images are kept."""
+        return self.images_dir or self.state_dir / "images"
+
+    @property
     def instance(self) -> str:
         """Eight hex digits that tell this engine's kernel objects from another engine's."""
         return hashlib.sha256(os.fsencode(self.state_dir)).hexdigest()[:8]

@@ -3,20 +3,16 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from sandbox_engine.api import errors, observation, sandboxes, unimplemented
-from sandbox_engine.engine import Engine
-from sandbox_engine.metrics import Sampler
+from sandbox_engine.api.services import Services
 
 
-def build_api(engine: Engine, sampler: Sampler, *, api_key: str, domain: str) -> FastAPI:
+def build_api(services: Services) -> FastAPI:
     """E2B's control plane, as far as the engine has it."""
     # The interactive pages would load their scripts from elsewhere.
     app = FastAPI(
         title="sandbox-engine", version=version("sandbox-server"), docs_url=None, redoc_url=None
     )
-    app.state.engine = engine
-    app.state.sampler = sampler
-    app.state.api_key = api_key
-    app.state.domain = domain
+    app.state.services = services
     errors.install(app)
 
     @app.get("/health", tags=["health"])

@@ -4,6 +4,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Header, Path, Request
 
+from sandbox_engine.api.services import Services
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, Unauthorized
 from sandbox_engine.metrics import Sampler
@@ -11,26 +12,32 @@ from sandbox_engine.metrics import Sampler
 _SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
 
 
-def get_engine(request: Request) -> Engine:
-    return cast("Engine", request.app.state.engine)
+def get_services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
 
 
-def get_sampler(request: Request) -> Sampler:
-    return cast("Sampler", request.app.state.sampler)
+ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def get_domain(request: Request) -> str:
-    return cast("str", request.app.state.domain)
+def get_engine(services: ServicesDep) -> Engine:
+    return services.engine
+
+
+def get_sampler(services: ServicesDep) -> Sampler:
+    return services.sampler
+
+
+def get_domain(services: ServicesDep) -> str:
+    return services.domain
 
 
 def check_api_key(
-    request: Request, x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None
+    services: ServicesDep, x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None
 ) -> None:
     """Let nobody in without the engine's key."""
     if x_api_key is None:
         raise Unauthorized("authorization header is missing")
-    expected = cast("str", request.app.state.api_key)
-    if not hmac.compare_digest(x_api_key.encode(), expected.encode()):
+    if not hmac.compare_digest(x_api_key.encode(), services.api_key.encode()):
         raise Unauthorized("Invalid API key: it is not the key of this engine")
 
 

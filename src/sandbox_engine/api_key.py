@@ -1,0 +1,22 @@
+import os
+import secrets
+
+from sandbox_engine.settings import Settings
+
+_BYTES = 20  # the SDK expects `e2b_` and forty hex digits
+
+
+def find_api_key(settings: Settings) -> str:
+    """Give the key callers send: the one in the settings, else the one kept, made when missing."""
+    if settings.api_key is not None:
+        return settings.api_key
+    path = settings.state_dir / "api.key"
+    if not path.exists():
+        fresh = path.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, f"e2b_{secrets.token_hex(_BYTES)}\n".encode())
+        finally:
+            os.close(descriptor)
+        fresh.rename(path)
+    return path.read_text().strip()

@@ -1,0 +1,56 @@
+import asyncio
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from sandbox_engine.api.services import Services
+from sandbox_engine.api_key import find_api_key
+from sandbox_engine.catalog import Catalog, Template
+from sandbox_engine.engine import Engine
+from sandbox_engine.ground import Ground
+from sandbox_engine.images.image import Image
+from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.metrics import Sampler
+from sandbox_engine.settings import Settings
+
+BASE = "base"
+
+
+async def assemble(
+    settings: Settings, ground: Ground, *, port: int, running: AsyncExitStack
+) -> Services:
+    """Put together what the API calls; `running` ends what works in the background."""
+    images = ImageStore(settings.images, owner=settings.state_dir)
+    base = await _ensure_base(images, settings)
+    catalog = Catalog()
+    catalog.add({BASE: Template(BASE, BASE, base)}.get)
+    lifecycle = await ground.adopt()
+    in_use = (layer for record in lifecycle.records.values() for layer in record.layers)
+    await images.remove_unused({*base.layers, *in_use})
+    engine = Engine(settings, lifecycle, catalog=catalog)
+    sampler = Sampler(engine.running)
+    _work(running, lifecycle.deadlines.run(), sampler.run())
+    return Services(
+        engine=engine,
+        sampler=sampler,
+        api_key=find_api_key(settings),
+        domain=settings.domain or f"localhost:{port}",
+    )
+
+
+def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> None:
+    for work in background:
+        running.callback(asyncio.create_task(work).cancel)
+
+
+async def _ensure_base(images: ImageStore, settings: Settings) -> Image:
+    recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
+    return await images.ensure_base(recipe=recipe, progress=say)
+
+
+def say(text: str) -> None:
+    """Tell whoever started the engine."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

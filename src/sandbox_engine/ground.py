@@ -1,0 +1,84 @@
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sandbox_engine.adoption import adopt
+from sandbox_engine.containers import Containers
+from sandbox_engine.errors import CannotRun
+from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.network.network import Network
+from sandbox_engine.settings import Settings
+from sandbox_engine.store import RecordStore
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What sandboxes stand on, whoever asks for them."""
+
+    keeper: Keeper
+    network: Network
+    store: RecordStore
+    containers: Containers
+
+    @classmethod
+    async def prepare(cls, settings: Settings) -> Self:
+        run_dir = settings.instance_run_dir
+        store = RecordStore(settings.state_dir / "sandboxes")
+        keeper = await Keeper.connect(run_dir / "keeper")
+        network = await Network.open(
+            instance=settings.instance,
+            run_dir=run_dir,
+            state_dir=settings.state_dir,
+            keeper=keeper,
+            pool_size=settings.pool_size,
+            subnet_pool=settings.subnet_pool,
+            allow=settings.allow_private,
+        )
+        init = shutil.which("catatonit")
+        assert init is not None, "checked before the engine starts"
+        containers = Containers(
+            settings, store=store, keeper=keeper, network=network, init=Path(init)
+        )
+        await containers.prepare()
+        return cls(keeper, network, store, containers)
+
+    async def adopt(self) -> Lifecycle:
+        """Take over what is there."""
+        lifecycle = Lifecycle(self.store, self.containers)
+        await adopt(self.store, self.containers, lifecycle)
+        self.keeper.release_unclaimed()
+        return lifecycle
+
+    async def leave(self) -> None:
+        """Stop, and let everything go on."""
+        await self.network.close()
+        await self.keeper.close()
+
+    async def clear(self) -> None:
+        """Stop, and leave nothing behind."""
+        await self.network.destroy()
+        await self.keeper.close()
+
+
+@contextmanager
+def sole_owner(settings: Settings) -> Iterator[None]:
+    """Make sure that no other engine works on the same state directory."""
+    run_dir = settings.instance_run_dir
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    run_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
+    descriptor = os.open(run_dir / "engine.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise CannotRun(f"another engine works on {settings.state_dir}") from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)
