@@ -2,6 +2,8 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sandbox_engine.api.services import Services
@@ -9,9 +11,11 @@ from sandbox_engine.api_key import find_api_key
 from sandbox_engine.catalog import Catalog, Template
 from sandbox_engine.engine import Engine
 from sandbox_engine.ground import Ground
+from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.image import Image
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
+from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.metrics import Sampler
 from sandbox_engine.settings import Settings
 
@@ -23,12 +27,13 @@ async def assemble(
 ) -> Services:
     """Put together what the API calls; `running` ends what works in the background."""
     images = ImageStore(settings.images, owner=settings.state_dir)
-    base = await _ensure_base(images, settings)
+    recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
+    bases = Bases(images, recipe=recipe)
+    base = await bases.provide_own(say=say)
     catalog = Catalog()
     catalog.add({BASE: Template(BASE, BASE, base)}.get)
     lifecycle = await ground.adopt()
-    in_use = (layer for record in lifecycle.records.values() for layer in record.layers)
-    await images.remove_unused({*base.layers, *in_use})
+    await images.remove_unused(partial(_layers_in_use, base, lifecycle))
     engine = Engine(settings, lifecycle, catalog=catalog)
     sampler = Sampler(engine.running)
     _work(running, lifecycle.deadlines.run(), sampler.run())
@@ -45,9 +50,9 @@ def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> No
         running.callback(asyncio.create_task(work).cancel)
 
 
-async def _ensure_base(images: ImageStore, settings: Settings) -> Image:
-    recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
-    return await images.ensure_base(recipe=recipe, progress=say)
+def _layers_in_use(base: Image, lifecycle: Lifecycle) -> set[Path]:
+    kept = (layer for record in lifecycle.records.values() for layer in record.layers)
+    return {*base.layers, *kept}
 
 
 def say(text: str) -> None:

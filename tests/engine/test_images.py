@@ -17,6 +17,7 @@ from sandbox_engine.images.apt import (
     is_usable_in_sandbox,
     without_credentials,
 )
+from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.certificates import read_certificates
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.recipe import BaseRecipe
@@ -25,6 +26,7 @@ from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.settings import Settings
 from sandbox_engine.syscalls import mount, unmount
 from tests.engine.process import IMAGES, REPOSITORY
+from tests.engine.waiting import until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 
@@ -35,12 +37,13 @@ import asyncio, sys
 from pathlib import Path
 from sandbox_engine.images.apt import host_sources, host_suite
 from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.store import ImageStore
 
 suite = host_suite()
 recipe = BaseRecipe(suite=suite, sources=host_sources(suite), packages=("sudo",))
 store = ImageStore(Path(sys.argv[1]), owner=Path(sys.argv[1]))
-asyncio.run(store.ensure_base(recipe=recipe, progress=lambda line: print(line, flush=True)))
+asyncio.run(Bases(store, recipe=recipe).provide_own(say=lambda line: print(line, flush=True)))
 """
 
 
@@ -58,8 +61,8 @@ def stored(directory):
 def base():
     """Build the base image of this machine once; it is kept for the next run."""
     recipe = BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
-    store = ImageStore(IMAGES, owner=IMAGES)
-    return asyncio.run(store.ensure_base(recipe=recipe, progress=print))
+    bases = Bases(ImageStore(IMAGES, owner=IMAGES), recipe=recipe)
+    return asyncio.run(bases.provide_own(say=print))
 
 
 @pytest.fixture
@@ -146,7 +149,7 @@ async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
     stores = [ImageStore(tmp_path / "images", owner=tmp_path) for _ in range(2)]
     recipe = small_recipe()
     first, second = await asyncio.gather(
-        *(store.ensure_base(recipe=recipe, progress=lines.append) for store in stores)
+        *(Bases(store, recipe=recipe).provide_own(say=lines.append) for store in stores)
     )
     assert first == second
     assert sum("extracting" in line for line in lines) == 1
@@ -163,18 +166,20 @@ async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_
         pass
     builder.kill()
     await builder.wait()
-    async with asyncio.timeout(10):  # its lock is free once its last process has ended
-        await ImageStore(tmp_path, owner=tmp_path).remove_unused([])
-    assert stored(tmp_path) == [[], []]
+    store = ImageStore(tmp_path, owner=tmp_path)
+
+    async def is_clean() -> bool:
+        await store.remove_unused(list)
+        return not any(stored(tmp_path))
+
+    await until(is_clean, timeout=30)  # its scratch files are nobody's once its last process ended
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
 async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
     started = asyncio.Event()
-    store = ImageStore(tmp_path, owner=tmp_path)
-    build = asyncio.create_task(
-        store.ensure_base(recipe=small_recipe(), progress=lambda _: started.set())
-    )
+    bases = Bases(ImageStore(tmp_path, owner=tmp_path), recipe=small_recipe())
+    build = asyncio.create_task(bases.provide_own(say=lambda _: started.set()))
     await started.wait()
     build.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -183,14 +188,14 @@ async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
 
 
 async def test_failed_build_says_why_and_leaves_nothing(tmp_path):
-    store = ImageStore(tmp_path, owner=tmp_path)
     recipe = BaseRecipe(
         suite="nowhere",
         sources=("deb http://127.0.0.1:1/debian nowhere main",),
         apt_options=('Acquire::Retries "0";',),
     )
+    bases = Bases(ImageStore(tmp_path, owner=tmp_path), recipe=recipe)
     with pytest.raises(CannotRun, match="Connection refused"):
-        await store.ensure_base(recipe=recipe, progress=print)
+        await bases.provide_own(say=print)
     assert stored(tmp_path) == [[], []]
 
 
@@ -201,13 +206,13 @@ async def test_layer_goes_when_no_engine_needs_it(tmp_path):
     layers = [images / "layers" / name for name in ("paused", "theirs", "unused")]
     for layer in layers:
         layer.mkdir()
-    await stores[1].remove_unused(layers)
+    await stores[1].remove_unused(lambda: layers)
 
-    await stores[0].remove_unused(layers[:1])
+    await stores[0].remove_unused(lambda: layers[:1])
     assert all(layer.exists() for layer in layers)
 
     gone.rmdir()
-    await stores[0].remove_unused(layers[:1])
+    await stores[0].remove_unused(lambda: layers[:1])
     assert stored(images) == [["paused"], []]
 
 
