@@ -1,32 +1,17 @@
-import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from sandbox_engine.catalog import Catalog, Template
+from sandbox_engine.catalog import Catalog
 from sandbox_engine.errors import InvalidRequest, SandboxNotFound, WrongState
 from sandbox_engine.idempotency import IdempotencyKeys
-from sandbox_engine.ids import new_id
 from sandbox_engine.lifecycle import Lifecycle
-from sandbox_engine.records import IdempotencyRecord, OnTimeout, SandboxRecord, State
+from sandbox_engine.new_sandbox import NewSandbox, new_record
+from sandbox_engine.records import IdempotencyRecord, SandboxRecord, State
 from sandbox_engine.sandbox import Sandbox
-from sandbox_engine.settings import Resources, Settings
+from sandbox_engine.settings import Settings
 
 _SHORTEST_REFRESH = timedelta(seconds=15)
 _SHOWN = (State.RUNNING, State.PAUSED)
-
-
-@dataclass(frozen=True)
-class NewSandbox:
-    """A request for a sandbox."""
-
-    template: str
-    timeout: timedelta
-    metadata: dict[str, str] | None = None
-    envs: dict[str, str] = field(default_factory=dict)
-    allow_internet: bool | None = None
-    on_timeout: OnTimeout = OnTimeout.KILL
-    auto_resume: bool = False
 
 
 class Engine:
@@ -53,7 +38,7 @@ class Engine:
         """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
         self._check_timeout(request.timeout)
         template = self._catalog.get(request.template)
-        record = self._new_record(request, template, idempotency)
+        record = new_record(request, template, settings=self._settings, idempotency=idempotency)
 
         async def create() -> SandboxRecord:
             await self._lifecycle.create(record)
@@ -135,40 +120,6 @@ class Engine:
     async def close(self) -> None:
         """Leave every sandbox as it is; the next engine takes them over."""
         await self._lifecycle.close()
-
-    def _new_record(
-        self, request: NewSandbox, template: Template, idempotency: IdempotencyRecord | None
-    ) -> SandboxRecord:
-        now = datetime.now(UTC)
-        return SandboxRecord(
-            id=new_id(),
-            template=template.id,
-            template_name=template.name,
-            layers=template.image.layers,
-            template_envs=dict(template.image.env),
-            user=template.image.user,
-            workdir=template.image.workdir,
-            start_command=template.start_command,
-            ready_command=template.ready_command,
-            base=template.base,
-            metadata=request.metadata,
-            envs=request.envs,
-            resources=self._resources(template),
-            allow_internet=request.allow_internet,
-            access_token=secrets.token_hex(32),
-            created_at=now,
-            started_at=now,
-            ends_at=now + request.timeout,
-            timeout=request.timeout,
-            on_timeout=request.on_timeout,
-            auto_resume=request.auto_resume,
-            idempotency=idempotency,
-        )
-
-    def _resources(self, template: Template) -> Resources:
-        asked = {"cpu_count": template.cpu_count, "memory_mb": template.memory_mb}
-        given = {name: value for name, value in asked.items() if value is not None}
-        return self._settings.resources.model_copy(update=given)
 
     def _check_timeout(self, timeout: timedelta) -> None:
         if timeout <= timedelta(0):

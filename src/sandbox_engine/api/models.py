@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from sandbox_engine.api.wire import WireModel, seconds
-from sandbox_engine.engine import NewSandbox
+from sandbox_engine.new_sandbox import NewSandbox
 from sandbox_engine.records import LogEntry, OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Usage
 
