@@ -23,9 +23,9 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
         return
     sandbox = await containers.reattach(record)
     if sandbox is not None:
-        if containers.is_frozen(record) and record.state is State.RUNNING:
-            await containers.thaw(record)
-        elif record.state is State.PAUSED and not containers.is_frozen(record):
+        if record.state is State.RUNNING:
+            containers.thaw(record)  # the crash may have come in the middle of a pause
+        elif not containers.is_frozen(record):
             await containers.freeze(record)
         lifecycle.take(record, sandbox)
     elif record.init is not None:

@@ -49,11 +49,9 @@ class Cgroup:
             with suppress(OSError):  # the kernel was built without it
                 self._file("memory", "memory.kmem.tcp.limit_in_bytes").write_text(str(limit))
 
-    def is_frozen(self) -> bool:
-        """Tell whether every process in the group stands still."""
-        if is_unified():
-            return _keyed(self._file("freezer", "cgroup.events")).get("frozen") == 1
-        return self._file("freezer", "freezer.state").read_text().strip() == "FROZEN"
+    def directory(self, controller: str) -> Path:
+        """Find the group's directory in the hierarchy of this controller."""
+        return (ROOT if is_unified() else ROOT / controller) / self.path
 
     def _usage_v2(self) -> CgroupUsage:
         stat = _keyed(self._file("memory", "memory.stat"))
@@ -70,8 +68,7 @@ class Cgroup:
         return CgroupUsage(cpu / 1e9, max(0, current - cache), cache)
 
     def _file(self, controller: str, name: str) -> Path:
-        base = ROOT if is_unified() else ROOT / controller
-        return base / self.path / name
+        return self.directory(controller) / name
 
 
 def children(parent: str) -> set[str]:

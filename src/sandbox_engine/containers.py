@@ -10,6 +10,7 @@ from typing import Any
 from sandbox_engine import cgroups, disk
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandRequest, CommandTable
+from sandbox_engine.freezer import FreezeFailed, Freezer, freezer_of
 from sandbox_engine.init import identify, is_alive, wait_exit
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.network.network import Link, Network
@@ -87,20 +88,21 @@ class Containers:
 
     async def freeze(self, record: SandboxRecord) -> None:
         """Stop every process where it stands; its memory stays."""
-        await self._runtime.pause(record.id)
+        await self._freezer(record).freeze()
 
-    async def thaw(self, record: SandboxRecord) -> None:
-        await self._runtime.resume(record.id)
+    def thaw(self, record: SandboxRecord) -> None:
+        """Let every process go on."""
+        self._freezer(record).thaw()
 
     def is_frozen(self, record: SandboxRecord) -> bool:
-        return self._cgroup(record.id).is_frozen()
+        return self._freezer(record).is_frozen()
 
     async def stop(self, record: SandboxRecord) -> None:
         """Remove all but the sandbox's files; what is not there any more is no error."""
         if record.init is not None and await self._end(record, record.init):
             await self._runtime.delete(record.id)
         else:
-            await self._runtime.destroy(record.id)
+            await self._destroy(record.id)
         await asyncio.to_thread(self._unmount, record.id)
         if record.link is not None:
             await self._network.release(_link(record.link))
@@ -115,8 +117,7 @@ class Containers:
             return False
         with suppress(ProcessLookupError):
             os.kill(init.pid, signal.SIGKILL)
-        if self.is_frozen(record):
-            await self._runtime.resume(record.id)
+        self.thaw(record)  # what is frozen ends when it may go on
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_END_S):
                 await wait_exit(init)
@@ -135,7 +136,7 @@ class Containers:
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
         for stray in (known | cgroups.children(self._cgroup_parent)) - ids:
-            await self._runtime.destroy(stray)
+            await self._destroy(stray)
             cgroups.remove(f"{self._cgroup_parent}/{stray}")
         for directory in list(self._store.without_record()):
             await asyncio.to_thread(self._discard, directory.name)
@@ -180,6 +181,14 @@ class Containers:
             init=str(self._init),
             resources=record.resources,
         )
+
+    async def _destroy(self, sandbox_id: str) -> None:
+        with suppress(FreezeFailed):  # no group, nothing frozen
+            freezer_of(self._cgroup(sandbox_id)).thaw()
+        await self._runtime.destroy(sandbox_id)
+
+    def _freezer(self, record: SandboxRecord) -> Freezer:
+        return freezer_of(self._cgroup(record.id))
 
     def _cgroup(self, sandbox_id: str) -> Cgroup:
         return Cgroup(f"{self._cgroup_parent}/{sandbox_id}")

@@ -61,7 +61,7 @@ class Lifecycle:
         """Thaw a paused sandbox, or start it from its files if its processes are gone."""
         sandbox = self.live.get(record.id)
         if sandbox is not None:
-            await self._containers.thaw(record)
+            self._containers.thaw(record)
             self._run(record, sandbox, timeout, "resumed")
             return
         try:

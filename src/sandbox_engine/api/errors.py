@@ -20,6 +20,7 @@ from sandbox_engine.errors import (
     Unauthorized,
     WrongState,
 )
+from sandbox_engine.freezer import FreezeFailed
 from sandbox_engine.keeper.client import KeeperLost
 from sandbox_engine.log import get_logger
 from sandbox_engine.runtime.oci import RuntimeFailure
@@ -36,6 +37,7 @@ STATUS: dict[type[EngineError], int] = {
     NotImplementedHere: 501,
     StartFailed: 500,
     RuntimeFailure: 500,
+    FreezeFailed: 500,
     KeeperLost: 500,
     CannotRun: 500,
 }

@@ -26,12 +26,6 @@ class OciRuntime:
         )  # fmt: skip
         return int(pid_file.read_text())
 
-    async def pause(self, container_id: str) -> None:
-        await self._call("pause", container_id)
-
-    async def resume(self, container_id: str) -> None:
-        await self._call("resume", container_id)
-
     async def delete(self, container_id: str) -> None:
         """Remove a container whose processes have ended."""
         await self._call("delete", container_id)
