@@ -9,6 +9,8 @@ EngineError
   WrongState                already paused, already running, being killed
   IdempotencyConflict       the key stands for another request
   StartFailed               the runtime would not start it
+  BuildFailed               a template could not be built
+    StepFailed              one of its steps failed
   CannotRun                 this machine lacks something the engine needs
 """
 
@@ -77,6 +79,22 @@ class StartFailed(EngineError):
     """The sandbox could not be brought up."""
 
     code = "sandbox_create_failed"
+
+
+class BuildFailed(EngineError):
+    """A template could not be built."""
+
+    code = "build_failed"
+
+
+class StepFailed(BuildFailed):
+    """A step of a build failed; `step` is its number, `base` or `finalize`."""
+
+    code = "build_step_failed"
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class CannotRun(EngineError):

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sandbox_engine.errors import (
+    BuildFailed,
     CannotRun,
     EngineError,
     IdempotencyConflict,
@@ -16,6 +17,7 @@ from sandbox_engine.errors import (
     NotImplementedHere,
     SandboxNotFound,
     StartFailed,
+    StepFailed,
     TemplateNotFound,
     Unauthorized,
     WrongState,
@@ -36,6 +38,8 @@ STATUS: dict[type[EngineError], int] = {
     IdempotencyConflict: 409,
     NotImplementedHere: 501,
     StartFailed: 500,
+    BuildFailed: 400,
+    StepFailed: 400,
     RuntimeFailure: 500,
     FreezeFailed: 500,
     KeeperLost: 500,

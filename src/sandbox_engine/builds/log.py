@@ -1,0 +1,86 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+_MOST_ENTRIES = 20_000
+_LONGEST_MESSAGE = 8_192
+_CUT = " [cut]"
+
+
+class Level(StrEnum):
+    """How much an entry matters, the least first."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        return list(Level).index(self)
+
+
+@dataclass(frozen=True)
+class BuildLogEntry:
+    """One line of a build's log; `step` is its number, `base` or `finalize`."""
+
+    timestamp: datetime
+    level: Level
+    message: str
+    step: str | None = None
+
+
+_ENTRY = TypeAdapter(BuildLogEntry)
+
+
+class BuildLog:
+    """What a build says, in a file that outlives the engine.
+
+    Each line begins with its newline, so that one that a crash cut short spoils no other. The log holds a bounded number of entries; beyond that only errors are taken.
+    """
+
+    def __init__(self, path: Path, *, most_entries: int = _MOST_ENTRIES) -> None:
+        self._path = path
+        self._most_entries = most_entries
+        self._entries = _read(path)
+        self._is_full = len(self._entries) > most_entries
+
+    def append(self, level: Level, message: str, *, step: str | None = None) -> None:
+        """Add an entry; a message of several lines stays one entry."""
+        if self._is_full and level is not Level.ERROR:
+            return
+        if len(self._entries) == self._most_entries:
+            self._is_full = True
+            if level is not Level.ERROR:
+                level, message = Level.WARN, "The log is full; what follows is not kept."
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[: _LONGEST_MESSAGE - len(_CUT)] + _CUT
+        entry = BuildLogEntry(datetime.now(UTC), level, message, step)
+        self._entries.append(entry)
+        with self._path.open("ab") as file:
+            file.write(b"\n" + _ENTRY.dump_json(entry))
+
+    def read(
+        self, *, offset: int = 0, limit: int | None = None, level: Level = Level.DEBUG
+    ) -> Sequence[BuildLogEntry]:
+        """Give what comes after the first `offset` entries, counting those of the level or above."""
+        entries = [one for one in self._entries if one.level.rank >= level.rank]
+        return entries[offset:] if limit is None else entries[offset : offset + limit]
+
+    def of_step(self, step: str) -> Sequence[BuildLogEntry]:
+        """Give what was said about one step."""
+        return [one for one in self._entries if one.step == step]
+
+
+def _read(path: Path) -> list[BuildLogEntry]:
+    entries = []
+    for line in path.read_bytes().split(b"\n")[1:] if path.exists() else ():
+        try:
+            entries.append(_ENTRY.validate_json(line))
+        except ValidationError:  # a crash cut the last one short
+            continue
+    return entries

@@ -1,0 +1,21 @@
+import pytest
+
+from sandbox_engine.builds.expansion import expand
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$NAME/bin", "value/bin"),
+        ("${NAME}s", "values"),
+        ("$UNKNOWN|", "|"),
+        ("${UNKNOWN:-word}", "word"),
+        ("${NAME:-word}", "value"),
+        ("${NAME:+word}", "word"),
+        ("${UNKNOWN:+word}", ""),
+        ("$(rm -rf /) `id` $1 $$", "$(rm -rf /) `id` $1 $$"),
+        ("${NAME", "${NAME"),
+    ],
+)
+def test_references_become_values_and_nothing_is_run(text, expected):
+    assert expand(text, {"NAME": "value"}) == expected
