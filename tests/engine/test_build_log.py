@@ -16,7 +16,7 @@ def test_a_log_is_there_again_after_a_restart(tmp_path):
 def test_an_entry_that_a_crash_cut_short_is_passed_over(tmp_path):
     BuildLog(tmp_path / "log").append(Level.INFO, "whole")
     with (tmp_path / "log").open("ab") as file:
-        file.write(b'{"timestamp":"2026-')
+        file.write(b'\n{"timestamp":"2026-')
     log = BuildLog(tmp_path / "log")
     log.append(Level.INFO, "later")
     assert [one.message for one in BuildLog(tmp_path / "log").read()] == ["whole", "later"]
