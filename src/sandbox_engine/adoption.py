@@ -28,6 +28,6 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
         elif not containers.is_frozen(record):
             await containers.freeze(record)
         lifecycle.take(record, sandbox)
-    elif record.init is not None:
+    elif record.init is not None or record.link is not None:
         await lifecycle.lose_container(record, "its processes ended while the engine was away")
     log.info("adopted", id=record.id, state=record.state)

@@ -21,6 +21,7 @@ from sandbox_engine.store import RecordStore
 class Ground:
     """What sandboxes stand on, whoever asks for them."""
 
+    settings: Settings
     keeper: Keeper
     network: Network
     store: RecordStore
@@ -46,11 +47,13 @@ class Ground:
             settings, store=store, keeper=keeper, network=network, init=Path(init)
         )
         await containers.prepare()
-        return cls(keeper, network, store, containers)
+        return cls(settings, keeper, network, store, containers)
 
     async def adopt(self) -> Lifecycle:
         """Take over what is there."""
-        lifecycle = Lifecycle(self.store, self.containers)
+        lifecycle = Lifecycle(
+            self.store, self.containers, start_timeout=self.settings.start_timeout
+        )
         await adopt(self.store, self.containers, lifecycle)
         self.keeper.release_unclaimed()
         return lifecycle

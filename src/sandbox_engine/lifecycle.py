@@ -18,6 +18,7 @@ from sandbox_engine.errors import EngineError, SandboxNotFound, StartFailed
 from sandbox_engine.log import get_logger
 from sandbox_engine.records import OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Sandbox
+from sandbox_engine.startup import start_up
 from sandbox_engine.store import RecordStore
 
 log = get_logger(__name__)
@@ -29,12 +30,15 @@ class Lifecycle:
     Whoever calls a method that takes a record holds the sandbox's lock (`transition`).
     """
 
-    def __init__(self, store: RecordStore, containers: Containers) -> None:
+    def __init__(
+        self, store: RecordStore, containers: Containers, *, start_timeout: timedelta
+    ) -> None:
         self.records: dict[str, SandboxRecord] = {}
         self.live: dict[str, Sandbox] = {}
         self.deadlines = Deadlines(self._expire)
         self._store = store
         self._containers = containers
+        self._start_timeout = start_timeout
         self._locks: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
 
@@ -50,7 +54,7 @@ class Lifecycle:
         async with self.transition(record.id):
             try:
                 self._store.add(record)
-                sandbox = await self._containers.start(record)
+                sandbox = await self._bring_up(record)
             except (EngineError, OSError) as error:
                 log.error("create failed", id=record.id, error=error)
                 await self.kill(record, "could not be started")
@@ -65,7 +69,7 @@ class Lifecycle:
             self._run(record, sandbox, timeout, "resumed")
             return
         try:
-            sandbox = await self._containers.start(record)
+            sandbox = await self._bring_up(record)
         except (EngineError, OSError) as error:
             await self.lose_container(record, f"could not be resumed: {error}")
             raise StartFailed(f"The sandbox could not be resumed: {error}") from error
@@ -126,6 +130,16 @@ class Lifecycle:
             watch.cancel()
         for sandbox in self.live.values():
             sandbox.leave("the engine is stopping")
+
+    async def _bring_up(self, record: SandboxRecord) -> Sandbox:
+        """Start a container anew, and in it what its template starts."""
+        sandbox = await self._containers.start(record)
+        try:
+            await start_up(sandbox, timeout=self._start_timeout)
+        except BaseException:
+            sandbox.close("it did not start")
+            raise
+        return sandbox
 
     def _run(
         self, record: SandboxRecord, sandbox: Sandbox, timeout: timedelta, message: str

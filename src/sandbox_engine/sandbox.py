@@ -14,10 +14,12 @@ from sandbox_engine.gate import Gate
 from sandbox_engine.init import wait_exit
 from sandbox_engine.network.netns import dial
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord, State
-from sandbox_engine.rootfs.accounts import Accounts
+from sandbox_engine.rootfs.accounts import Account, Accounts
 from sandbox_engine.rootfs.root import Root
 
 T = TypeVar("T")
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The loop holds its tasks weakly.
 _farewells: set[asyncio.Future[None]] = set()
@@ -72,6 +74,7 @@ class Sandbox:
         self._directory = directory
         self._link = link
         self._init = init
+        self._is_coming_up = False
         self._cpu_mark = (time.monotonic(), cgroup.usage().cpu_seconds)
         self._connections: set[Connection] = set()
         self._companions: dict[type[object], object] = {}
@@ -96,13 +99,23 @@ class Sandbox:
 
     @property
     def envs(self) -> Mapping[str, str]:
-        """The environment of every command: the template's, ours, the creator's."""
+        """What every command's environment has: the template's, ours, the creator's."""
         ours = {
             "E2B_SANDBOX": "true",
             "E2B_SANDBOX_ID": self.id,
             "E2B_TEMPLATE_ID": self.record.template,
         }
         return self.record.template_envs | self.record.envs | ours
+
+    def environment(self, account: Account) -> Mapping[str, str]:
+        """Make the environment of the account's commands."""
+        login = {
+            "PATH": _PATH,
+            "HOME": account.home,
+            "USER": account.name,
+            "LOGNAME": account.name,
+        }
+        return {**login, **self.envs}
 
     @property
     def accounts(self) -> Accounts:
@@ -114,11 +127,20 @@ class Sandbox:
         """Where a body waits until it is whole; counted against nobody's disk but ours."""
         return self._directory
 
+    @contextmanager
+    def coming_up(self) -> Iterator[None]:
+        """Let the engine's own commands start before callers may come."""
+        self._is_coming_up = True
+        try:
+            yield
+        finally:
+            self._is_coming_up = False
+
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[None]:
         """Hold the sandbox awake while a command is being started in it."""
         async with self.gate.shared():
-            if self.record.state is not State.RUNNING:
+            if self.record.state is not State.RUNNING and not self._is_coming_up:
                 raise SandboxNotRunning(self.id)
             yield
 

@@ -86,6 +86,12 @@ class Settings(BaseSettings):
     max_timeout_hours: int = Field(
         24, ge=1, description="The longest timeout a caller may ask for."
     )
+    start_timeout_s: int = Field(
+        300,
+        ge=1,
+        description="How long a template's start command may take until its ready command holds, in "
+        "seconds.",
+    )
     pool_size: int = Field(
         8, ge=0, le=256, description="Prepared disks and networks kept ready for new sandboxes."
     )
@@ -128,3 +134,7 @@ class Settings(BaseSettings):
     @property
     def max_timeout(self) -> timedelta:
         return timedelta(hours=self.max_timeout_hours)
+
+    @property
+    def start_timeout(self) -> timedelta:
+        return timedelta(seconds=self.start_timeout_s)

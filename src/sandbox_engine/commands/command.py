@@ -117,9 +117,9 @@ class Command:
         self._signalled = True
         if self.held.ended.done():
             self._settle()
-        else:
+        elif (process := self.held.descriptors.get("process")) is not None:
             with suppress(ProcessLookupError):  # it has just ended; the keeper is about to say so
-                signal.pidfd_send_signal(self.held.descriptors["process"], number)
+                signal.pidfd_send_signal(process, number)
 
     def kill_at(self, deadline: datetime) -> None:
         """Kill the command then, if it has not ended by itself."""

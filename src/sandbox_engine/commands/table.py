@@ -68,7 +68,7 @@ class CommandTable:
         # A caller that gives up must not leave a command that nobody knows.
         start = asyncio.create_task(self._start(request, deadline))
         self._starts.add(start)
-        start.add_done_callback(self._starts.discard)
+        start.add_done_callback(self._finish_start)
         return await asyncio.shield(start)
 
     def adopt(self) -> None:
@@ -149,6 +149,11 @@ class CommandTable:
             files.remove()
             raise self._gone
         return self._add(held, record)
+
+    def _finish_start(self, start: asyncio.Task[Command]) -> None:
+        self._starts.discard(start)
+        if not start.cancelled():
+            start.exception()  # its caller may be gone, and then nobody else asks
 
     async def _launch(self, files: CommandFiles, request: CommandRequest) -> Held:
         console_socket = None if request.terminal is None else files.console_socket

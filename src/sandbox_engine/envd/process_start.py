@@ -16,7 +16,6 @@ from sandbox_engine.rootfs.accounts import Account, InvalidPath, UnknownUser, re
 if TYPE_CHECKING:
     from sandbox_engine.sandbox import Sandbox
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOGGED = re.compile(r'level=error msg=("(?:[^"\\]|\\.)*")')
 _EXHAUSTED = (
     "resource temporarily unavailable",
@@ -104,8 +103,7 @@ def _check(config: pb.ProcessConfig, tag: str) -> None:
 
 
 def _environment(sandbox: Sandbox, account: Account, envs: Mapping[str, str]) -> Mapping[str, str]:
-    login = {"PATH": _PATH, "HOME": account.home, "USER": account.name, "LOGNAME": account.name}
-    environment = {**login, **sandbox.envs, **envs}
+    environment = {**sandbox.environment(account), **envs}
     try:
         "".join((*environment, *environment.values(), account.home, account.shell)).encode()
     except UnicodeEncodeError as error:  # the sandbox's own passwd may hold any bytes
