@@ -1,7 +1,9 @@
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.runtime.bundle import HOSTNAME, INIT_PATH
 from sandbox_engine.syscalls import MS_NODEV, mount
@@ -22,11 +24,18 @@ def mount_overlay(
             directory.mkdir(mode=0o755)
         os.chown(upper, UID_BASE, UID_BASE)
         _write_files(upper, files)
-    lower = ":".join(str(layer) for layer in reversed(layers))
-    options = f"lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on"
-    # nodev: a device node in a layer would otherwise be the host's device for whoever opens it
-    # from outside the sandbox.
-    mount("overlay", str(target), "overlay", MS_NODEV, options)
+    with ExitStack() as opened:
+        places = [opened.enter_context(closing(_open(layer))) for layer in reversed(layers)]
+        # Descriptors, since the options must fit into a page and the paths of fifty layers do not.
+        lower = ":".join(f"/proc/self/fd/{place}" for place in places)
+        options = f"lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on"
+        # nodev: a device node in a layer would otherwise be the host's device for whoever opens it
+        # from outside the sandbox.
+        mount("overlay", str(target), "overlay", MS_NODEV, options)
+
+
+def _open(layer: Path) -> int:
+    return os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def write_engine_layer(layer: Path, *, nameserver: str) -> None:
