@@ -1,6 +1,6 @@
-import os
 import secrets
 
+from sandbox_engine.private_files import write_private
 from sandbox_engine.settings import Settings
 
 _BYTES = 20  # the SDK expects `e2b_` and forty hex digits
@@ -12,11 +12,5 @@ def find_api_key(settings: Settings) -> str:
         return settings.api_key
     path = settings.state_dir / "api.key"
     if not path.exists():
-        fresh = path.with_suffix(".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, f"e2b_{secrets.token_hex(_BYTES)}\n".encode())
-        finally:
-            os.close(descriptor)
-        fresh.rename(path)
+        write_private(path, f"e2b_{secrets.token_hex(_BYTES)}\n".encode())
     return path.read_text().strip()

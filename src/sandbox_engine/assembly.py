@@ -18,6 +18,7 @@ from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.metrics import Sampler
 from sandbox_engine.settings import Settings
+from sandbox_engine.vault import Vault
 
 BASE = "base"
 
@@ -40,6 +41,7 @@ async def assemble(
     return Services(
         engine=engine,
         sampler=sampler,
+        vault=Vault(settings.state_dir / "vault"),
         api_key=find_api_key(settings),
         domain=settings.domain or f"localhost:{port}",
     )

@@ -11,6 +11,7 @@ EngineError
   StartFailed               the runtime would not start it
   BuildFailed               a template could not be built
     StepFailed              one of its steps failed
+  SecretNotFound, SecretExists, SecretUnreadable    in vault.py
   CannotRun                 this machine lacks something the engine needs
 """
 

@@ -2,7 +2,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from sandbox_engine.api import errors, observation, sandboxes, unimplemented
+from sandbox_engine.api import errors, observation, sandboxes, secrets, unimplemented
 from sandbox_engine.api.services import Services
 
 
@@ -22,5 +22,6 @@ def build_api(services: Services) -> FastAPI:
 
     app.include_router(observation.router)
     app.include_router(sandboxes.router)
+    app.include_router(secrets.router)
     app.include_router(unimplemented.router)
     return app

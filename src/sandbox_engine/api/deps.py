@@ -8,6 +8,7 @@ from sandbox_engine.api.services import Services
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, Unauthorized
 from sandbox_engine.metrics import Sampler
+from sandbox_engine.vault import Vault
 
 _SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
 
@@ -31,6 +32,10 @@ def get_domain(services: ServicesDep) -> str:
     return services.domain
 
 
+def get_vault(services: ServicesDep) -> Vault:
+    return services.vault
+
+
 def check_api_key(
     services: ServicesDep, x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None
 ) -> None:
@@ -51,4 +56,5 @@ def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> st
 EngineDep = Annotated[Engine, Depends(get_engine)]
 SamplerDep = Annotated[Sampler, Depends(get_sampler)]
 DomainDep = Annotated[str, Depends(get_domain)]
+VaultDep = Annotated[Vault, Depends(get_vault)]
 SandboxId = Annotated[str, Depends(parse_sandbox_id)]

@@ -26,6 +26,7 @@ from sandbox_engine.freezer import FreezeFailed
 from sandbox_engine.keeper.client import KeeperLost
 from sandbox_engine.log import get_logger
 from sandbox_engine.runtime.oci import RuntimeFailure
+from sandbox_engine.vault import SecretExists, SecretNotFound, SecretUnreadable
 
 log = get_logger(__name__)
 
@@ -34,6 +35,9 @@ STATUS: dict[type[EngineError], int] = {
     Unauthorized: 401,
     SandboxNotFound: 404,
     TemplateNotFound: 404,
+    SecretNotFound: 404,
+    SecretExists: 409,
+    SecretUnreadable: 500,
     WrongState: 409,
     IdempotencyConflict: 409,
     NotImplementedHere: 501,

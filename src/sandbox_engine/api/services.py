@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 from sandbox_engine.engine import Engine
 from sandbox_engine.metrics import Sampler
+from sandbox_engine.vault import Vault
 
 
 @dataclass(frozen=True)
@@ -10,5 +11,6 @@ class Services:
 
     engine: Engine
     sampler: Sampler
+    vault: Vault
     api_key: str
     domain: str

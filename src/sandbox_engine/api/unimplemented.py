@@ -21,8 +21,6 @@ _PATHS = {
     "/v3/templates/{rest:path}": "Building templates",
     "/volumes": "Volumes",
     "/volumes/{rest:path}": "Volumes",
-    "/secrets": "Secrets",
-    "/secrets/{rest:path}": "Secrets",
 }
 
 
