@@ -43,6 +43,15 @@ class Cgroup:
         except OSError:
             return 0
 
+    def swapped(self) -> int:
+        """Measure what of the group's memory is not in memory; zero once it is gone."""
+        try:
+            if is_unified():
+                return int(self._file("memory", "memory.swap.current").read_text())
+            return _keyed(self._file("memory", "memory.stat")).get("total_swap", 0)
+        except OSError:
+            return 0
+
     def limit_sockets(self, limit: int) -> None:
         """Hold what waits in the sandbox's sockets to a limit too, where it is no memory of theirs."""
         if not is_unified():

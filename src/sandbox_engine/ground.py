@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Self
 
 from sandbox_engine.adoption import adopt
+from sandbox_engine.capacity import Capacity
 from sandbox_engine.containers import Containers
 from sandbox_engine.errors import CannotRun
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.machine import MIB
 from sandbox_engine.network.network import Network
 from sandbox_engine.settings import Settings
 from sandbox_engine.store import RecordStore
@@ -26,6 +28,7 @@ class Ground:
     network: Network
     store: RecordStore
     containers: Containers
+    capacity: Capacity
 
     @classmethod
     async def prepare(cls, settings: Settings) -> Self:
@@ -47,12 +50,20 @@ class Ground:
             settings, store=store, keeper=keeper, network=network, init=Path(init)
         )
         await containers.prepare()
-        return cls(settings, keeper, network, store, containers)
+        capacity = Capacity(
+            settings.state_dir,
+            min_free_memory=settings.min_free_memory_mb * MIB,
+            min_free_disk=settings.min_free_disk_mb * MIB,
+        )
+        return cls(settings, keeper, network, store, containers, capacity)
 
     async def adopt(self) -> Lifecycle:
         """Take over what is there."""
         lifecycle = Lifecycle(
-            self.store, self.containers, start_timeout=self.settings.start_timeout
+            self.store,
+            self.containers,
+            capacity=self.capacity,
+            start_timeout=self.settings.start_timeout,
         )
         await adopt(self.store, self.containers, lifecycle)
         self.keeper.release_unclaimed()

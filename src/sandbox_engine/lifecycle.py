@@ -12,6 +12,7 @@ import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from sandbox_engine.capacity import START_DISK, START_MEMORY, Capacity
 from sandbox_engine.containers import Containers
 from sandbox_engine.deadlines import RETRY_AFTER, Deadlines
 from sandbox_engine.errors import EngineError, SandboxNotFound, StartFailed
@@ -31,13 +32,19 @@ class Lifecycle:
     """
 
     def __init__(
-        self, store: RecordStore, containers: Containers, *, start_timeout: timedelta
+        self,
+        store: RecordStore,
+        containers: Containers,
+        *,
+        capacity: Capacity,
+        start_timeout: timedelta,
     ) -> None:
         self.records: dict[str, SandboxRecord] = {}
         self.live: dict[str, Sandbox] = {}
         self.deadlines = Deadlines(self._expire)
         self._store = store
         self._containers = containers
+        self._capacity = capacity
         self._start_timeout = start_timeout
         self._locks: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -50,24 +57,33 @@ class Lifecycle:
 
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
-        self.records[record.id] = record
-        async with self.transition(record.id):
-            try:
-                self._store.add(record)
-                sandbox = await self._bring_up(record)
-            except (EngineError, OSError) as error:
-                log.error("create failed", id=record.id, error=error)
-                await self.kill(record, "could not be started")
-                raise StartFailed(f"The sandbox could not be started: {error}") from error
-            self._run(record, sandbox, record.timeout, "created")
+        with self._capacity.reserve(memory=START_MEMORY, disk=START_DISK):
+            self.records[record.id] = record
+            async with self.transition(record.id):
+                await self._create(record)
+
+    async def _create(self, record: SandboxRecord) -> None:
+        try:
+            self._store.add(record)
+            sandbox = await self._bring_up(record)
+        except (EngineError, OSError) as error:
+            log.error("create failed", id=record.id, error=error)
+            await self.kill(record, "could not be started")
+            raise StartFailed(f"The sandbox could not be started: {error}") from error
+        self._run(record, sandbox, record.timeout, "created")
 
     async def resume(self, record: SandboxRecord, timeout: timedelta) -> None:
         """Thaw a paused sandbox, or start it from its files if its processes are gone."""
         sandbox = self.live.get(record.id)
-        if sandbox is not None:
+        if sandbox is None:
+            with self._capacity.reserve(memory=START_MEMORY, disk=START_DISK):
+                await self._restart(record, timeout)
+            return
+        with self._capacity.reserve(memory=sandbox.cgroup.swapped(), disk=START_DISK):
             self._containers.thaw(record)
             self._run(record, sandbox, timeout, "resumed")
-            return
+
+    async def _restart(self, record: SandboxRecord, timeout: timedelta) -> None:
         try:
             sandbox = await self._bring_up(record)
         except (EngineError, OSError) as error:

@@ -83,6 +83,14 @@ class Settings(BaseSettings):
     memory_mb: int = Field(1024, ge=32, description="Memory a sandbox may use, in MiB.")
     disk_mb: int = Field(10240, ge=64, description="Disk a sandbox may fill, in MiB.")
     pids: int = Field(1024, ge=16, description="Processes and threads a sandbox may have.")
+    min_free_memory_mb: int = Field(
+        256, ge=0, description="Memory of the machine, in MiB, below which nothing is started."
+    )
+    min_free_disk_mb: int = Field(
+        1024,
+        ge=0,
+        description="Disk of the machine, in MiB, below which nothing is started or resumed.",
+    )
     max_timeout_hours: int = Field(
         24, ge=1, description="The longest timeout a caller may ask for."
     )

@@ -30,8 +30,8 @@ class ConnectionOptions(TypedDict):
 class EngineProcess:
     """One engine on a free port, with a state directory that outlives its process."""
 
-    def __init__(self, *flags: str, port: int = 0) -> None:
-        self.state_dir = Path(tempfile.mkdtemp(prefix="engine-"))
+    def __init__(self, *flags: str, port: int = 0, parent: Path | None = None) -> None:
+        self.state_dir = Path(tempfile.mkdtemp(prefix="engine-", dir=parent))
         self._flags = flags
         self._port = port
         self._process: subprocess.Popen[str] | None = None
@@ -127,9 +127,14 @@ class EngineProcess:
 
 
 @contextmanager
-def running_engine(*flags: str, port: int = 0) -> Iterator[EngineProcess]:
-    """Run an engine of one's own, gone with all that is its when the block ends."""
-    engine = EngineProcess(*flags, port=port)
+def running_engine(
+    *flags: str, port: int = 0, parent: Path | None = None
+) -> Iterator[EngineProcess]:
+    """Run an engine of one's own, gone with all that is its when the block ends.
+
+    Its state is in `parent`, where that is given.
+    """
+    engine = EngineProcess(*flags, port=port, parent=parent)
     engine.start()
     try:
         yield engine

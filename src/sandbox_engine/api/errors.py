@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from sandbox_engine.capacity import MachineFull
 from sandbox_engine.errors import (
     BuildFailed,
     CannotRun,
@@ -41,6 +42,7 @@ STATUS: dict[type[EngineError], int] = {
     WrongState: 409,
     IdempotencyConflict: 409,
     NotImplementedHere: 501,
+    MachineFull: 503,
     StartFailed: 500,
     BuildFailed: 400,
     StepFailed: 400,

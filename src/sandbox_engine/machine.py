@@ -1,0 +1,37 @@
+"""What this machine has left for sandboxes."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The machine's memory, in bytes."""
+
+    available: int
+    swap_total: int
+    swap_free: int
+    unwritten: int  # pages of files on their way to a disk
+
+
+def memory() -> Memory:
+    """Measure; takes 30 microseconds."""
+    facts: dict[str, int] = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        facts[name] = int(value.split()[0]) << 10
+    return Memory(
+        available=facts["MemAvailable"],
+        swap_total=facts["SwapTotal"],
+        swap_free=facts["SwapFree"],
+        unwritten=facts["Dirty"] + facts["Writeback"],
+    )
+
+
+def free_disk(directory: Path) -> int:
+    """Measure what anyone may still write on the file system that this directory is on."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize

@@ -1,0 +1,23 @@
+"""File systems of a test's own, so that none fills the machine's."""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox_engine import disk
+
+
+@contextmanager
+def small_file_system(size_mb: int) -> Iterator[Path]:
+    """Mount an empty file system of this size."""
+    with tempfile.TemporaryDirectory(prefix="engine-disk-") as directory:
+        image, mounted = Path(directory) / "image", Path(directory) / "mounted"
+        mounted.mkdir()
+        subprocess.run([*disk.MKFS, image, f"{size_mb}m"], check=True)
+        disk.attach(image, mounted)
+        try:
+            yield mounted
+        finally:
+            disk.detach(mounted)
