@@ -52,6 +52,7 @@ def start(freezer):
 
     def start(program):
         process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         started.append(process)
         (freezer.directory / "cgroup.procs").write_text(str(process.pid))
