@@ -16,7 +16,7 @@ from sandbox_engine.images.image import Image
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
-from sandbox_engine.metrics import Sampler
+from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.settings import Settings
 from sandbox_engine.vault import Vault
 
@@ -36,7 +36,7 @@ async def assemble(
     lifecycle = await ground.adopt()
     await images.remove_unused(partial(_layers_in_use, base, lifecycle))
     engine = Engine(settings, lifecycle, catalog=catalog)
-    sampler = Sampler(engine.running)
+    sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
     _work(running, lifecycle.deadlines.run(), sampler.run())
     return Services(
         engine=engine,

@@ -212,7 +212,7 @@ class Containers:
             process_spec=_process,
             starting=sandbox.starting,
             oom_kills=sandbox.cgroup.oom_kills,
-            spool_dir=sandbox.spool_dir,
+            directory=self._store.path(sandbox.id),
             uid_base=UID_BASE,
         )
 

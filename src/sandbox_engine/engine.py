@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from sandbox_engine.catalog import Catalog
 from sandbox_engine.errors import InvalidRequest, SandboxNotFound, WrongState
 from sandbox_engine.idempotency import IdempotencyKeys
+from sandbox_engine.journal import Journal
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.new_sandbox import NewSandbox, new_record
 from sandbox_engine.records import IdempotencyRecord, SandboxRecord, State
@@ -68,6 +69,10 @@ class Engine:
         """List every sandbox that traffic can reach."""
         live = self._lifecycle.live.values()
         return [one for one in live if one.record.state is State.RUNNING]
+
+    def journal(self, sandbox_id: str) -> Journal:
+        """Give what happened to the sandbox."""
+        return self._lifecycle.journal(self.get(sandbox_id))
 
     async def connect(self, sandbox_id: str, timeout: timedelta) -> tuple[SandboxRecord, bool]:
         """Make the sandbox usable for `timeout` from now; tells whether it had to be resumed."""

@@ -16,6 +16,7 @@ from sandbox_engine.capacity import START_DISK, START_MEMORY, Capacity
 from sandbox_engine.containers import Containers
 from sandbox_engine.deadlines import RETRY_AFTER, Deadlines
 from sandbox_engine.errors import EngineError, SandboxNotFound, StartFailed
+from sandbox_engine.journal import Journal
 from sandbox_engine.log import get_logger
 from sandbox_engine.records import OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Sandbox
@@ -54,6 +55,10 @@ class Lifecycle:
         if sandbox_id not in self.records:
             raise SandboxNotFound(sandbox_id)
         return self._locks.setdefault(sandbox_id, asyncio.Lock())
+
+    def journal(self, record: SandboxRecord) -> Journal:
+        """Give what tells of the sandbox, and takes in more."""
+        return self._store.journal(record.id)
 
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
@@ -162,7 +167,7 @@ class Lifecycle:
     ) -> None:
         record.state, record.reason = State.RUNNING, ""
         record.started_at = datetime.now(UTC)
-        record.note(message)
+        self.journal(record).note(message)
         self.take(record, sandbox)
         self.set_end(record, record.started_at + timeout)
 
@@ -170,7 +175,7 @@ class Lifecycle:
         self.deadlines.disarm(record.id)
         record.state, record.reason = State.PAUSED, reason
         record.ends_at = datetime.now(UTC)
-        record.note(reason)
+        self.journal(record).note(reason)
         self._store.save(record)
 
     def _let_go(self, record: SandboxRecord, reason: str) -> None:

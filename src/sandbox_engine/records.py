@@ -1,4 +1,4 @@
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -37,13 +37,6 @@ class InitRecord(BaseModel):
     start_ticks: int
 
 
-class LogEntry(BaseModel):
-    """One thing that happened to a sandbox."""
-
-    at: datetime
-    message: str
-
-
 class IdempotencyRecord(BaseModel):
     key: str
     digest: str
@@ -78,12 +71,7 @@ class SandboxRecord(BaseModel):
     idempotency: IdempotencyRecord | None = None
     link: LinkRecord | None = None
     init: InitRecord | None = None
-    log: list[LogEntry] = Field(default_factory=list)
 
     @property
     def internet(self) -> bool:
         return self.allow_internet is not False
-
-    def note(self, message: str) -> None:
-        """Add to the sandbox's log, which keeps the last hundred entries."""
-        self.log = [*self.log[-99:], LogEntry(at=datetime.now(UTC), message=message)]

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from sandbox_engine.journal import Journal
 from sandbox_engine.records import SandboxRecord
 from sandbox_engine.shelf import Shelf
 
@@ -9,3 +10,7 @@ class RecordStore(Shelf[SandboxRecord]):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, SandboxRecord)
+
+    def journal(self, sandbox_id: str) -> Journal:
+        """Give what tells of the sandbox, and takes in more."""
+        return Journal(self.path(sandbox_id))

@@ -86,7 +86,7 @@ class Container:
             process_spec=_process_spec,
             starting=_unhindered,
             oom_kills=lambda: self.oom_kills,
-            spool_dir=self.spool_dir,
+            directory=self.spool_dir,
             uid_base=UID_BASE,
         )
 

@@ -7,7 +7,7 @@ from fastapi import Depends, Header, Path, Request
 from sandbox_engine.api.services import Services
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, Unauthorized
-from sandbox_engine.metrics import Sampler
+from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.vault import Vault
 
 _SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")

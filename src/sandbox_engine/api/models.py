@@ -6,8 +6,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from sandbox_engine.api.wire import WireModel, seconds
+from sandbox_engine.journal import Entry, Level
 from sandbox_engine.new_sandbox import NewSandbox
-from sandbox_engine.records import LogEntry, OnTimeout, SandboxRecord, State
+from sandbox_engine.records import OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Usage
 
 # What the SDK allows itself by it: file metadata, entry info in watch events, closing of stdin.
@@ -216,13 +217,15 @@ class LogLine(WireModel):
 
 class LogEntryBody(WireModel):
     timestamp: datetime
-    level: str = "info"
+    level: Level
     message: str
-    fields: dict[str, str] = Field(default_factory=dict)
+    fields: dict[str, str]
 
     @classmethod
-    def of(cls, entry: LogEntry) -> Self:
-        return cls(timestamp=entry.at, message=entry.message)
+    def of(cls, entry: Entry) -> Self:
+        return cls(
+            timestamp=entry.at, level=entry.level, message=entry.message, fields=entry.fields
+        )
 
 
 class Logs(WireModel):

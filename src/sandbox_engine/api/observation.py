@@ -1,30 +1,35 @@
+from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
 from sandbox_engine.api.deps import EngineDep, SamplerDep, SandboxId, check_api_key
 from sandbox_engine.api.models import LogEntryBody, LogLine, Logs, LogsV2, Metric
-from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest
-from sandbox_engine.metrics import Sampler
-from sandbox_engine.records import LogEntry
+from sandbox_engine.journal import Entry, Level
 
 router = APIRouter(tags=["observation"], dependencies=[Depends(check_api_key)])
 
 _MOST_SANDBOXES = 100
+_LAST_INSTANT = 253_402_300_799
+
+
+class Direction(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
 
 
 @router.get("/sandboxes/metrics")
-async def get_metrics_of_many(
-    engine: EngineDep, sampler: SamplerDep, sandbox_ids: str
-) -> dict[str, dict[str, Metric]]:
+async def get_metrics_of_many(engine: EngineDep, sandbox_ids: str) -> dict[str, dict[str, Metric]]:
     """Get the latest measurement of each of several sandboxes."""
     ids = [one for one in sandbox_ids.split(",") if one]
     if len(ids) > _MOST_SANDBOXES:
         raise InvalidRequest(f"Too many sandboxes requested, maximum is {_MOST_SANDBOXES}")
-    measured = {one: _metrics(engine, sampler, one) for one in ids}
-    return {"sandboxes": {one: metrics[-1] for one, metrics in measured.items() if metrics}}
+    running = [sandbox for one in ids if (sandbox := engine.find_running(one)) is not None]
+    return {"sandboxes": {one.id: Metric.of(one.usage()) for one in running}}
 
 
 @router.get("/sandboxes/{sandbox_id}/metrics")
@@ -35,14 +40,10 @@ async def get_metrics(
     start: Annotated[int | None, Query(ge=0)] = None,
     end: Annotated[int | None, Query(ge=0)] = None,
 ) -> list[Metric]:
-    """Get CPU, memory and disk of a sandbox over its last hour, oldest first."""
-    engine.get(sandbox_id)
-    return [
-        metric
-        for metric in _metrics(engine, sampler, sandbox_id)
-        if (start is None or metric.timestamp_unix >= start)
-        and (end is None or metric.timestamp_unix <= end)
-    ]
+    """Get CPU, memory and disk of a sandbox over its last seven days, oldest first."""
+    since, until = start or 0, end or _LAST_INSTANT
+    samples = sampler.samples(engine.get(sandbox_id).id)
+    return [Metric.of(one) for one in samples if since <= int(one.at) <= until]
 
 
 @router.get("/sandboxes/{sandbox_id}/logs")
@@ -53,30 +54,40 @@ async def get_logs(
     limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
 ) -> Logs:
     """Tell what happened to a sandbox, oldest first; `start` is in milliseconds."""
-    entries = _entries(engine, sandbox_id, since_ms=start)[:limit]
+    since = _instant(start)
+    shown = [one for one in engine.journal(sandbox_id).entries() if one.at >= since][:limit]
     return Logs(
-        logs=[LogLine(timestamp=entry.at, line=entry.message) for entry in entries],
-        log_entries=[LogEntryBody.of(entry) for entry in entries],
+        logs=[LogLine(timestamp=entry.at, line=entry.message) for entry in shown],
+        log_entries=[LogEntryBody.of(entry) for entry in shown],
     )
+
+
+def log_filter(
+    level: Level = Level.DEBUG, search: Annotated[str, Query(max_length=256)] = ""
+) -> Callable[[Entry], bool]:
+    """Read which entries a caller wants to see."""
+    return lambda entry: level.includes(entry.level) and search in entry.message
 
 
 @router.get("/v2/sandboxes/{sandbox_id}/logs")
 async def get_logs_v2(
     sandbox_id: SandboxId,
     engine: EngineDep,
-    cursor: Annotated[int, Query(ge=0)] = 0,
+    wanted: Annotated[Callable[[Entry], bool], Depends(log_filter)],
+    cursor: Annotated[int | None, Query(ge=0)] = None,
     limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
+    direction: Direction = Direction.FORWARD,
 ) -> LogsV2:
-    """Tell what happened to a sandbox, oldest first; `cursor` is in milliseconds."""
-    entries = _entries(engine, sandbox_id, since_ms=cursor)[:limit]
-    return LogsV2(logs=[LogEntryBody.of(entry) for entry in entries])
+    """Tell what happened to a sandbox since `cursor` (in milliseconds), or before it, newest first."""
+    entries = [one for one in engine.journal(sandbox_id).entries() if wanted(one)]
+    if direction is Direction.FORWARD:
+        since = _instant(cursor or 0)
+        found = (one for one in entries if one.at >= since)
+    else:
+        until = _instant(_LAST_INSTANT * 1000 if cursor is None else cursor)
+        found = (one for one in reversed(entries) if one.at <= until)
+    return LogsV2(logs=[LogEntryBody.of(entry) for entry in islice(found, limit)])
 
 
-def _metrics(engine: Engine, sampler: Sampler, sandbox_id: str) -> list[Metric]:
-    sandbox = engine.find_running(sandbox_id)
-    return [Metric.of(one) for one in sampler.samples(sandbox)] if sandbox else []
-
-
-def _entries(engine: Engine, sandbox_id: str, *, since_ms: int) -> list[LogEntry]:
-    since = datetime.fromtimestamp(min(since_ms / 1000, 253_402_300_799), UTC)
-    return [entry for entry in engine.get(sandbox_id).log if entry.at >= since]
+def _instant(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(min(milliseconds / 1000, _LAST_INSTANT), UTC)

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 from sandbox_engine.engine import Engine
-from sandbox_engine.metrics import Sampler
+from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.vault import Vault
 
 

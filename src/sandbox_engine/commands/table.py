@@ -1,6 +1,7 @@
 import asyncio
 import builtins
 import secrets
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from sandbox_engine.commands.command import Command
 from sandbox_engine.commands.followers import SandboxGone
 from sandbox_engine.commands.request import CommandFiles, CommandRecord, CommandRequest
+from sandbox_engine.journal import Journal
 from sandbox_engine.keeper.client import Keeper, LaunchFailed
 from sandbox_engine.keeper.held import Held
 
@@ -35,7 +37,7 @@ class ExecArgv(Protocol):
 
 
 class CommandTable:
-    """The commands of one run of a sandbox's container."""
+    """The commands of one run of a sandbox's container; `directory` is the sandbox's own."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class CommandTable:
         process_spec: Callable[[CommandRequest], Mapping[str, Any]],
         starting: Callable[[], AbstractAsyncContextManager[None]],
         oom_kills: Callable[[], int],
-        spool_dir: Path,
+        directory: Path,
         uid_base: int,
     ) -> None:
         self._keeper = keeper
@@ -55,8 +57,9 @@ class CommandTable:
         self._process_spec = process_spec
         self._starting = starting
         self._oom_kills = oom_kills
-        self._spool_dir = spool_dir
+        self._spool_dir = directory
         self._uid_base = uid_base
+        self._journal = Journal(directory)
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, Command] = {}
         self._remembered: dict[int, tuple[float, Command]] = {}
@@ -148,7 +151,9 @@ class CommandTable:
             self._keeper.forget(held)
             files.remove()
             raise self._gone
-        return self._add(held, record)
+        command = self._add(held, record)
+        self._journal.note("command started", _described(command))
+        return command
 
     def _finish_start(self, start: asyncio.Task[Command]) -> None:
         self._starts.discard(start)
@@ -195,6 +200,9 @@ class CommandTable:
             del self._running[command.pid]
         self._purge()
         self._remembered.pop(command.pid, None)
+        assert command.ended is not None
+        status = command.ended.error or command.ended.status
+        self._journal.note("command ended", _described(command) | {"status": status})
         self._remembered[command.pid] = (self._loop.time() + _REMEMBER_SECONDS, command)
 
     def _discard(self, command: Command) -> None:
@@ -210,6 +218,15 @@ class CommandTable:
 
     def _files(self, key: str) -> CommandFiles:
         return CommandFiles(self._keeper.commands_dir, key)
+
+
+def _described(command: Command) -> dict[str, str]:
+    request = command.request
+    return {
+        "pid": str(command.pid),
+        "user": request.account.name,
+        "command": shlex.join(request.argv),
+    }
 
 
 def _newest(commands: builtins.list[Command], tag: str) -> Command:

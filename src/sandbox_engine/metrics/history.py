@@ -1,0 +1,62 @@
+import os
+import struct
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import astuple
+from pathlib import Path
+
+from sandbox_engine.sandbox import Usage
+
+_RECENT = 720  # an hour of one every five seconds
+_KEPT_SECONDS = 60.0
+_LARGEST_COUNT = 7 * 24 * 60
+
+_POINT = struct.Struct("<dHf5Q")
+
+
+class History:
+    """What a sandbox used: all measurements of the last hour, and one a minute of seven days.
+
+    Those of each minute are in a file beside the sandbox's record, and so outlive the engine.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "metrics"
+        self._recent: deque[Usage] = deque(maxlen=_RECENT)
+        self._kept_at = float("-inf")
+
+    def add(self, usage: Usage) -> None:
+        """Take in a measurement."""
+        self._recent.append(usage)
+        if usage.at - self._kept_at >= _KEPT_SECONDS:
+            self._kept_at = usage.at
+            with suppress(OSError):  # a full disk costs no more than this one
+                self._keep(usage)
+
+    def all(self) -> list[Usage]:
+        """Give what is known, oldest first."""
+        since = self._recent[0].at if self._recent else float("inf")
+        return [*(one for one in self._read() if one.at < since), *self._recent]
+
+    def _keep(self, usage: Usage) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            count = os.fstat(descriptor).st_size // _POINT.size
+            os.pwrite(descriptor, _POINT.pack(*astuple(usage)), count * _POINT.size)
+        finally:
+            os.close(descriptor)
+        if count > 2 * _LARGEST_COUNT:
+            fresh = self._path.with_suffix(".new")
+            fresh.write_bytes(self._path.read_bytes()[-_LARGEST_COUNT * _POINT.size :])
+            fresh.rename(self._path)
+
+    def _read(self) -> Iterator[Usage]:
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        whole = len(content) // _POINT.size * _POINT.size
+        start = max(0, whole - _LARGEST_COUNT * _POINT.size)
+        for values in _POINT.iter_unpack(content[start:whole]):
+            yield Usage(*values)
