@@ -21,6 +21,8 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
     if record.state in (State.CREATING, State.KILLING):
         await lifecycle.kill(record, "left half done by a crash")
         return
+    if record.filesystem_only and record.init is not None:
+        await lifecycle.lose_container(record, record.reason)
     sandbox = await containers.reattach(record)
     if sandbox is not None:
         if record.state is State.RUNNING:

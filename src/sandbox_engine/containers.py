@@ -7,17 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine import cgroups, disk
+from sandbox_engine import cgroups
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandRequest, CommandTable
 from sandbox_engine.freezer import FreezeFailed, Freezer, freezer_of
 from sandbox_engine.init import identify, is_alive, wait_exit
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.network.network import Link, Network
-from sandbox_engine.overlay import mount_overlay, write_engine_layer
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.roots import Roots
 from sandbox_engine.runtime.bundle import ContainerSpec, ProcessUser, config, process
 from sandbox_engine.runtime.oci import OciRuntime
 from sandbox_engine.sandbox import Sandbox
@@ -44,8 +44,7 @@ class Containers:
         self._keeper = keeper
         self._network = network
         self._init = init
-        self._engine_layer = settings.state_dir / "engine-layer"
-        self._roots = settings.instance_run_dir / "roots"
+        self._roots = Roots(settings, store=store, run=keeper.run)
         self._cgroup_parent = settings.cgroup
         self._runtime = OciRuntime(
             keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
@@ -53,11 +52,7 @@ class Containers:
 
     async def prepare(self) -> None:
         """Make what all sandboxes share."""
-        # The runtime reaches a root as the sandbox's own root user, hence by its group.
-        self._roots.mkdir(exist_ok=True, mode=0o710)
-        os.chown(self._roots, 0, UID_BASE)
-        write_engine_layer(self._engine_layer, nameserver=self._network.dns_address)
-        await self._disk_template(self._settings.disk_mb)
+        await self._roots.prepare(nameserver=self._network.dns_address)
 
     async def start(self, record: SandboxRecord) -> Sandbox:
         """Bring up the sandbox's container from its image and its disk, if it has one already."""
@@ -67,8 +62,7 @@ class Containers:
         link = await self._network.acquire(internet=record.internet)
         record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
         self._store.save(record)
-        template = await self._disk_template(record.resources.disk_mb)
-        await asyncio.to_thread(self._mount, record, directory, template)
+        await self._roots.mount(record)
         _write_config(directory / "bundle", self._spec(record, link))
         pid = await self._runtime.start(
             record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
@@ -103,7 +97,7 @@ class Containers:
             await self._runtime.delete(record.id)
         else:
             await self._destroy(record.id)
-        await asyncio.to_thread(self._unmount, record.id)
+        await self._roots.unmount(record.id)
         if record.link is not None:
             await self._network.release(_link(record.link))
         record.init = record.link = None
@@ -139,42 +133,13 @@ class Containers:
             await self._destroy(stray)
             cgroups.remove(f"{self._cgroup_parent}/{stray}")
         for directory in list(self._store.without_record()):
-            await asyncio.to_thread(self._discard, directory.name)
+            await self._roots.unmount(directory.name)
+            await asyncio.to_thread(self._store.remove, directory.name)
         await self._network.sweep(_link(record.link) for record in kept if record.link is not None)
-
-    def _discard(self, sandbox_id: str) -> None:
-        self._unmount(sandbox_id)
-        self._store.remove(sandbox_id)
-
-    def _mount(self, record: SandboxRecord, directory: Path, template: Path) -> None:
-        root = self._roots / record.id
-        for made in (directory / "disk", directory / "bundle", root):
-            made.mkdir(exist_ok=True, mode=0o700)
-        image = directory / "disk.img"
-        if not image.exists():
-            disk.copy_sparse(template, image)
-        disk.attach(image, directory / "disk")
-        mount_overlay(
-            [*record.layers, self._engine_layer],
-            changes=directory / "disk",
-            target=root,
-            files={
-                "run/e2b/.E2B_SANDBOX": "true",
-                "run/e2b/.E2B_SANDBOX_ID": record.id,
-                "run/e2b/.E2B_TEMPLATE_ID": record.template,
-            },
-        )
-
-    def _unmount(self, sandbox_id: str) -> None:
-        root = self._roots / sandbox_id
-        disk.detach(root)
-        with suppress(FileNotFoundError):
-            root.rmdir()
-        disk.detach(self._store.path(sandbox_id) / "disk")
 
     def _spec(self, record: SandboxRecord, link: Link) -> ContainerSpec:
         return ContainerSpec(
-            root=str(self._roots / record.id),
+            root=str(self._roots.path(record.id)),
             userns=link.userns,
             netns=link.netns,
             cgroup=self._cgroup(record.id).path,
@@ -216,22 +181,9 @@ class Containers:
             uid_base=UID_BASE,
         )
 
-    async def _disk_template(self, size_mb: int) -> Path:
-        """Make an empty file system of this size, once, to copy for each sandbox."""
-        template = self._settings.state_dir / "disks" / f"{size_mb}.img"
-        if not template.exists():
-            template.parent.mkdir(exist_ok=True, mode=0o700)
-            fresh = template.with_suffix(".new")
-            with fresh.open("wb") as image:
-                os.ftruncate(image.fileno(), size_mb << 20)
-            made = await self._keeper.run([*disk.MKFS, str(fresh)])
-            if made.returncode != 0:
-                raise OSError(made.stderr.decode(errors="replace"))
-            fresh.rename(template)
-        return template
-
 
 def _write_config(bundle: Path, spec: ContainerSpec) -> None:
+    bundle.mkdir(exist_ok=True, mode=0o700)
     (bundle / "config.json").write_text(json.dumps(config(spec)))
 
 

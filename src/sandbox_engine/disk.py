@@ -96,6 +96,19 @@ def _open_loop(number: int) -> tuple[int, str]:
     return os.open(path, os.O_RDWR | os.O_CLOEXEC), path
 
 
+def is_attached(image: Path) -> bool:
+    """Tell whether a loop device still works on the image."""
+    name = str(image.resolve())
+    return any(_backing_file(device) == name for device in Path("/sys/block").glob("loop*"))
+
+
+def _backing_file(device: Path) -> str:
+    try:
+        return (device / "loop/backing_file").read_text().rstrip("\n")
+    except OSError:  # it has none, or not any more
+        return ""
+
+
 def detach(mountpoint: Path) -> None:
     """Unmount, if something is mounted there; open files keep it alive until they are closed."""
     try:

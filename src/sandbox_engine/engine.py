@@ -74,36 +74,40 @@ class Engine:
         """Give what happened to the sandbox."""
         return self._lifecycle.journal(self.get(sandbox_id))
 
-    async def connect(self, sandbox_id: str, timeout: timedelta) -> tuple[SandboxRecord, bool]:
+    async def connect(
+        self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
+    ) -> tuple[SandboxRecord, bool]:
         """Make the sandbox usable for `timeout` from now; tells whether it had to be resumed."""
         self._check_timeout(timeout)
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
             if record.state is State.PAUSED:
-                await self._lifecycle.resume(record, timeout)
+                await self._lifecycle.resume(record, timeout, keep_memory=keep_memory)
                 return record, True
             self._extend(record, timeout)
             return record, False
 
-    async def resume(self, sandbox_id: str, timeout: timedelta) -> SandboxRecord:
-        """Resume a paused sandbox."""
+    async def resume(
+        self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
+    ) -> SandboxRecord:
+        """Resume a paused sandbox, with the processes it has or from its files alone."""
         self._check_timeout(timeout)
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
             if record.state is State.RUNNING:
                 raise WrongState(f"Sandbox {sandbox_id} is already running")
-            await self._lifecycle.resume(record, timeout)
+            await self._lifecycle.resume(record, timeout, keep_memory=keep_memory)
             return record
 
-    async def pause(self, sandbox_id: str) -> None:
-        """Freeze the sandbox; its memory and files survive until it is resumed."""
+    async def pause(self, sandbox_id: str, *, keep_memory: bool = True) -> None:
+        """Put the sandbox to rest; its files, and unless told otherwise its memory, stay."""
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
             if record.state is State.PAUSED:
                 raise WrongState(
                     f"Error pausing sandbox - sandbox '{sandbox_id}' is already paused"
                 )
-            await self._lifecycle.pause(record, "paused by request")
+            await self._lifecycle.pause(record, "paused by request", keep_memory=keep_memory)
 
     async def kill(self, sandbox_id: str) -> None:
         """End the sandbox and delete its files."""

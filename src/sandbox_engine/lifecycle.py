@@ -77,9 +77,14 @@ class Lifecycle:
             raise StartFailed(f"The sandbox could not be started: {error}") from error
         self._run(record, sandbox, record.timeout, "created")
 
-    async def resume(self, record: SandboxRecord, timeout: timedelta) -> None:
+    async def resume(
+        self, record: SandboxRecord, timeout: timedelta, *, keep_memory: bool = True
+    ) -> None:
         """Thaw a paused sandbox, or start it from its files if its processes are gone."""
         sandbox = self.live.get(record.id)
+        if sandbox is not None and not keep_memory:
+            await self._end_container(record, record.reason)
+            sandbox = None
         if sandbox is None:
             with self._capacity.reserve(memory=START_MEMORY, disk=START_DISK):
                 await self._restart(record, timeout)
@@ -96,13 +101,18 @@ class Lifecycle:
             raise StartFailed(f"The sandbox could not be resumed: {error}") from error
         self._run(record, sandbox, timeout, "resumed from its files")
 
-    async def pause(self, record: SandboxRecord, reason: str) -> None:
-        """Freeze a running sandbox once no command is half started in it."""
+    async def pause(self, record: SandboxRecord, reason: str, *, keep_memory: bool = True) -> None:
+        """Freeze a running sandbox, or end its processes, once no command is half started in it."""
         sandbox = self.live[record.id]
         async with sandbox.gate.exclusive():
-            await self._containers.freeze(record)
+            if keep_memory:
+                await self._containers.freeze(record)
+            record.filesystem_only = not keep_memory
             self._rest(record, reason)
-        sandbox.suspend(reason)
+        if keep_memory:
+            sandbox.suspend(reason)
+        else:
+            await self._end_container(record, reason)
         await asyncio.to_thread(self._store.flush, record.id)
 
     async def kill(self, record: SandboxRecord, reason: str) -> None:
@@ -110,7 +120,7 @@ class Lifecycle:
         record.state, record.reason = State.KILLING, reason
         with suppress(OSError):  # a full disk must not keep it from being emptied
             self._store.save(record)
-        self._let_go(record, reason)
+        await self._let_go(record, reason)
         try:
             await self._containers.remove(record)
         except (EngineError, OSError):
@@ -123,12 +133,7 @@ class Lifecycle:
 
     async def lose_container(self, record: SandboxRecord, reason: str) -> None:
         """Go on as a paused sandbox: the processes are gone and the files are not."""
-        self._let_go(record, reason)
-        try:
-            await self._containers.stop(record)
-        except (EngineError, OSError):  # what is left of it is removed before the next start
-            log.exception("a lost container was not removed", id=record.id)
-        self._rest(record, reason)
+        await self._end_container(record, reason)
         log.warning("container lost", id=record.id, reason=reason)
 
     def set_end(self, record: SandboxRecord, ends_at: datetime) -> None:
@@ -165,7 +170,7 @@ class Lifecycle:
     def _run(
         self, record: SandboxRecord, sandbox: Sandbox, timeout: timedelta, message: str
     ) -> None:
-        record.state, record.reason = State.RUNNING, ""
+        record.state, record.reason, record.filesystem_only = State.RUNNING, "", False
         record.started_at = datetime.now(UTC)
         self.journal(record).note(message)
         self.take(record, sandbox)
@@ -173,12 +178,21 @@ class Lifecycle:
 
     def _rest(self, record: SandboxRecord, reason: str) -> None:
         self.deadlines.disarm(record.id)
+        if (record.state, record.reason) != (State.PAUSED, reason):
+            self.journal(record).note(reason)
         record.state, record.reason = State.PAUSED, reason
         record.ends_at = datetime.now(UTC)
-        self.journal(record).note(reason)
         self._store.save(record)
 
-    def _let_go(self, record: SandboxRecord, reason: str) -> None:
+    async def _end_container(self, record: SandboxRecord, reason: str) -> None:
+        await self._let_go(record, reason)
+        try:
+            await self._containers.stop(record)
+        except (EngineError, OSError):  # what is left of it is removed before the next start
+            log.exception("a container was not removed", id=record.id)
+        self._rest(record, reason)
+
+    async def _let_go(self, record: SandboxRecord, reason: str) -> None:
         self.deadlines.disarm(record.id)
         watch = self._watches.pop(record.id, None)
         if watch is not None and watch is not asyncio.current_task():
@@ -186,6 +200,9 @@ class Lifecycle:
         sandbox = self.live.pop(record.id, None)
         if sandbox is not None:
             sandbox.close(reason)
+            # Its callers' connections are cut before its processes end: an SDK would take a stream
+            # that ends in good order for a command that has.
+            await asyncio.sleep(0)
 
     async def _watch(self, record: SandboxRecord, sandbox: Sandbox) -> None:
         await sandbox.wait_ended()
@@ -205,6 +222,8 @@ class Lifecycle:
             if record.state is State.RUNNING and record.ends_at > datetime.now(UTC):
                 self.deadlines.arm(sandbox_id, record.ends_at)
             elif record.state is State.RUNNING and record.on_timeout is OnTimeout.PAUSE:
-                await self.pause(record, "paused at its timeout")
+                await self.pause(
+                    record, "paused at its timeout", keep_memory=record.pause_keeps_memory
+                )
             else:
                 await self.kill(record, record.reason or "killed at its timeout")

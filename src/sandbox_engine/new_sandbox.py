@@ -18,6 +18,7 @@ class NewSandbox:
     envs: dict[str, str] = field(default_factory=dict)
     allow_internet: bool | None = None
     on_timeout: OnTimeout = OnTimeout.KILL
+    pause_keeps_memory: bool = True
     auto_resume: bool = False
 
 
@@ -51,6 +52,7 @@ def new_record(
         ends_at=now + request.timeout,
         timeout=request.timeout,
         on_timeout=request.on_timeout,
+        pause_keeps_memory=request.pause_keeps_memory,
         auto_resume=request.auto_resume,
         idempotency=idempotency,
     )

@@ -67,6 +67,8 @@ class SandboxRecord(BaseModel):
     ends_at: datetime
     timeout: timedelta
     on_timeout: OnTimeout = OnTimeout.KILL
+    pause_keeps_memory: bool = True
+    filesystem_only: bool = False
     auto_resume: bool = False
     idempotency: IdempotencyRecord | None = None
     link: LinkRecord | None = None

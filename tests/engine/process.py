@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
 
+from e2b import AsyncSandbox
+
 from sandbox_engine.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
@@ -124,6 +126,14 @@ class EngineProcess:
         subprocess.run(self.command("reset"), check=True, stderr=self._log, timeout=120)
         self._log.close()
         shutil.rmtree(self.state_dir)
+
+
+def host_pid(engine: EngineProcess, sandbox: AsyncSandbox) -> int:
+    """Find the sandbox's first process as the host counts it."""
+    record = engine.state_dir / "sandboxes" / sandbox.sandbox_id / "record.json"
+    found = re.search(r'"pid":(\d+)', record.read_text())
+    assert found
+    return int(found[1])
 
 
 @contextmanager

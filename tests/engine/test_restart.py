@@ -1,7 +1,6 @@
 import asyncio
 import contextlib
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from e2b import (
 )
 
 from tests.engine import leftovers
-from tests.engine.process import running_engine
+from tests.engine.process import host_pid, running_engine
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -74,7 +73,7 @@ async def test_the_exit_status_of_a_command_that_ended_while_the_engine_was_dead
     command = await survivor.commands.run(
         "while [ ! -e go ]; do sleep 0.01; done; exit 7", background=True, timeout=0
     )
-    root = Path(f"/proc/{_host_pid(mortal_engine, survivor)}/root")
+    root = Path(f"/proc/{host_pid(mortal_engine, survivor)}/root")
     mortal_engine.kill()
     (root / "home/user/go").touch()
     await asyncio.to_thread(mortal_engine.start)
@@ -132,7 +131,7 @@ async def test_a_paused_sandbox_stays_paused_and_resumes_with_its_memory(mortal_
 
 async def test_a_sandbox_whose_processes_died_resumes_from_its_files(mortal_engine, survivor):
     await survivor.files.write("kept", "on disk")
-    pid = _host_pid(mortal_engine, survivor)
+    pid = host_pid(mortal_engine, survivor)
     mortal_engine.kill()
     os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(mortal_engine.start)
@@ -199,13 +198,6 @@ async def test_two_engines_do_not_share_a_state_directory(mortal_engine):
 
 async def _is(condition):
     return condition
-
-
-def _host_pid(engine, sandbox):
-    record = (engine.state_dir / "sandboxes" / sandbox.sandbox_id / "record.json").read_text()
-    found = re.search(r'"pid":(\d+)', record)
-    assert found
-    return int(found[1])
 
 
 async def test_an_engine_that_does_not_see_its_keeper_s_mounts_says_so(mortal_engine, survivor):

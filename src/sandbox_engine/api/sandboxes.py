@@ -70,8 +70,8 @@ def refuse_what_is_missing(body: NewSandboxBody) -> None:
     """Say what this engine does not do, rather than leave it out in silence."""
     if not body.auto_pause_memory and not body.auto_pause:
         raise InvalidRequest("autoPauseMemory=false only applies when autoPause is true.")
-    if not body.auto_pause_memory:
-        raise NotImplementedHere("A pause without memory")
+    if not body.auto_pause_memory and body.auto_resume is not None and body.auto_resume.enabled:
+        raise InvalidRequest("autoPauseMemory=false cannot be combined with autoResume.")
     network = {name for name, value in (body.network or {}).items() if value not in (None, [], {})}
     if network - {"allowPublicTraffic"} or (body.network or {}).get("allowPublicTraffic") is False:
         raise NotImplementedHere("A network policy other than allow_internet_access")
@@ -153,9 +153,9 @@ async def connect_sandbox(
 ) -> Sandbox:
     """Make a sandbox usable: resume it if it is paused; its deadline is never shortened."""
     body = body or ConnectBody()
-    if not body.memory:
-        raise NotImplementedHere("Resuming without memory")
-    record, resumed = await engine.connect(sandbox_id, seconds(body.timeout))
+    record, resumed = await engine.connect(
+        sandbox_id, seconds(body.timeout), keep_memory=body.memory
+    )
     response.status_code = 201 if resumed else 200
     return Sandbox.of(record, domain)
 
@@ -166,19 +166,16 @@ async def resume_sandbox(
 ) -> Sandbox:
     """Resume a paused sandbox."""
     body = body or ResumeBody()
-    if not body.memory:
-        raise NotImplementedHere("Resuming without memory")
-    return Sandbox.of(await engine.resume(sandbox_id, seconds(body.timeout)), domain)
+    timeout = seconds(body.timeout)
+    return Sandbox.of(await engine.resume(sandbox_id, timeout, keep_memory=body.memory), domain)
 
 
 @router.post("/sandboxes/{sandbox_id}/pause", status_code=204)
 async def pause_sandbox(
     sandbox_id: SandboxId, engine: EngineDep, body: PauseBody | None = None
 ) -> None:
-    """Freeze a sandbox; its memory and files survive until it is resumed."""
-    if body is not None and not body.memory:
-        raise NotImplementedHere("A pause without memory")
-    await engine.pause(sandbox_id)
+    """Freeze a sandbox, or end its processes; its files are kept until it is resumed."""
+    await engine.pause(sandbox_id, keep_memory=(body or PauseBody()).memory)
 
 
 @router.post("/sandboxes/{sandbox_id}/timeout", status_code=204)

@@ -1,0 +1,104 @@
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_engine import disk
+from sandbox_engine.errors import StartFailed
+from sandbox_engine.overlay import mount_overlay, write_engine_layer
+from sandbox_engine.records import SandboxRecord
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.runner import Runner
+from sandbox_engine.settings import Settings
+from sandbox_engine.store import RecordStore
+
+_LONGEST_RELEASE_S = 30.0
+_RELEASE_POLL_S = 0.01
+
+
+class Roots:
+    """The sandboxes' root file systems: an image's layers with a disk of the sandbox's own on top."""
+
+    def __init__(self, settings: Settings, *, store: RecordStore, run: Runner) -> None:
+        self._store = store
+        self._run = run
+        self._engine_layer = settings.state_dir / "engine-layer"
+        self._disk_templates = settings.state_dir / "disks"
+        self._usual_disk_mb = settings.disk_mb
+        self._directory = settings.instance_run_dir / "roots"
+
+    async def prepare(self, *, nameserver: str) -> None:
+        """Make what all roots share."""
+        # The runtime reaches a root as the sandbox's own root user, hence by its group.
+        self._directory.mkdir(exist_ok=True, mode=0o710)
+        os.chown(self._directory, 0, UID_BASE)
+        write_engine_layer(self._engine_layer, nameserver=nameserver)
+        await self._disk_template(self._usual_disk_mb)
+
+    def path(self, sandbox_id: str) -> Path:
+        """Where the sandbox's root is mounted."""
+        return self._directory / sandbox_id
+
+    async def mount(self, record: SandboxRecord) -> None:
+        """Mount the sandbox's root; one that has no disk yet gets an empty one."""
+        image = self._store.path(record.id) / "disk.img"
+        if image.exists():
+            await wait_released(image)
+        template = await self._disk_template(record.resources.disk_mb)
+        await asyncio.to_thread(self._mount, record, image, template)
+
+    async def unmount(self, sandbox_id: str) -> None:
+        """Unmount the root and the disk, as far as they are mounted."""
+        await asyncio.to_thread(self._unmount, sandbox_id)
+
+    def _mount(self, record: SandboxRecord, image: Path, template: Path) -> None:
+        changes, root = image.parent / "disk", self.path(record.id)
+        for made in (changes, root):
+            made.mkdir(exist_ok=True, mode=0o700)
+        if not image.exists():
+            disk.copy_sparse(template, image)
+        disk.attach(image, changes)
+        mount_overlay(
+            [*record.layers, self._engine_layer],
+            changes=changes,
+            target=root,
+            files={
+                "run/e2b/.E2B_SANDBOX": "true",
+                "run/e2b/.E2B_SANDBOX_ID": record.id,
+                "run/e2b/.E2B_TEMPLATE_ID": record.template,
+            },
+        )
+
+    def _unmount(self, sandbox_id: str) -> None:
+        root = self.path(sandbox_id)
+        disk.detach(root)
+        with suppress(FileNotFoundError):
+            root.rmdir()
+        disk.detach(self._store.path(sandbox_id) / "disk")
+
+    async def _disk_template(self, size_mb: int) -> Path:
+        """Make an empty file system of this size, once, to copy for each sandbox."""
+        template = self._disk_templates / f"{size_mb}.img"
+        if not template.exists():
+            template.parent.mkdir(exist_ok=True, mode=0o700)
+            fresh = template.with_suffix(".new")
+            with fresh.open("wb") as image:
+                os.ftruncate(image.fileno(), size_mb << 20)
+            made = await self._run([*disk.MKFS, str(fresh)])
+            if made.returncode != 0:
+                raise OSError(made.stderr.decode(errors="replace"))
+            fresh.rename(template)
+        return template
+
+
+async def wait_released(image: Path) -> None:
+    """Return when the image is mounted nowhere; mounted twice it would be destroyed.
+
+    An unmounted file system goes on until the last file in it is closed.
+    """
+    try:
+        async with asyncio.timeout(_LONGEST_RELEASE_S):
+            while await asyncio.to_thread(disk.is_attached, image):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(_RELEASE_POLL_S)
+    except TimeoutError:
+        raise StartFailed("its disk is still in use") from None
