@@ -13,6 +13,7 @@ from sandbox_engine.proxy.http import PortProxy
 from sandbox_engine.proxy.pages import bad_route, sandbox_not_found
 from sandbox_engine.proxy.tunnel import EXTENSION
 from sandbox_engine.sandbox import Sandbox
+from sandbox_engine.strangers import find_refusal, shown_host
 
 ENVD_PORT = 49983
 
@@ -57,11 +58,21 @@ class App:
             with sandbox.serving(scope["extensions"][EXTENSION]["connection"]):
                 await _envd(sandbox)(scope, receive, send)
         else:
-            await self._proxy(sandbox)(scope, receive, send, port=port)
+            await self._enter(sandbox, port, scope, receive, send)
+
+    async def _enter(
+        self, sandbox: Sandbox, port: int, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        refusal = find_refusal(sandbox.record, scope["headers"])
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        host = shown_host(sandbox.record, port)
+        await self._proxy(sandbox)(scope, receive, send, port=port, host=host)
 
     def _proxy(self, sandbox: Sandbox) -> PortProxy:
         def make() -> PortProxy:
-            secrets = {self._api_key, sandbox.access_token.encode()}
+            secrets = {self._api_key, *(secret.encode() for secret in sandbox.secrets)}
             proxy = PortProxy(sandbox.dial, sandbox_id=sandbox.id, secrets=secrets)
             sandbox.on_cut(proxy.close)
             return proxy

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from sandbox_engine.catalog import Template
 from sandbox_engine.ids import new_id
-from sandbox_engine.records import IdempotencyRecord, OnTimeout, SandboxRecord
+from sandbox_engine.records import IdempotencyRecord, NetworkRecord, OnTimeout, SandboxRecord
 from sandbox_engine.settings import Resources, Settings
 
 
@@ -17,9 +17,15 @@ class NewSandbox:
     metadata: dict[str, str] | None = None
     envs: dict[str, str] = field(default_factory=dict)
     allow_internet: bool | None = None
+    network: NetworkRecord = field(default_factory=NetworkRecord)
     on_timeout: OnTimeout = OnTimeout.KILL
     pause_keeps_memory: bool = True
     auto_resume: bool = False
+
+    @property
+    def is_private(self) -> bool:
+        """Whether its ports answer only who has the sandbox's traffic token."""
+        return self.network.allow_public_traffic is False
 
 
 def new_record(
@@ -46,7 +52,9 @@ def new_record(
         envs=request.envs,
         resources=_resources(template, settings),
         allow_internet=request.allow_internet,
+        network=request.network,
         access_token=secrets.token_hex(32),
+        traffic_token=secrets.token_hex(32) if request.is_private else None,
         created_at=now,
         started_at=now,
         ends_at=now + request.timeout,

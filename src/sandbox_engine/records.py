@@ -37,6 +37,16 @@ class InitRecord(BaseModel):
     start_ticks: int
 
 
+class NetworkRecord(BaseModel):
+    """What a caller wants of a sandbox's network, in the caller's words."""
+
+    allow_out: list[str] | None = None
+    deny_out: list[str] | None = None
+    dns_servers: list[str] | None = None
+    allow_public_traffic: bool | None = None
+    mask_request_host: str | None = None
+
+
 class IdempotencyRecord(BaseModel):
     key: str
     digest: str
@@ -61,7 +71,9 @@ class SandboxRecord(BaseModel):
     envs: dict[str, str] = Field(default_factory=dict)
     resources: Resources
     allow_internet: bool | None = None
+    network: NetworkRecord = Field(default_factory=NetworkRecord)
     access_token: str
+    traffic_token: str | None = None
     created_at: datetime
     started_at: datetime
     ends_at: datetime

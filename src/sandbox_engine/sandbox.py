@@ -90,6 +90,12 @@ class Sandbox:
         return self.record.access_token
 
     @property
+    def secrets(self) -> set[str]:
+        """What callers prove themselves by; no application is to see it."""
+        tokens = (self.record.access_token, self.record.traffic_token)
+        return {token for token in tokens if token is not None}
+
+    @property
     def default_user(self) -> str:
         return self.record.user
 

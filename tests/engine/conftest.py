@@ -1,6 +1,7 @@
 import contextlib
 import secrets
 
+import httpx
 import pytest
 from e2b import AsyncSandbox, Sandbox
 
@@ -55,3 +56,18 @@ async def directory(shared):
     path = f"/home/user/{secrets.token_hex(4)}"
     await shared.files.make_dir(path)
     return path
+
+
+@pytest.fixture
+def browse(engine):
+    """Make clients of ports in sandboxes."""
+
+    @contextlib.asynccontextmanager
+    async def browse(sandbox_id, port):
+        host = f"{port}-{sandbox_id}.localhost:{engine.port}"
+        async with httpx.AsyncClient(
+            base_url=engine.url, headers={"Host": host}, timeout=20
+        ) as client:
+            yield client
+
+    return browse

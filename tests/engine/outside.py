@@ -31,10 +31,12 @@ class Outside:
 
     name: str
     internet: str
+    elsewhere: str
     private: str
     link_local: str
     lan: str
     host_in_lan: str
+    host_elsewhere: str
 
     @property
     def netns(self) -> str:
@@ -53,16 +55,17 @@ class Outside:
 @contextmanager
 def outside() -> Iterator[Outside]:
     """Put networks beyond the host."""
-    number = os.getpid() % 250 + 1
+    number = _claim_number()
     there = Outside(
         name=f"outside{number}",
         internet=f"198.51.100.{number}",
+        elsewhere=f"198.19.{number}.2",
         private=f"10.77.{number}.1",
         link_local=f"169.254.{number}.9",
         lan=f"198.18.{number}.2",
         host_in_lan=f"198.18.{number}.1",
+        host_elsewhere=f"198.19.{number}.1",
     )
-    run("ip", "netns", "add", there.name)
     try:
         _connect(there)
         yield there
@@ -71,13 +74,24 @@ def outside() -> Iterator[Outside]:
         run("ip", "netns", "delete", there.name)
 
 
+def _claim_number() -> int:
+    """Make a namespace that no other run of the tests has; gives the number in its name."""
+    for number in range(1, 251):
+        made = subprocess.run(
+            ["ip", "netns", "add", f"outside{number}"], capture_output=True, check=False
+        )
+        if made.returncode == 0:
+            return number
+    raise AssertionError("namespaces that killed tests left are to be removed first")
+
+
 def _connect(there: Outside) -> None:
     name, netns = there.name, ("-netns", there.name)
     run("ip", "link", "add", name, "type", "veth", "peer", "eth0", "netns", name)
     run("ip", "link", "set", name, "up")
     run("ip", "address", "add", f"{there.host_in_lan}/24", "dev", name)
     run("ip", *netns, "link", "set", "eth0", "up")
-    for address in (there.internet, there.private, there.link_local, there.lan):
+    for address in (there.internet, there.elsewhere, there.private, there.link_local, there.lan):
         run("ip", *netns, "address", "add", f"{address}/32", "dev", "eth0")
         run("ip", "route", "add", f"{address}/32", "dev", name)
     run("ip", *netns, "route", "add", "default", "dev", "eth0")
@@ -230,6 +244,17 @@ async def call(netns: str, address: str, port: int, *, source: str | None = None
         async with asyncio.timeout(_ANSWER_SECONDS):
             await loop.sock_connect(caller, (address, port))
             return (await loop.sock_recv(caller, 100)).decode()
+
+
+async def is_refused(netns: str, address: str, port: int) -> bool:
+    """Tell whether a call is refused; one in the middle of which the rules change is neither."""
+    try:
+        await call(netns, address, port)
+    except ConnectionRefusedError:
+        return True
+    except (ConnectionError, TimeoutError):
+        pass
+    return False
 
 
 async def gets_through(netns: str, address: str, port: int, *, source: str | None = None) -> bool:

@@ -1,7 +1,6 @@
 """Servers in sandboxes, reached from outside at the host names that the unmodified SDK gives."""
 
 import asyncio
-import contextlib
 
 import httpx
 import pytest
@@ -45,21 +44,6 @@ async def hosting(sandbox):
         await sandbox.commands.run(serve, background=True, timeout=0)
     await sandbox.commands.run(AWAIT_LISTENERS.format(2))
     return sandbox
-
-
-@pytest.fixture
-def browse(engine):
-    """Make clients of ports in sandboxes."""
-
-    @contextlib.asynccontextmanager
-    async def browse(sandbox_id, port):
-        host = f"{port}-{sandbox_id}.localhost:{engine.port}"
-        async with httpx.AsyncClient(
-            base_url=engine.url, headers={"Host": host}, timeout=20
-        ) as client:
-            yield client
-
-    return browse
 
 
 def _websocket(engine, sandbox, port):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
+from sandbox_engine.api.network import NetworkConfig, shown
 from sandbox_engine.api.wire import WireModel, seconds
 from sandbox_engine.journal import Entry, Level
 from sandbox_engine.new_sandbox import NewSandbox
@@ -50,7 +51,7 @@ class NewSandboxBody(WireModel):
     allow_internet_access: StrictBool | None = Field(None, alias="allow_internet_access")
     metadata: dict[str, str] | None = None
     env_vars: dict[EnvName, EnvValue] | None = None
-    network: dict[str, Any] | None = None
+    network: NetworkConfig | None = None
     iam: dict[str, Any] | None = None
     volume_mounts: list[Any] | None = None
 
@@ -61,6 +62,7 @@ class NewSandboxBody(WireModel):
             metadata=self.metadata,
             envs=self.env_vars or {},
             allow_internet=self.allow_internet_access,
+            network=(self.network or NetworkConfig()).to_record(),
             on_timeout=OnTimeout.PAUSE if self.auto_pause else OnTimeout.KILL,
             pause_keeps_memory=self.auto_pause_memory,
             auto_resume=self.auto_resume is not None and self.auto_resume.enabled,
@@ -105,6 +107,7 @@ class Sandbox(WireModel):
     alias: str
     envd_version: str = ENVD_VERSION
     envd_access_token: str
+    traffic_access_token: str | None
     domain: str
 
     @classmethod
@@ -114,6 +117,7 @@ class Sandbox(WireModel):
             sandbox_id=record.id,
             alias=record.template_name,
             envd_access_token=record.access_token,
+            traffic_access_token=record.traffic_token,
             domain=domain,
         )
 
@@ -168,6 +172,7 @@ class SandboxDetail(ListedSandbox):
     envd_access_token: str
     allow_internet_access: bool | None
     domain: str | None
+    network: dict[str, Any]
     lifecycle: Lifecycle
     pids_limit: int
 
@@ -178,6 +183,7 @@ class SandboxDetail(ListedSandbox):
             envd_access_token=record.access_token,
             allow_internet_access=record.allow_internet,
             domain=domain,
+            network=shown(record.network),
             lifecycle=Lifecycle(auto_resume=record.auto_resume, on_timeout=record.on_timeout),
             pids_limit=record.resources.pids,
         )

@@ -72,9 +72,6 @@ def refuse_what_is_missing(body: NewSandboxBody) -> None:
         raise InvalidRequest("autoPauseMemory=false only applies when autoPause is true.")
     if not body.auto_pause_memory and body.auto_resume is not None and body.auto_resume.enabled:
         raise InvalidRequest("autoPauseMemory=false cannot be combined with autoResume.")
-    network = {name for name, value in (body.network or {}).items() if value not in (None, [], {})}
-    if network - {"allowPublicTraffic"} or (body.network or {}).get("allowPublicTraffic") is False:
-        raise NotImplementedHere("A network policy other than allow_internet_access")
     if body.iam:
         raise NotImplementedHere("Workload identity")
     if body.volume_mounts:

@@ -25,10 +25,10 @@ _FORWARDING = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"}
 )
 
-_TRAFFIC_TOKEN = b"e2b-traffic-access-token"
+TRAFFIC_TOKEN = b"e2b-traffic-access-token"
 
 # The server in front answers `Expect: 100-continue` itself.
-_NOT_FOR_APPLICATIONS = _HOP_BY_HOP | _FORWARDING | {_TRAFFIC_TOKEN, b"host", b"expect"}
+_NOT_FOR_APPLICATIONS = _HOP_BY_HOP | _FORWARDING | {TRAFFIC_TOKEN, b"host", b"expect"}
 
 _REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 

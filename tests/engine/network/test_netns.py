@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from sandbox_engine.network.netns import dial, visiting
-from tests.engine.outside import HOST, workplace
+from tests.engine.outside import HOST
 
 
 @pytest.fixture
-async def link():
-    async with workplace() as place, place.network() as network:
-        yield await network.acquire(internet=False)
+async def link(network):
+    return await network.acquire(internet=False)
 
 
 def listening(netns, host):

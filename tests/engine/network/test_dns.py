@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.engine.outside import HOST, call, socket_in, workplace
+from tests.engine.outside import HOST, call, socket_in
 from tests.engine.resolving import (
     LOOKUP_REFUSED,
     PORT,
@@ -27,16 +27,9 @@ FIRST, SECOND = f"127.53.{_NUMBER}.1", f"127.53.{_NUMBER}.2"
 
 
 @pytest.fixture
-async def place():
-    async with workplace() as place:
-        configure(place, FIRST)
-        yield place
-
-
-@pytest.fixture
-async def network(place):
-    async with place.network() as network:
-        yield network
+def place(place):
+    configure(place, FIRST)
+    return place
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from e2b import AsyncSandbox, CommandExitException
 
-from tests.engine.outside import datagrams_to, outside, run, server
+from tests.engine.outside import datagrams_to, run, server
 from tests.engine.process import REPOSITORY, EngineProcess
 from tests.engine.resolving import answer, resolver
 
@@ -59,12 +59,6 @@ def engine(stubbed):
     engine.start()
     yield engine
     engine.remove()
-
-
-@pytest.fixture(scope="module")
-def beyond():
-    with outside() as beyond:
-        yield beyond
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 import asyncio
 import socket
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 
 from sandbox_engine.network.netns import visiting
-from sandbox_engine.network.network import Link
 from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.outside import (
     HOST,
@@ -15,30 +14,13 @@ from tests.engine.outside import (
     datagrams_to,
     gets_through,
     inside,
-    outside,
+    is_refused,
     run,
     server,
     socket_in,
     workplace,
 )
-
-
-@pytest.fixture(scope="module")
-def beyond():
-    with outside() as beyond:
-        yield beyond
-
-
-@pytest.fixture
-async def place():
-    async with workplace() as place:
-        yield place
-
-
-@pytest.fixture
-async def network(place):
-    async with place.network() as network:
-        yield network
+from tests.engine.waiting import until
 
 
 async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(network, beyond):
@@ -66,10 +48,10 @@ async def test_the_metadata_addresses_of_clouds_are_refused_at_once(network, add
 
 async def test_a_network_that_the_host_joins_later_is_refused_too(network, beyond):
     link = await network.acquire(internet=True)
-    async with server(beyond.netns, beyond.internet) as port:
-        assert await call(link.netns, beyond.internet, port)
-        with beyond.has_the_host("198.51.100.254/24"):
-            await _until_refused(link, beyond.internet, port)
+    async with server(beyond.netns, beyond.elsewhere) as port:
+        assert await call(link.netns, beyond.elsewhere, port)
+        with beyond.has_the_host(f"{beyond.host_elsewhere}/24"):
+            await until(lambda: is_refused(link.netns, beyond.elsewhere, port), timeout=60)
 
 
 async def test_the_host_is_refused_at_all_its_addresses(network, beyond):
@@ -265,10 +247,3 @@ def claim_addresses(link, *, asked):
             sender = mac + socket.inet_aton(f"10.99.0.{number}")
             asks = bytes.fromhex("0001080006040001") + sender + bytes(6) + socket.inet_aton(asked)
             wire.send(b"\xff" * 6 + mac + b"\x08\x06" + asks)
-
-
-async def _until_refused(link: Link, address: str, port: int) -> None:
-    async with asyncio.timeout(10):
-        with suppress(ConnectionRefusedError):
-            while await call(link.netns, address, port):
-                pass

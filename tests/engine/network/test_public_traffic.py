@@ -1,0 +1,82 @@
+"""Ports of sandboxes that are closed to strangers, and hosts that applications are told."""
+
+import pytest
+from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNetworkOpts
+
+from tests.engine.process import REPOSITORY
+
+pytestmark = pytest.mark.needs_engine
+
+REPORTING = REPOSITORY / "tests/engine/guests/reporting.py"
+TOKEN = "e2b-traffic-access-token"
+AWAIT_LISTENER = "until ss -Hltn | grep -q ':8000 '; do sleep 0.05; done"
+NETWORK: SandboxNetworkOpts = {
+    "allow_public_traffic": False,
+    "mask_request_host": "${PORT}-mine.example.com",
+}
+
+
+@pytest.fixture(scope="module")
+def private(engine):
+    """Create a sandbox with a server that only the owner of a token may call."""
+    with Sandbox.create(timeout=600, network=NETWORK, **engine.options) as sandbox:
+        sandbox.files.write("reporting.py", REPORTING.read_text())
+        sandbox.commands.run("python3 reporting.py 0.0.0.0 8000", background=True, timeout=0)
+        sandbox.commands.run(AWAIT_LISTENER)
+        yield sandbox
+
+
+async def test_a_stranger_is_told_that_the_token_is_missing_or_wrong(browse, private):
+    of_a_sandbox = {"sandboxId": private.sandbox_id, "code": 403}
+    message = "Sandbox is secured with traffic access token. "
+    async with browse(private.sandbox_id, 8000) as client:
+        for headers, told in (
+            ({}, f"Token header '{TOKEN}' is missing"),
+            ({TOKEN: ""}, f"Token header '{TOKEN}' is missing"),
+            ({TOKEN: "guessed"}, f"Provided token in header '{TOKEN}' is invalid"),
+            ({TOKEN: "gür".encode("latin-1")}, f"Provided token in header '{TOKEN}' is invalid"),
+        ):
+            refused = await client.get("/", headers=headers)
+            assert refused.status_code == 403
+            assert refused.json() == of_a_sandbox | {"message": message + told}
+
+
+async def test_the_tokens_owner_is_answered_and_the_application_never_sees_the_token(
+    browse, private
+):
+    token = private.traffic_access_token
+    async with browse(private.sandbox_id, 8000) as client:
+        answer = await client.get("/", headers={TOKEN: token, "X-Copy": token})
+    assert answer.status_code == 200
+    assert token not in answer.text
+
+
+async def test_the_application_is_told_the_masked_host(browse, private):
+    async with browse(private.sandbox_id, 8000) as client:
+        told = await client.get("/", headers={TOKEN: private.traffic_access_token})
+    headers = {name.lower(): value for name, value in told.json()["headers"]}
+    assert headers["host"] == "8000-mine.example.com"
+
+
+async def test_every_port_is_closed_to_strangers_but_the_sdks_own(browse, private, engine):
+    async with browse(private.sandbox_id, 8001) as client:
+        assert (await client.get("/")).status_code == 403
+    sandbox = await AsyncSandbox.connect(private.sandbox_id, **engine.options)
+    assert (await sandbox.commands.run("echo reached")).stdout == "reached\n"
+    assert sandbox.traffic_access_token == private.traffic_access_token
+
+
+async def test_what_was_asked_for_is_shown_and_the_token_is_not(private, shared):
+    info = private.get_info()
+    assert info.network == NETWORK
+    assert private.traffic_access_token not in repr(info)
+    assert shared.traffic_access_token is None
+    assert (await shared.get_info()).network == {}
+
+
+@pytest.mark.parametrize(
+    "mask", ["-https://abcd", "two words", "a.example\r\nX-Evil: 1", "bücher.example", "a" * 300]
+)
+async def test_a_mask_that_is_no_host_is_refused(options, mask):
+    with pytest.raises(SandboxException, match="400: mask request host is not valid"):
+        await AsyncSandbox.create(network={"mask_request_host": mask}, **options)
