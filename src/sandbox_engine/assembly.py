@@ -8,19 +8,18 @@ from typing import Any
 
 from sandbox_engine.api.services import Services
 from sandbox_engine.api_key import find_api_key
-from sandbox_engine.catalog import Catalog, Template
+from sandbox_engine.builds.builder import Builder
+from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.ground import Ground
 from sandbox_engine.images.bases import Bases
-from sandbox_engine.images.image import Image
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.settings import Settings
+from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
-
-BASE = "base"
 
 
 async def assemble(
@@ -31,18 +30,26 @@ async def assemble(
     recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
     bases = Bases(images, recipe=recipe)
     base = await bases.provide_own(say=say)
+    api_key = find_api_key(settings)
+    builder = Builder(bases=bases)
+    templates = await Templates.open(settings, base=base, builder=builder, key=api_key)
+    running.push_async_callback(templates.close)
     catalog = Catalog()
-    catalog.add({BASE: Template(BASE, BASE, base)}.get)
+    catalog.add(templates.library.find)
+    catalog.on_use(templates.library.note_use)
     lifecycle = await ground.adopt()
-    await images.remove_unused(partial(_layers_in_use, base, lifecycle))
+    await images.remove_unused(partial(_layers_in_use, templates, lifecycle))
     engine = Engine(settings, lifecycle, catalog=catalog)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
-    _work(running, lifecycle.deadlines.run(), sampler.run())
+    _work(running, templates.library.keep_counts(), lifecycle.deadlines.run(), sampler.run())
     return Services(
         engine=engine,
+        catalog=catalog,
         sampler=sampler,
         vault=Vault(settings.state_dir / "vault"),
-        api_key=find_api_key(settings),
+        templates=templates,
+        disk_mb=settings.disk_mb,
+        api_key=api_key,
         domain=settings.domain or f"localhost:{port}",
     )
 
@@ -52,9 +59,9 @@ def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> No
         running.callback(asyncio.create_task(work).cancel)
 
 
-def _layers_in_use(base: Image, lifecycle: Lifecycle) -> set[Path]:
+def _layers_in_use(templates: Templates, lifecycle: Lifecycle) -> set[Path]:
     kept = (layer for record in lifecycle.records.values() for layer in record.layers)
-    return {*base.layers, *kept}
+    return {*templates.library.layers(), *kept}
 
 
 def say(text: str) -> None:

@@ -30,10 +30,19 @@ class Catalog:
 
     def __init__(self) -> None:
         self._sources: list[FindTemplate] = []
+        self._listeners: list[Callable[[str], None]] = []
 
     def add(self, source: FindTemplate) -> None:
         """Look for templates there too, after the sources added before."""
         self._sources.append(source)
+
+    def on_use(self, listener: Callable[[str], None]) -> None:
+        """Tell the id of each template that a sandbox was created from."""
+        self._listeners.append(listener)
+
+    def note_use(self, template_id: str) -> None:
+        for listener in self._listeners:
+            listener(template_id)
 
     def get(self, reference: str) -> Template:
         """Get the template of this id or name, which may end in `:` and a tag."""

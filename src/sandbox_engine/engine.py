@@ -43,6 +43,7 @@ class Engine:
 
         async def create() -> SandboxRecord:
             await self._lifecycle.create(record)
+            self._catalog.note_use(record.template)
             return record
 
         if idempotency is None:

@@ -6,6 +6,12 @@ EngineError
   NotImplementedHere        E2B has it, this engine does not
   SandboxNotFound
   TemplateNotFound
+  TagNotFound               no finished build of the template has this tag
+  BuildNotFound
+  UploadNotFound
+  UploadTooLarge
+  InvalidUploadLink
+  TemplateProtected         the engine's own, which nobody can change
   WrongState                already paused, already running, being killed
   IdempotencyConflict       the key stands for another request
   StartFailed               the runtime would not start it
@@ -59,6 +65,57 @@ class TemplateNotFound(EngineError):
 
     def __init__(self, template: str) -> None:
         super().__init__(f"template '{template}' not found")
+
+
+class TagNotFound(EngineError):
+    """No build of the template that could be run has this tag."""
+
+    code = "tag_not_found"
+
+    def __init__(self, tag: str, template: str) -> None:
+        super().__init__(f"tag '{tag}' does not exist for template '{template}'")
+
+
+class BuildNotFound(EngineError):
+    """The template has no build of this id."""
+
+    code = "build_not_found"
+
+    def __init__(self, build_id: str, template_id: str) -> None:
+        super().__init__(f"build '{build_id}' of template '{template_id}' not found")
+
+
+class UploadNotFound(EngineError):
+    """Nobody uploaded the files of a COPY step."""
+
+    code = "upload_not_found"
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"files with the hash '{digest}' were not uploaded")
+
+
+class UploadTooLarge(EngineError):
+    """The upload exceeds what the engine takes."""
+
+    code = "upload_too_large"
+
+    def __init__(self, largest: int) -> None:
+        super().__init__(f"An upload may have up to {largest >> 20} MiB on this engine")
+
+
+class InvalidUploadLink(EngineError):
+    """The link does not allow this upload."""
+
+    code = "invalid_upload_link"
+
+
+class TemplateProtected(EngineError):
+    """The template is the engine's own."""
+
+    code = "template_protected"
+
+    def __init__(self, template: str) -> None:
+        super().__init__(f"template '{template}' is the engine's own and cannot be changed")
 
 
 class WrongState(EngineError):

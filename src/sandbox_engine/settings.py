@@ -91,6 +91,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Disk of the machine, in MiB, below which nothing is started or resumed.",
     )
+    upload_mb: int = Field(
+        10240, ge=1, description="The largest upload of files for a template's build, in MiB."
+    )
+    upload_days: int = Field(
+        7, ge=0, description="Days that uploaded files are kept after a build last used them."
+    )
     max_timeout_hours: int = Field(
         24, ge=1, description="The longest timeout a caller may ask for."
     )
@@ -124,6 +130,10 @@ class Settings(BaseSettings):
     def images(self) -> Path:
         """Where images are kept."""
         return self.images_dir or self.state_dir / "images"
+
+    @property
+    def upload_lifetime(self) -> timedelta:
+        return timedelta(days=self.upload_days)
 
     @property
     def instance(self) -> str:

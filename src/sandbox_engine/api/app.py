@@ -2,7 +2,16 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from sandbox_engine.api import errors, observation, sandboxes, secrets, unimplemented
+from sandbox_engine.api import (
+    builds,
+    errors,
+    observation,
+    sandboxes,
+    secrets,
+    templates,
+    unimplemented,
+    uploads,
+)
 from sandbox_engine.api.services import Services
 
 
@@ -23,5 +32,8 @@ def build_api(services: Services) -> FastAPI:
     app.include_router(observation.router)
     app.include_router(sandboxes.router)
     app.include_router(secrets.router)
+    app.include_router(templates.router)
+    app.include_router(builds.router)
+    app.include_router(uploads.router)
     app.include_router(unimplemented.router)
     return app

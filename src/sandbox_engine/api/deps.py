@@ -5,9 +5,14 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Path, Request
 
 from sandbox_engine.api.services import Services
+from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, Unauthorized
 from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.templates.builds import Builds
+from sandbox_engine.templates.library import Library
+from sandbox_engine.templates.links import UploadLinks
+from sandbox_engine.templates.uploads import Uploads
 from sandbox_engine.vault import Vault
 
 _SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
@@ -36,6 +41,30 @@ def get_vault(services: ServicesDep) -> Vault:
     return services.vault
 
 
+def get_catalog(services: ServicesDep) -> Catalog:
+    return services.catalog
+
+
+def get_library(services: ServicesDep) -> Library:
+    return services.templates.library
+
+
+def get_builds(services: ServicesDep) -> Builds:
+    return services.templates.builds
+
+
+def get_uploads(services: ServicesDep) -> Uploads:
+    return services.templates.uploads
+
+
+def get_upload_links(services: ServicesDep) -> UploadLinks:
+    return services.templates.links
+
+
+def get_disk_size(services: ServicesDep) -> int:
+    return services.disk_mb
+
+
 def check_api_key(
     services: ServicesDep, x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None
 ) -> None:
@@ -57,4 +86,10 @@ EngineDep = Annotated[Engine, Depends(get_engine)]
 SamplerDep = Annotated[Sampler, Depends(get_sampler)]
 DomainDep = Annotated[str, Depends(get_domain)]
 VaultDep = Annotated[Vault, Depends(get_vault)]
+CatalogDep = Annotated[Catalog, Depends(get_catalog)]
+LibraryDep = Annotated[Library, Depends(get_library)]
+BuildsDep = Annotated[Builds, Depends(get_builds)]
+UploadsDep = Annotated[Uploads, Depends(get_uploads)]
+UploadLinksDep = Annotated[UploadLinks, Depends(get_upload_links)]
+DiskSize = Annotated[int, Depends(get_disk_size)]
 SandboxId = Annotated[str, Depends(parse_sandbox_id)]

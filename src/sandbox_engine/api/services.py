@@ -1,7 +1,9 @@
 from dataclasses import dataclass
 
+from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
 
 
@@ -10,7 +12,10 @@ class Services:
     """What the routers call, and what they have to know of this engine."""
 
     engine: Engine
+    catalog: Catalog
     sampler: Sampler
     vault: Vault
+    templates: Templates
+    disk_mb: int
     api_key: str
     domain: str

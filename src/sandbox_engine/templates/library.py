@@ -1,0 +1,211 @@
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+from sandbox_engine.catalog import Template
+from sandbox_engine.errors import (
+    BuildNotFound,
+    InvalidRequest,
+    TagNotFound,
+    TemplateNotFound,
+    TemplateProtected,
+)
+from sandbox_engine.ids import new_id
+from sandbox_engine.images.image import Image
+from sandbox_engine.settings import Resources
+from sandbox_engine.templates.names import DEFAULT_TAG, Reference, parse_name, parse_tags
+from sandbox_engine.templates.records import BuildRecord, BuildStatus, Failure, TemplateRecord
+from sandbox_engine.templates.resources import check_resources
+from sandbox_engine.templates.store import TemplateStore
+
+BASE = "base"
+
+_COUNTS_EVERY = timedelta(seconds=30)
+
+_SUPERSEDED = Failure(message="The build was canceled because it was superseded by a newer one.")
+
+
+class Library:
+    """The templates of this engine, and which of their builds names and tags lead to."""
+
+    def __init__(self, store: TemplateStore, *, defaults: Resources) -> None:
+        self._store = store
+        self._defaults = defaults
+        self._templates = {template.id: template for template in store.load_all()}
+        self._used: set[str] = set()
+
+    async def keep_base(self, image: Image) -> None:
+        """Have the template that every engine has lead to this image."""
+        template = self._templates.setdefault(BASE, TemplateRecord(id=BASE, names=[BASE]))
+        resources = self._defaults
+        if not template.builds or template.builds[-1].image != image:
+            template.builds.clear()
+            template.add(BuildRecord(tags=[DEFAULT_TAG], cpu_count=0, memory_mb=0))
+            template.builds[-1].succeed(image)
+            template.point([DEFAULT_TAG], template.builds[-1])
+        template.builds[-1].cpu_count = resources.cpu_count
+        template.builds[-1].memory_mb = resources.memory_mb
+        await self._store.save(template)
+
+    def list_all(self) -> list[TemplateRecord]:
+        """List every template, the oldest first."""
+        return sorted(self._templates.values(), key=lambda one: (one.created_at, one.id))
+
+    def get(self, name: str) -> TemplateRecord:
+        """Get the template of this id or name."""
+        template = self._find(name)
+        if template is None:
+            raise TemplateNotFound(name)
+        return template
+
+    def get_build(self, name: str, build_id: str) -> tuple[TemplateRecord, BuildRecord]:
+        """Get one of a template's builds, whatever became of it."""
+        template = self.get(parse_name(name))
+        build = template.find_build(build_id)
+        if build is None:
+            raise BuildNotFound(build_id, template.id)
+        return template, build
+
+    def find(self, text: str) -> Template | None:
+        """Find what sandboxes of this id or name, with or without a tag, are created from."""
+        try:
+            reference = Reference.parse(text)
+        except InvalidRequest:
+            return None
+        template = self._find(reference.name)
+        if template is None:
+            return None
+        return _runnable(template, self._ready_build(template, reference.tag))
+
+    def resolve(self, text: str) -> TemplateRecord:
+        """Get the template of an id or name; a tag must be there too where one is given."""
+        reference = Reference.parse(text)
+        template = self.get(reference.name)
+        if reference.tag is not None:
+            self._ready_build(template, reference.tag)
+        return template
+
+    async def request_build(
+        self, text: str, *, tags: Iterable[str], cpu_count: int | None, memory_mb: int | None
+    ) -> tuple[TemplateRecord, BuildRecord]:
+        """Make room for a build of the template of this name, which is made if it is new."""
+        reference = Reference.parse(text)
+        cpu_count, memory_mb = check_resources(
+            self._defaults, cpu_count=cpu_count, memory_mb=memory_mb
+        )
+        asked = [*([reference.tag] if reference.tag else []), *tags]
+        build = BuildRecord(
+            tags=parse_tags(asked) or [DEFAULT_TAG], cpu_count=cpu_count, memory_mb=memory_mb
+        )
+        template = self._find(reference.name) or TemplateRecord(id=new_id(), names=[reference.name])
+        _check_changeable(template)
+        for other in template.builds:
+            if other.status is BuildStatus.WAITING and set(other.tags) & set(build.tags):
+                other.fail(_SUPERSEDED)
+        template.add(build)
+        self._templates[template.id] = template
+        await self._store.save(template)
+        return template, build
+
+    async def save(self, template: TemplateRecord) -> None:
+        """Write a change down, unless the template was deleted meanwhile."""
+        if template.id in self._templates:
+            await self._store.save(template)
+
+    async def assign_tags(self, target: str, tags: Iterable[str]) -> tuple[BuildRecord, list[str]]:
+        """Let tags lead to the build that a reference leads to."""
+        reference = Reference.parse(target)
+        template = self.get(reference.name)
+        _check_changeable(template)
+        given = parse_tags(tags)
+        if not given:
+            raise InvalidRequest("At least one tag is required")
+        build = self._ready_build(template, reference.tag)
+        template.point(given, build)
+        await self._store.save(template)
+        return build, given
+
+    async def remove_tags(self, name: str, tags: Iterable[str]) -> None:
+        """Take tags from a template; a build that no tag leads to cannot be run any more."""
+        template = self.get(parse_name(name))
+        _check_changeable(template)
+        taken = parse_tags(tags)
+        if not taken:
+            raise InvalidRequest("At least one tag is required")
+        if DEFAULT_TAG in taken:
+            raise InvalidRequest(f"Cannot delete the '{DEFAULT_TAG}' tag")
+        for tag in taken:
+            if tag not in template.tags:
+                raise TagNotFound(tag, template.name)
+        template.untag(taken)
+        await self._store.save(template)
+
+    async def publish(self, name: str, *, public: bool) -> TemplateRecord:
+        """Note whether others may use the template; on this engine everyone with its key may."""
+        template = self.get(parse_name(name))
+        _check_changeable(template)
+        template.public = public
+        await self._store.save(template)
+        return template
+
+    async def delete(self, template: TemplateRecord) -> None:
+        """Forget a template; sandboxes of it go on."""
+        _check_changeable(template)
+        self._templates.pop(template.id, None)
+        await self._store.remove(template.id)
+
+    def note_use(self, template_id: str) -> None:
+        """Count a sandbox that was created; the count is written down a little later."""
+        template = self._templates.get(template_id)
+        if template is not None:
+            template.note_spawn()
+            self._used.add(template_id)
+
+    async def keep_counts(self) -> None:
+        """Write down how often templates were used, now and then."""
+        while True:
+            await asyncio.sleep(_COUNTS_EVERY.total_seconds())
+            await self.save_counts()
+
+    async def save_counts(self) -> None:
+        while self._used:
+            template = self._templates.get(self._used.pop())
+            if template is not None:
+                await self._store.save(template)
+
+    def layers(self) -> set[Path]:
+        """Collect what the builds that can be run are made of."""
+        builds = [build for template in self._templates.values() for build in template.builds]
+        return {layer for build in builds if build.image for layer in build.image.layers}
+
+    def _find(self, name: str) -> TemplateRecord | None:
+        by_name = (one for one in self._templates.values() if name in one.names)
+        return self._templates.get(name) or next(by_name, None)
+
+    def _ready_build(self, template: TemplateRecord, tag: str | None) -> BuildRecord:
+        led_to = template.tags.get(tag or DEFAULT_TAG)
+        build = template.find_build(led_to.build_id if led_to else tag or "")
+        if build is None or build.image is None:
+            raise TagNotFound(tag or DEFAULT_TAG, template.name)
+        return build
+
+
+def _runnable(template: TemplateRecord, build: BuildRecord) -> Template:
+    """Make what a sandbox can be created from out of a build that succeeded."""
+    assert build.image is not None
+    return Template(
+        id=template.id,
+        name=template.name,
+        image=build.image,
+        start_command=build.start_command,
+        ready_command=build.ready_command,
+        cpu_count=build.cpu_count,
+        memory_mb=build.memory_mb,
+        base=build.base,
+    )
+
+
+def _check_changeable(template: TemplateRecord) -> None:
+    if template.id == BASE:
+        raise TemplateProtected(BASE)

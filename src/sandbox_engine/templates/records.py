@@ -1,0 +1,136 @@
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import uuid4
+
+from pydantic import BaseModel, Field
+
+from sandbox_engine.images.image import Image
+from sandbox_engine.templates.names import DEFAULT_TAG
+
+_KEPT_BUILDS = 100
+
+
+class BuildStatus(StrEnum):
+    """How far a build is; only a `ready` one can be run."""
+
+    WAITING = "waiting"
+    BUILDING = "building"
+    READY = "ready"
+    ERROR = "error"
+
+
+class Failure(BaseModel):
+    """Why a build did not succeed, and at which of its steps."""
+
+    message: str
+    step: str | None = None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _new_build_id() -> str:
+    return str(uuid4())
+
+
+class BuildRecord(BaseModel):
+    """One build of a template; `image` goes when no tag leads to it any more."""
+
+    id: str = Field(default_factory=_new_build_id)
+    status: BuildStatus = BuildStatus.WAITING
+    tags: list[str]
+    cpu_count: int
+    memory_mb: int
+    created_at: datetime = Field(default_factory=_now)
+    updated_at: datetime = Field(default_factory=_now)
+    finished_at: datetime | None = None
+    start_command: str = ""
+    ready_command: str = ""
+    base: str | None = None
+    image: Image | None = None
+    failure: Failure | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.status in (BuildStatus.WAITING, BuildStatus.BUILDING)
+
+    def begin(self) -> None:
+        self.status, self.updated_at = BuildStatus.BUILDING, _now()
+
+    def succeed(self, image: Image) -> None:
+        self.image = image
+        self._finish(BuildStatus.READY)
+
+    def fail(self, failure: Failure) -> None:
+        self.failure = failure
+        self._finish(BuildStatus.ERROR)
+
+    def _finish(self, status: BuildStatus) -> None:
+        self.status, self.updated_at = status, _now()
+        self.finished_at = self.updated_at
+
+
+class TagRecord(BaseModel):
+    """A name for one of a template's builds."""
+
+    build_id: str
+    created_at: datetime = Field(default_factory=_now)
+
+
+class TemplateRecord(BaseModel):
+    """Everything the engine knows of a template; its builds are in the order they were asked for."""
+
+    id: str
+    names: list[str]
+    public: bool = False
+    created_at: datetime = Field(default_factory=_now)
+    updated_at: datetime = Field(default_factory=_now)
+    last_spawned_at: datetime | None = None
+    spawn_count: int = 0
+    build_count: int = 0
+    tags: dict[str, TagRecord] = Field(default_factory=dict)
+    builds: list[BuildRecord] = Field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.names[0] if self.names else self.id
+
+    @property
+    def shown_build(self) -> BuildRecord:
+        """The build that the template's name leads to, else the newest."""
+        led_to = self.tags.get(DEFAULT_TAG)
+        return (led_to and self.find_build(led_to.build_id)) or self.builds[-1]
+
+    def find_build(self, build_id: str) -> BuildRecord | None:
+        return next((build for build in self.builds if build.id == build_id), None)
+
+    def add(self, build: BuildRecord) -> None:
+        """Take in a new build; the oldest ones that no tag leads to are forgotten."""
+        self.build_count += 1
+        self.updated_at = _now()
+        self.builds.append(build)
+        kept = {tag.build_id for tag in self.tags.values()}
+        spare = [one for one in self.builds if one.id not in kept and not one.is_under_way]
+        for one in spare[: max(0, len(self.builds) - _KEPT_BUILDS)]:
+            self.builds.remove(one)
+
+    def point(self, tags: list[str], build: BuildRecord) -> None:
+        """Let these tags lead to a build."""
+        self.tags |= {tag: TagRecord(build_id=build.id) for tag in tags}
+        self._release_images()
+
+    def untag(self, tags: list[str]) -> None:
+        for tag in tags:
+            self.tags.pop(tag, None)
+        self._release_images()
+
+    def note_spawn(self) -> None:
+        self.last_spawned_at, self.spawn_count = _now(), self.spawn_count + 1
+
+    def _release_images(self) -> None:
+        self.updated_at = _now()
+        led_to = {tag.build_id for tag in self.tags.values()}
+        for build in self.builds:
+            if build.id not in led_to:
+                build.image = None

@@ -1,0 +1,44 @@
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
+
+from sandbox_engine.builds.builder import Builder
+from sandbox_engine.images.image import Image
+from sandbox_engine.settings import Settings
+from sandbox_engine.templates.builds import Builds
+from sandbox_engine.templates.library import Library
+from sandbox_engine.templates.links import UploadLinks
+from sandbox_engine.templates.store import TemplateStore
+from sandbox_engine.templates.uploads import Uploads
+
+_LINK_LIFETIME = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The templates of an engine, and what it takes to build them."""
+
+    library: Library
+    builds: Builds
+    uploads: Uploads
+    links: UploadLinks
+
+    @classmethod
+    async def open(cls, settings: Settings, *, base: Image, builder: Builder, key: str) -> Self:
+        """Take over the templates that are there; builds that were under way have failed."""
+        directory = settings.state_dir / "templates"
+        store = TemplateStore(directory / "records")
+        library = Library(store, defaults=settings.resources)
+        await library.keep_base(base)
+        uploads = Uploads(
+            directory / "uploads", largest=settings.upload_mb << 20, keep=settings.upload_lifetime
+        )
+        uploads.remove_old()
+        builds = Builds(library, store, builder, uploads)
+        await builds.settle_interrupted()
+        return cls(library, builds, uploads, UploadLinks(key, lifetime=_LINK_LIFETIME))
+
+    async def close(self) -> None:
+        """End the builds under way, and write down what was not yet."""
+        await self.builds.close()
+        await self.library.save_counts()

@@ -1,0 +1,86 @@
+import asyncio
+import os
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+from sandbox_engine.errors import InvalidRequest, UploadNotFound, UploadTooLarge
+
+_DIGEST = re.compile(r"[0-9a-f]{32,128}")
+_UNFINISHED = ".part"
+_CHUNK = 1 << 20
+
+
+class Uploads:
+    """The files that COPY steps need, under the hash that their sender made of them.
+
+    They are kept for as long as builds keep using them: a client that finds its files present
+    does not send them again.
+    """
+
+    def __init__(self, directory: Path, *, largest: int, keep: timedelta) -> None:
+        self._directory = directory
+        self._largest = largest
+        self._keep = keep
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def is_present(self, digest: str) -> bool:
+        with suppress(UploadNotFound):
+            self.find(digest)
+            return True
+        return False
+
+    def find(self, digest: str) -> Path:
+        """Find an upload, and note that it is still in use."""
+        path = self._path(digest)
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            raise UploadNotFound(digest) from None
+        return path
+
+    async def receive(
+        self, digest: str, body: AsyncIterator[bytes], *, length: int | None = None
+    ) -> None:
+        """Take in an upload; until all of it is there, what was there before stays."""
+        path = self._path(digest)
+        self._check_size(length or 0)
+        with (
+            tempfile.NamedTemporaryFile(
+                dir=self._directory, suffix=_UNFINISHED, buffering=_CHUNK, delete=False
+            ) as file,
+            _gone_at_the_end(Path(file.name)) as unfinished,
+        ):
+            async for chunk in body:
+                self._check_size(file.tell() + len(chunk))
+                await asyncio.to_thread(file.write, chunk)
+            await asyncio.to_thread(file.flush)
+            unfinished.rename(path)
+
+    def remove_old(self) -> None:
+        """Remove what no build has used for long, and what a crash left unfinished."""
+        oldest = time.time() - self._keep.total_seconds()
+        for path in self._directory.iterdir():
+            if path.suffix == _UNFINISHED or path.stat().st_mtime < oldest:
+                path.unlink(missing_ok=True)
+
+    def _path(self, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):
+            raise InvalidRequest("The hash of files must be 32 to 128 lowercase hex digits")
+        return self._directory / digest
+
+    def _check_size(self, size: int) -> None:
+        if size > self._largest:
+            raise UploadTooLarge(self._largest)
+
+
+@contextmanager
+def _gone_at_the_end(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
