@@ -50,6 +50,7 @@ async def _start(command: str, state_dir: Path, *flags: str) -> Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sandbox_engine", command, "--log-level", "WARNING"),
         *("--port", "0", "--state-dir", str(state_dir), "--images-dir", str(IMAGES)),
+        *("--ready-sandboxes", "0"),
         *flags,
         stdout=PIPE,
         env=defaults,

@@ -27,9 +27,12 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
     if sandbox is not None:
         if record.state is State.RUNNING:
             containers.thaw(record)  # the crash may have come in the middle of a pause
-        elif not containers.is_frozen(record):
+        elif record.state is State.PAUSED and not containers.is_frozen(record):
             await containers.freeze(record)
         lifecycle.take(record, sandbox)
+    elif record.state is State.RESERVED:
+        await lifecycle.kill(record, "it ended before anybody asked for it")
+        return
     elif record.init is not None or record.link is not None:
         await lifecycle.lose_container(record, "its processes ended while the engine was away")
     log.info("adopted", id=record.id, state=record.state)

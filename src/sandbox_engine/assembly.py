@@ -17,7 +17,9 @@ from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.reserve import Reserve
 from sandbox_engine.settings import Settings
+from sandbox_engine.templates.library import BASE
 from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
 
@@ -39,11 +41,19 @@ async def assemble(
     catalog.on_use(templates.library.note_use)
     lifecycle = await ground.adopt()
     await images.remove_unused(partial(_layers_in_use, templates, lifecycle))
-    engine = Engine(settings, lifecycle, catalog=catalog)
+    reserve = Reserve(settings, lifecycle, catalog=catalog, always=BASE)
+    engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
-    _work(running, templates.library.keep_counts(), lifecycle.deadlines.run(), sampler.run())
+    _work(
+        running,
+        templates.library.keep_counts(),
+        lifecycle.deadlines.run(),
+        sampler.run(),
+        reserve.run(),
+    )
     return Services(
         engine=engine,
+        reserve=reserve,
         catalog=catalog,
         sampler=sampler,
         vault=Vault(settings.state_dir / "vault"),

@@ -8,6 +8,7 @@ from sandbox_engine.journal import Journal
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.new_sandbox import NewSandbox, new_record
 from sandbox_engine.records import IdempotencyRecord, SandboxRecord, State
+from sandbox_engine.reserve import Reserve
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
 
@@ -24,10 +25,12 @@ class Engine:
         lifecycle: Lifecycle,
         *,
         catalog: Catalog,
+        reserve: Reserve,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
         self._catalog = catalog
+        self._reserve = reserve
         self._keys: IdempotencyKeys[SandboxRecord] = IdempotencyKeys()
         for record in lifecycle.records.values():
             if record.idempotency is not None:
@@ -42,9 +45,9 @@ class Engine:
         record = new_record(request, template, settings=self._settings, idempotency=idempotency)
 
         async def create() -> SandboxRecord:
-            await self._lifecycle.create(record)
-            self._catalog.note_use(record.template)
-            return record
+            started = await self._reserve.create(record, reference=request.template)
+            self._catalog.note_use(started.template)
+            return started
 
         if idempotency is None:
             return await create()

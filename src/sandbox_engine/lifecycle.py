@@ -1,15 +1,18 @@
 r"""What a sandbox goes through.
 
-    creating -> running <-> paused
-        \          |         /
-         `----> killing <----'
+    creating -> reserved -> running <-> paused
+        \___________________/           /
+         `----------> killing <--------'
+
+A reserved sandbox is ready and nobody's yet: no caller sees it until it is handed out.
 
 The record is written before each act, so that after a crash at any point the next engine knows
 what was meant. A container that ends by itself leaves a paused sandbox with all its files.
 """
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 from sandbox_engine.capacity import START_DISK, START_MEMORY, Capacity
@@ -62,20 +65,19 @@ class Lifecycle:
 
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
-        with self._capacity.reserve(memory=START_MEMORY, disk=START_DISK):
-            self.records[record.id] = record
-            async with self.transition(record.id):
-                await self._create(record)
+        async with self._created(record) as sandbox:
+            self._run(record, sandbox, record.timeout, "created")
 
-    async def _create(self, record: SandboxRecord) -> None:
-        try:
-            self._store.add(record)
-            sandbox = await self._bring_up(record)
-        except (EngineError, OSError) as error:
-            log.error("create failed", id=record.id, error=error)
-            await self.kill(record, "could not be started")
-            raise StartFailed(f"The sandbox could not be started: {error}") from error
-        self._run(record, sandbox, record.timeout, "created")
+    async def reserve(self, record: SandboxRecord) -> None:
+        """Bring a sandbox up for whoever will ask for one like it."""
+        async with self._created(record) as sandbox:
+            record.state = State.RESERVED
+            self._store.save(record)
+            self.take(record, sandbox)
+
+    def hand_out(self, record: SandboxRecord) -> None:
+        """Let callers have a reserved sandbox, whose record says by now what they asked for."""
+        self._run(record, self.live[record.id], record.timeout, "created")
 
     async def resume(
         self, record: SandboxRecord, timeout: timedelta, *, keep_memory: bool = True
@@ -157,6 +159,22 @@ class Lifecycle:
         for sandbox in self.live.values():
             sandbox.leave("the engine is stopping")
 
+    @asynccontextmanager
+    async def _created(self, record: SandboxRecord) -> AsyncIterator[Sandbox]:
+        with self._capacity.reserve(memory=START_MEMORY, disk=START_DISK):
+            self.records[record.id] = record
+            async with self.transition(record.id):
+                yield await self._create(record)
+
+    async def _create(self, record: SandboxRecord) -> Sandbox:
+        try:
+            self._store.add(record)
+            return await self._bring_up(record)
+        except (EngineError, OSError) as error:
+            log.error("create failed", id=record.id, error=error)
+            await self.kill(record, "could not be started")
+            raise StartFailed(f"The sandbox could not be started: {error}") from error
+
     async def _bring_up(self, record: SandboxRecord) -> Sandbox:
         """Start a container anew, and in it what its template starts."""
         sandbox = await self._containers.start(record)
@@ -210,7 +228,13 @@ class Lifecycle:
             if self.live.get(record.id) is sandbox:
                 killed = "its processes were killed: out of memory"
                 reason = killed if sandbox.cgroup.oom_kills() else "its first process ended"
-                await self.lose_container(record, reason)
+                await self._lose(record, reason)
+
+    async def _lose(self, record: SandboxRecord, reason: str) -> None:
+        if record.state is State.RESERVED:
+            await self.kill(record, reason)
+        else:
+            await self.lose_container(record, reason)
 
     async def _expire(self, sandbox_id: str) -> None:
         if sandbox_id not in self.records:

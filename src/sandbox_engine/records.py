@@ -12,6 +12,7 @@ class State(StrEnum):
     """Where a sandbox stands; only `running` and `paused` are ever shown to callers."""
 
     CREATING = "creating"
+    RESERVED = "reserved"
     RUNNING = "running"
     PAUSED = "paused"
     KILLING = "killing"
@@ -89,3 +90,8 @@ class SandboxRecord(BaseModel):
     @property
     def internet(self) -> bool:
         return self.allow_internet is not False
+
+    @property
+    def starts_something(self) -> bool:
+        """Tell whether it is up only once its template's commands have been run in it."""
+        return bool(self.start_command or self.ready_command)

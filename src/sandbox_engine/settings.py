@@ -106,6 +106,17 @@ class Settings(BaseSettings):
         description="How long a template's start command may take until its ready command holds, in "
         "seconds.",
     )
+    ready_sandboxes: int = Field(
+        2,
+        ge=0,
+        le=64,
+        description="Sandboxes kept ready of the base template and of each one used lately.",
+    )
+    ready_memory_mb: int = Field(
+        4096,
+        ge=0,
+        description="Memory that all ready sandboxes together may come to use, in MiB.",
+    )
     pool_size: int = Field(
         8, ge=0, le=256, description="Prepared disks and networks kept ready for new sandboxes."
     )

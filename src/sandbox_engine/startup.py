@@ -14,8 +14,7 @@ _DEFAULT_READY_COMMAND = "sleep 20"
 
 async def start_up(sandbox: Sandbox, *, timeout: timedelta) -> None:
     """Start the template's start command and wait until its ready command holds."""
-    record = sandbox.record
-    if not record.start_command and not record.ready_command:
+    if not sandbox.record.starts_something:
         return
     try:
         with sandbox.coming_up():

@@ -75,6 +75,7 @@ class EngineProcess:
             *paths,
             "--port",
             str(self._port),
+            *("--ready-sandboxes", "0"),
             *self._flags,
         ]
 

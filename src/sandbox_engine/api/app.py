@@ -6,6 +6,7 @@ from sandbox_engine.api import (
     builds,
     errors,
     observation,
+    reserve,
     sandboxes,
     secrets,
     templates,
@@ -35,5 +36,6 @@ def build_api(services: Services) -> FastAPI:
     app.include_router(templates.router)
     app.include_router(builds.router)
     app.include_router(uploads.router)
+    app.include_router(reserve.router)
     app.include_router(unimplemented.router)
     return app

@@ -9,6 +9,7 @@ from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, Unauthorized
 from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.reserve import Reserve
 from sandbox_engine.templates.builds import Builds
 from sandbox_engine.templates.library import Library
 from sandbox_engine.templates.links import UploadLinks
@@ -31,6 +32,10 @@ def get_engine(services: ServicesDep) -> Engine:
 
 def get_sampler(services: ServicesDep) -> Sampler:
     return services.sampler
+
+
+def get_reserve(services: ServicesDep) -> Reserve:
+    return services.reserve
 
 
 def get_domain(services: ServicesDep) -> str:
@@ -84,6 +89,7 @@ def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> st
 
 EngineDep = Annotated[Engine, Depends(get_engine)]
 SamplerDep = Annotated[Sampler, Depends(get_sampler)]
+ReserveDep = Annotated[Reserve, Depends(get_reserve)]
 DomainDep = Annotated[str, Depends(get_domain)]
 VaultDep = Annotated[Vault, Depends(get_vault)]
 CatalogDep = Annotated[Catalog, Depends(get_catalog)]

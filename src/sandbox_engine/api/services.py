@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.reserve import Reserve
 from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
 
@@ -13,6 +14,7 @@ class Services:
 
     engine: Engine
     catalog: Catalog
+    reserve: Reserve
     sampler: Sampler
     vault: Vault
     templates: Templates

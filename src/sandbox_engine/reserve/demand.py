@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+_LATELY = timedelta(hours=1)
+
+
+class Demand:
+    """Which templates are asked for: those that were lately, and one `always`."""
+
+    def __init__(self, always: str) -> None:
+        self._always = always
+        self._asked: dict[str, datetime] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the references, the one asked for last first."""
+        since = datetime.now(UTC) - _LATELY
+        self._asked = {name: at for name, at in self._asked.items() if at > since}
+        asked = sorted(self._asked, key=self._asked.__getitem__, reverse=True)
+        yield from dict.fromkeys((*asked, self._always))
+
+    def note(self, reference: str) -> None:
+        """Remember that somebody asked for this template."""
+        self._asked[reference] = datetime.now(UTC)
+
+    def forget(self, reference: str) -> None:
+        """Stop looking for a template that is no more."""
+        self._asked.pop(reference, None)
