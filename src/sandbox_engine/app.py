@@ -4,18 +4,18 @@ from contextlib import suppress
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_engine.api.services import Services
-from sandbox_engine.envd.access import InvalidExpiration, Operation, is_token, sign
+from sandbox_engine.envd.access import InvalidExpiration, is_token, sign
 from sandbox_engine.envd.answers import error_answer
 from sandbox_engine.envd.app import EnvdApp
-from sandbox_engine.envd.query import FileQuery
-from sandbox_engine.http.routing import BadRoute, ControlApi, SandboxTraffic, route
+from sandbox_engine.envd.query import signed_request
+from sandbox_engine.http.routing import ENVD_PORT, BadRoute, ControlApi, SandboxTraffic, route
 from sandbox_engine.proxy.http import PortProxy
-from sandbox_engine.proxy.pages import bad_route, sandbox_not_found
+from sandbox_engine.proxy.pages import bad_route
 from sandbox_engine.proxy.tunnel import EXTENSION
+from sandbox_engine.records import SandboxRecord
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.strangers import find_refusal, shown_host
-
-ENVD_PORT = 49983
+from sandbox_engine.waking import Waking
 
 
 class App:
@@ -25,6 +25,7 @@ class App:
         self._api = api
         self._api_key = services.api_key.encode()
         self._engine = services.engine
+        self._waking = Waking(services.engine)
         self._domain = services.domain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,25 +41,27 @@ class App:
             case SandboxTraffic(sandbox_id, port):
                 await self._traffic(sandbox_id, port, scope, receive, send)
             case ControlApi():
-                app = self._api
-                if is_signed(scope):
-                    signer = find_signer(self._engine.running(), scope)
-                    app = (
-                        error_answer(401, "invalid signature") if signer is None else _envd(signer)
-                    )
-                await app(scope, receive, send)
+                await self._control(scope, receive, send)
+
+    async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not is_signed(scope):
+            await self._api(scope, receive, send)
+        elif signer := find_signer(self._engine.sandboxes(), scope):
+            await self._traffic(signer.id, ENVD_PORT, scope, receive, send)
+        else:
+            await error_answer(401, "invalid signature")(scope, receive, send)
 
     async def _traffic(
         self, sandbox_id: str, port: int, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        sandbox = self._engine.find_running(sandbox_id)
-        if sandbox is None:
-            await sandbox_not_found(sandbox_id)(scope, receive, send)
+        found = await self._waking.find(sandbox_id, port, scope)
+        if not isinstance(found, Sandbox):
+            await found(scope, receive, send)
         elif port == ENVD_PORT:
-            with sandbox.serving(scope["extensions"][EXTENSION]["connection"]):
-                await _envd(sandbox)(scope, receive, send)
+            with found.serving(scope["extensions"][EXTENSION]["connection"]):
+                await _envd(found)(scope, receive, send)
         else:
-            await self._enter(sandbox, port, scope, receive, send)
+            await self._enter(found, port, scope, receive, send)
 
     async def _enter(
         self, sandbox: Sandbox, port: int, scope: Scope, receive: Receive, send: Send
@@ -89,16 +92,15 @@ def is_signed(scope: Scope) -> bool:
     return scope["path"] == "/files" and b"signature=" in scope["query_string"]
 
 
-def find_signer(running: Iterable[Sandbox], scope: Scope) -> Sandbox | None:
+def find_signer(records: Iterable[SandboxRecord], scope: Scope) -> SandboxRecord | None:
     """Find the sandbox whose token signed a request for a file.
 
     The SDK's signed URLs name no sandbox when all sandboxes share one address.
     """
-    operation: Operation = "read" if scope["method"] in ("GET", "HEAD") else "write"
-    request = FileQuery.of(scope).signed(operation)
+    request = signed_request(scope)
     given = request.signature or ""
     with suppress(InvalidExpiration):
         return next(
-            (one for one in running if is_token(sign(request, one.access_token), given)), None
+            (one for one in records if is_token(sign(request, one.access_token), given)), None
         )
     return None

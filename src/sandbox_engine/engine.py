@@ -13,6 +13,7 @@ from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
 
 _SHORTEST_REFRESH = timedelta(seconds=15)
+_SHORTEST_WAKE = timedelta(minutes=5)
 _SHOWN = (State.RUNNING, State.PAUSED)
 
 
@@ -102,6 +103,21 @@ class Engine:
                 raise WrongState(f"Sandbox {sandbox_id} is already running")
             await self._lifecycle.resume(record, timeout, keep_memory=keep_memory)
             return record
+
+    def find_wakeable(self, sandbox_id: str) -> SandboxRecord | None:
+        """Find the sandbox if it is paused and traffic is to resume it."""
+        record = self._lifecycle.records.get(sandbox_id)
+        if record is None or record.state is not State.PAUSED or record.filesystem_only:
+            return None
+        return record if record.auto_resume else None
+
+    async def wake(self, sandbox_id: str) -> None:
+        """Resume a paused sandbox for traffic, for as long as it was created for."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.find_wakeable(sandbox_id)
+            if record is not None:
+                timeout = min(record.timeout, self._settings.max_timeout)
+                await self._lifecycle.resume(record, max(timeout, _SHORTEST_WAKE))
 
     async def pause(self, sandbox_id: str, *, keep_memory: bool = True) -> None:
         """Put the sandbox to rest; its files, and unless told otherwise its memory, stay."""

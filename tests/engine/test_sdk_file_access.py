@@ -121,7 +121,7 @@ async def test_a_signature_ends_with_its_sandbox(engine, options):
     async with httpx.AsyncClient() as client:
         assert (await client.get(url)).status_code == 200
         await sandbox.pause()
-        assert (await client.get(url)).status_code == 401
+        assert (await client.get(url)).status_code == 502
         await sandbox.connect(timeout=60)
         assert (await client.get(url)).status_code == 200
         await sandbox.kill()

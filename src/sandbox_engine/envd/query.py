@@ -37,3 +37,9 @@ class FileQuery:
         return SignedRequest(
             self.path or "", operation, self.username or "", self.signature, self.expiration
         )
+
+
+def signed_request(scope: Scope) -> SignedRequest:
+    """Read what of a request for a file its signature covers."""
+    operation: Operation = "read" if scope["method"] in ("GET", "HEAD") else "write"
+    return FileQuery.of(scope).signed(operation)

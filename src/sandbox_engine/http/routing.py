@@ -5,6 +5,9 @@ from dataclasses import dataclass
 _SANDBOX_ID = re.compile(r"[a-z0-9]+")
 _MAX_PORT = 65_535
 
+# Where E2B's daemon listens in a sandbox; the engine answers for it.
+ENVD_PORT = 49983
+
 # A name below `localhost` needs no DNS, so sandboxes are found there whatever the domain is.
 _LOCAL_DOMAIN = "localhost"
 

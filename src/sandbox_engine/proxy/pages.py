@@ -97,6 +97,11 @@ def resume_refused(sandbox_id: str) -> Refusal:
     return Refusal(403, message, sandbox_id, "This sandbox is paused")
 
 
+def machine_full(sandbox_id: str, message: str) -> Refusal:
+    """Say that the paused sandbox cannot be woken now."""
+    return Refusal(503, message, sandbox_id, "No room on this machine")
+
+
 def sandbox_in_transition(sandbox_id: str) -> Refusal:
     """Say that the sandbox is neither running nor paused yet."""
     message = "The sandbox is still transitioning. Try again in a moment."
