@@ -33,14 +33,14 @@ async def assemble(
     bases = Bases(images, recipe=recipe)
     base = await bases.provide_own(say=say)
     api_key = find_api_key(settings)
-    builder = Builder(bases=bases)
+    lifecycle = await ground.adopt()
+    builder = Builder(settings, ground, lifecycle, images=images, bases=bases)
     templates = await Templates.open(settings, base=base, builder=builder, key=api_key)
     running.push_async_callback(templates.close)
     catalog = Catalog()
     catalog.add(templates.library.find)
     catalog.on_use(templates.library.note_use)
-    lifecycle = await ground.adopt()
-    await images.remove_unused(partial(_layers_in_use, templates, lifecycle))
+    await images.remove_unused(partial(_layers_in_use, templates, builder, lifecycle))
     reserve = Reserve(settings, lifecycle, catalog=catalog, always=BASE)
     engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
@@ -69,9 +69,9 @@ def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> No
         running.callback(asyncio.create_task(work).cancel)
 
 
-def _layers_in_use(templates: Templates, lifecycle: Lifecycle) -> set[Path]:
+def _layers_in_use(templates: Templates, builder: Builder, lifecycle: Lifecycle) -> set[Path]:
     kept = (layer for record in lifecycle.records.values() for layer in record.layers)
-    return {*templates.library.layers(), *kept}
+    return {*templates.library.layers(), *builder.layers(), *kept}
 
 
 def say(text: str) -> None:

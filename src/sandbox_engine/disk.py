@@ -4,6 +4,7 @@ import os
 import struct
 from pathlib import Path
 
+from sandbox_engine.sparse import copy_data
 from sandbox_engine.syscalls import (
     MNT_DETACH,
     MS_NOATIME,
@@ -33,29 +34,7 @@ MKFS = (
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a file with its holes."""
     with source.open("rb") as reader, target.open("xb") as writer:
-        size = os.fstat(reader.fileno()).st_size
-        os.ftruncate(writer.fileno(), size)
-        position = 0
-        while (start := _next_data(reader.fileno(), position)) is not None:
-            end = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
-            os.lseek(writer.fileno(), start, os.SEEK_SET)
-            _copy_range(reader.fileno(), writer.fileno(), start, end)
-            position = end
-
-
-def _next_data(descriptor: int, position: int) -> int | None:
-    try:
-        return os.lseek(descriptor, position, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return None
-        raise
-
-
-def _copy_range(reader: int, writer: int, start: int, end: int) -> None:
-    while start < end:
-        data = os.pread(reader, min(1 << 20, end - start), start)
-        start += os.write(writer, data)
+        copy_data(reader.fileno(), writer.fileno())
 
 
 def attach(image: Path, mountpoint: Path) -> None:

@@ -19,7 +19,7 @@ from sandbox_engine.rootfs.root import Root
 
 T = TypeVar("T")
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The loop holds its tasks weakly.
 _farewells: set[asyncio.Future[None]] = set()
@@ -116,7 +116,7 @@ class Sandbox:
     def environment(self, account: Account) -> Mapping[str, str]:
         """Make the environment of the account's commands."""
         login = {
-            "PATH": _PATH,
+            "PATH": STANDARD_PATH,
             "HOME": account.home,
             "USER": account.name,
             "LOGNAME": account.name,

@@ -117,6 +117,13 @@ class Settings(BaseSettings):
         ge=0,
         description="Memory that all ready sandboxes together may come to use, in MiB.",
     )
+    max_builds: int = Field(2, ge=1, description="Template builds at once; others wait.")
+    build_timeout_minutes: int = Field(
+        60, ge=1, description="How long a template build may take, in minutes."
+    )
+    build_cache_days: int = Field(
+        30, ge=1, description="How long the layers of build steps are kept that no build uses."
+    )
     pool_size: int = Field(
         8, ge=0, le=256, description="Prepared disks and networks kept ready for new sandboxes."
     )
@@ -163,6 +170,14 @@ class Settings(BaseSettings):
     @property
     def max_timeout(self) -> timedelta:
         return timedelta(hours=self.max_timeout_hours)
+
+    @property
+    def build_timeout(self) -> timedelta:
+        return timedelta(minutes=self.build_timeout_minutes)
+
+    @property
+    def build_cache_age(self) -> timedelta:
+        return timedelta(days=self.build_cache_days)
 
     @property
     def start_timeout(self) -> timedelta:

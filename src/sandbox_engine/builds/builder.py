@@ -1,57 +1,112 @@
-from collections.abc import Callable
-from dataclasses import replace
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from sandbox_engine.builds.expansion import expand
+from sandbox_engine.builds.build import Build
+from sandbox_engine.builds.cache import StepCache
 from sandbox_engine.builds.log import BuildLog, Level
-from sandbox_engine.builds.plan import BuildPlan, Step, StepKind
-from sandbox_engine.errors import BuildFailed, EngineError, NotImplementedHere, StepFailed
+from sandbox_engine.builds.plan import BuildPlan
+from sandbox_engine.builds.steps import FindFiles
+from sandbox_engine.builds.workshop import Workshop
+from sandbox_engine.catalog import Template
+from sandbox_engine.errors import BuildFailed
+from sandbox_engine.ground import Ground
 from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.image import Image
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.new_sandbox import NewSandbox, new_record
+from sandbox_engine.settings import Settings
 
-FindFiles = Callable[[str], Path]
+_NAME = "build"
 
 
 class Builder:
-    """Turns plans into images."""
+    """Turns plans into images, as many at once as the settings allow."""
 
-    def __init__(self, *, bases: Bases) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ground: Ground,
+        lifecycle: Lifecycle,
+        *,
+        images: ImageStore,
+        bases: Bases,
+    ) -> None:
+        self._settings = settings
+        self._ground = ground
+        self._lifecycle = lifecycle
+        self._images = images
         self._bases = bases
+        self._cache = StepCache(settings.state_dir / "build-cache", images)
+        self._cache.forget_unused(settings.build_cache_age)
+        self._slots = asyncio.Semaphore(settings.max_builds)
+        self._under_way: set[Build] = set()
 
-    async def build(self, plan: BuildPlan, *, files: FindFiles, log: BuildLog) -> Image:  # noqa: ARG002
+    async def build(self, plan: BuildPlan, *, files: FindFiles, log: BuildLog) -> Image:
         """Carry out the plan; `files` gives the archive that was uploaded under a hash.
 
         It may be cancelled. However it ends, nothing is left behind but layers that a later build
         may start from.
         """
-        image = await self._base(plan, log)
-        for number, step in enumerate(plan.steps, start=1):
-            log.append(Level.INFO, f"[builder {number}/{len(plan.steps)}] {step}", step=str(number))
-            image = _apply(image, step, number=number)
+        begun = time.monotonic()
+        workshop = self._workshop(plan)
+        try:
+            async with self._in_time(workshop):
+                image = await self._run(plan, files=files, log=log, workshop=workshop)
+        finally:
+            await workshop.close()
+        log.append(Level.INFO, f"Build finished, took {time.monotonic() - begun:.0f}s")
         return image
 
-    async def _base(self, plan: BuildPlan, log: BuildLog) -> Image:
-        if plan.from_template is not None:
-            log.append(Level.INFO, f"[base] FROM TEMPLATE {plan.from_template.name}", step="base")
-            return plan.from_template.image
-        log.append(Level.INFO, f"[base] FROM {plan.from_image}", step="base")
+    def layers(self) -> Iterator[Path]:
+        """Every layer that a build stands on, or a later one may start from."""
+        yield from self._cache.layers()
+        for build in self._under_way:
+            yield from build.layers
 
-        def say(text: str) -> None:
-            log.append(Level.INFO, f"[base] {text}", step="base")
-
+    async def _run(
+        self, plan: BuildPlan, *, files: FindFiles, log: BuildLog, workshop: Workshop
+    ) -> Image:
+        build = Build(
+            plan,
+            files=files,
+            log=log,
+            bases=self._bases,
+            cache=self._cache,
+            workshop=workshop,
+            start_timeout=self._settings.start_timeout,
+        )
+        self._under_way.add(build)
         try:
-            return await self._bases.provide(plan.from_image, credentials=plan.credentials, say=say)
-        except BuildFailed:
-            raise
-        except EngineError as error:
-            raise StepFailed("base", str(error)) from error
+            return await build.run()
+        finally:
+            self._under_way.discard(build)
 
+    @asynccontextmanager
+    async def _in_time(self, workshop: Workshop) -> AsyncIterator[None]:
+        """Give a build its time from when its sandbox first starts: a queue takes none of it."""
+        longest = self._settings.build_timeout.total_seconds()
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(None) as limit:
+                workshop.on_open(lambda: limit.reschedule(clock() + longest))
+                yield
+        except TimeoutError:
+            raise BuildFailed(f"build timed out after {longest / 60:g} minutes") from None
 
-def _apply(image: Image, step: Step, *, number: int) -> Image:
-    if step.kind not in (StepKind.ENV, StepKind.ARG):
-        raise NotImplementedHere(f"The build step {step.kind}")
-    if not step.args or len(step.args) % 2:
-        raise StepFailed(str(number), f"{step.kind} needs a value for each name")
-    names, values = step.args[::2], step.args[1::2]
-    given = {name: expand(value, image.env) for name, value in zip(names, values, strict=True)}
-    return replace(image, env={**image.env, **given})
+    def _workshop(self, plan: BuildPlan) -> Workshop:
+        template = Template(
+            _NAME, _NAME, Image(()), cpu_count=plan.cpu_count, memory_mb=plan.memory_mb
+        )
+        request = NewSandbox(_NAME, timeout=self._settings.build_timeout)
+        return Workshop(
+            new_record(request, template, settings=self._settings),
+            lifecycle=self._lifecycle,
+            containers=self._ground.containers,
+            store=self._ground.store,
+            images=self._images,
+            slots=self._slots,
+        )

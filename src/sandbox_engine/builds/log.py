@@ -57,6 +57,7 @@ class BuildLog:
             self._is_full = True
             if level is not Level.ERROR:
                 level, message = Level.WARN, "The log is full; what follows is not kept."
+        message = message.encode(errors="replace").decode()  # a file's name may be any bytes
         if len(message) > _LONGEST_MESSAGE:
             message = message[: _LONGEST_MESSAGE - len(_CUT)] + _CUT
         entry = BuildLogEntry(datetime.now(UTC), level, message, step)

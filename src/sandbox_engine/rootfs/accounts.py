@@ -65,6 +65,15 @@ class Accounts:
                 )
         raise UnknownUser(name)
 
+    def find_group(self, name: str) -> int:
+        """Find a group by its name, or by its number."""
+        for found, _, gid, _ in self._groups:
+            if name in (found, gid):
+                return int(gid)
+        if (number := _id(name)) is not None:
+            return number
+        raise UnknownUser(name)
+
     def user_name(self, uid: int) -> str:
         """Name a user; its number where it has no name."""
         return self._user_names.get(uid) or str(uid)

@@ -33,9 +33,12 @@ class IdRange:
 
     def give(self, descriptor: int, owner: Owner) -> None:
         """Make an open file or directory `owner`'s."""
-        if not (0 <= owner.uid < ID_COUNT and 0 <= owner.gid < ID_COUNT):
-            raise OSError(errno.EINVAL, "the owner has no place in the sandbox")
-        os.fchown(descriptor, self._base + owner.uid, self._base + owner.gid)
+        os.fchown(descriptor, *self._outside(owner))
+
+    def give_entry(self, directory: int, name: str, owner: Owner) -> None:
+        """Make an entry of a directory `owner`'s; a link itself, not where it leads."""
+        uid, gid = self._outside(owner)
+        os.chown(name, uid, gid, dir_fd=directory, follow_symlinks=False)
 
     @contextmanager
     def acting_as(self, owner: Owner) -> Iterator[None]:
@@ -53,6 +56,11 @@ class IdRange:
     def may_read(self, status: os.stat_result) -> bool:
         """Tell whether the sandbox's root can read a file, by its power or as anybody."""
         return self.may_change(status) or bool(status.st_mode & stat.S_IROTH)
+
+    def _outside(self, owner: Owner) -> tuple[int, int]:
+        if not (0 <= owner.uid < ID_COUNT and 0 <= owner.gid < ID_COUNT):
+            raise OSError(errno.EINVAL, "the owner has no place in the sandbox")
+        return self._base + owner.uid, self._base + owner.gid
 
     def _inside(self, host_id: int) -> int:
         return host_id - self._base if self._has(host_id) else NOBODY

@@ -150,21 +150,32 @@ class Root:
         finally:
             os.close(place)
 
+    @contextmanager
+    def parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """Hold the directory that an entry is in, or is to be in; gives it with the entry's name."""
+        _require_no_nul(path)
+        directory, name = posixpath.split(path)
+        if name in {"", ".", ".."}:
+            raise RefusedFile("that is not a name in a directory")
+        with closing(self.locate(directory or "/", os.O_DIRECTORY)) as place:
+            self._require_changeable(place)
+            yield place, name
+
     def rename(self, source: str, destination: str) -> None:
         """Move an entry to another name, over what may be there."""
-        with self._parent(source) as (old, old_name), self._parent(destination) as (new, new_name):
+        with self.parent(source) as (old, old_name), self.parent(destination) as (new, new_name):
             require_no_mount(old, old_name)
             require_no_mount(new, new_name)
             os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
 
     def remove(self, path: str) -> None:
         """Remove an entry and everything below it."""
-        with self._parent(path) as (directory, name):
+        with self.parent(path) as (directory, name):
             remove_tree(directory, name)
 
     def remove_file(self, path: str, descriptor: int) -> None:
         """Remove the file open as `descriptor`, if the path still leads to it."""
-        with self._parent(path) as (directory, name):
+        with self.parent(path) as (directory, name):
             there = os.stat(name, dir_fd=directory, follow_symlinks=False)
             if os.path.samestat(there, os.fstat(descriptor)):
                 os.unlink(name, dir_fd=directory)
@@ -173,6 +184,10 @@ class Root:
         """Make an open file or directory `owner`'s."""
         self._require_changeable(descriptor)
         self._ids.give(descriptor, owner)
+
+    def hand_over(self, directory: int, name: str, owner: Owner) -> None:
+        """Make an entry that was made just now `owner`'s; a link itself, not where it leads."""
+        self._ids.give_entry(directory, name, owner)
 
     def owner(self, status: os.stat_result) -> Owner:
         """Tell whose a file is as the sandbox itself sees it."""
@@ -226,19 +241,9 @@ class Root:
             if self._users == 0:
                 os.close(self._descriptor)
 
-    @contextmanager
-    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        _require_no_nul(path)
-        directory, name = posixpath.split(path)
-        if name in {"", ".", ".."}:
-            raise RefusedFile("that is not a name in a directory")
-        with closing(self.locate(directory or "/", os.O_DIRECTORY)) as place:
-            self._require_changeable(place)
-            yield place, name
-
     def _create(self, path: str, owner: Owner) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with self._parent(path) as (directory, name), self._making:
+        with self.parent(path) as (directory, name), self._making:
             try:
                 descriptor = os.open(name, flags, 0o600, dir_fd=directory)
             except OSError as error:
@@ -250,7 +255,7 @@ class Root:
 
     def _behind(self, path: str) -> str:
         """Where a dangling symlink points; `path` itself if it is none."""
-        with self._parent(path) as (directory, name):
+        with self.parent(path) as (directory, name):
             try:
                 target = os.readlink(name, dir_fd=directory)
             except OSError:
