@@ -79,10 +79,10 @@ class EngineProcess:
             *self._flags,
         ]
 
-    def start(self) -> None:
+    def start(self, *flags: str) -> None:
         """Start it, on the port it had before if it had one, and wait until it listens."""
         self._process = subprocess.Popen(
-            self.command("serve"), stdout=subprocess.PIPE, stderr=self._log, text=True
+            [*self.command("serve"), *flags], stdout=subprocess.PIPE, stderr=self._log, text=True
         )
         self.url = self._await_address()
         self._port = self.port

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 _MOST = 3
 _POSTPONED = timedelta(seconds=10)
-_PAUSES = (timedelta(seconds=1), timedelta(seconds=5))
+_PAUSES = (timedelta(seconds=1), timedelta(seconds=3))
 
 
 class Attempts:

@@ -1,0 +1,76 @@
+import contextlib
+
+import pytest
+from e2b import AsyncSandbox, AsyncTemplate, CommandExitException, SandboxException
+
+from tests.engine.startup.conftest import PORT, SERVER
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+async def server(options, name, build_server):
+    """Create a sandbox whose template has a start command."""
+    await build_server(name, options)
+    sandbox = await AsyncSandbox.create(name, envs={"NAME": "you"}, timeout=300, **options)
+    yield sandbox
+    with contextlib.suppress(SandboxException):
+        await sandbox.kill()
+
+
+async def listening(sandbox):
+    told = f"localhost:{PORT}/told-{sandbox.sandbox_id}"
+    page = await sandbox.commands.run(f"curl --silent --show-error --fail {told}")
+    return page.stdout.splitlines()
+
+
+async def test_the_start_command_is_ready_when_create_answers(server):
+    assert await listening(server) == ["hello you"]
+
+
+async def test_the_start_command_is_a_command_as_any_other(server):
+    (command,) = await server.commands.list()
+    assert (command.cmd, command.args) == ("/bin/bash", ["-l", "-c", SERVER])
+    connected = await server.commands.connect(command.pid)
+    assert await server.commands.kill(command.pid)
+    with pytest.raises(CommandExitException):
+        await connected.wait()
+
+
+async def test_a_sandbox_that_is_thawed_goes_on_with_its_start_command(server):
+    await server.pause()
+    await server.connect(timeout=120)
+    assert await listening(server) == ["hello you"]
+
+
+async def test_a_sandbox_that_is_resumed_from_its_files_starts_it_again(server):
+    await server.pause(mode="filesystem")
+    await server.connect(timeout=120)
+    assert await listening(server) == ["hello you"] * 2
+
+
+async def test_a_start_command_that_fails_fails_the_create_and_says_why(options, name):
+    start = 'test -z "$WRONG" || { echo "cannot find it"; echo "at all" >&2; exit 3; }; sleep 1000'
+    template = AsyncTemplate().from_base_image().set_start_cmd(start, 'test -z "$WRONG"')
+    await AsyncTemplate.build(template, name, **options)
+    with pytest.raises(SandboxException) as caught:
+        await AsyncSandbox.create(
+            name, envs={"WRONG": "yes"}, metadata={"name": name}, timeout=120, **options
+        )
+    assert "start command ended with exit status 3: cannot find it\nat all" in str(caught.value)
+    assert [one async for one in _all(options) if one.metadata == {"name": name}] == []
+
+
+async def test_a_ready_command_alone_is_waited_for(options, name):
+    count = "tries=tries-$E2B_SANDBOX_ID; echo x >> $tries; test $(wc -l < $tries) -ge 3"
+    template = AsyncTemplate().from_base_image().set_ready_cmd(count)
+    await AsyncTemplate.build(template, name, **options)
+    async with await AsyncSandbox.create(name, timeout=120, **options) as sandbox:
+        assert await sandbox.files.read(f"tries-{sandbox.sandbox_id}") == "x\n" * 3
+
+
+async def _all(options):
+    pages = AsyncSandbox.list(**options)
+    while pages.has_next:
+        for one in await pages.next_items():
+            yield one
