@@ -42,7 +42,7 @@ async def assemble(
     catalog.on_use(templates.library.note_use)
     await images.remove_unused(partial(_layers_in_use, templates, builder, lifecycle))
     reserve = Reserve(settings, lifecycle, catalog=catalog, always=BASE)
-    engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve)
+    engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
     _work(
         running,
@@ -56,6 +56,7 @@ async def assemble(
         reserve=reserve,
         catalog=catalog,
         sampler=sampler,
+        volumes=ground.volumes,
         vault=Vault(settings.state_dir / "vault"),
         templates=templates,
         disk_mb=settings.disk_mb,

@@ -23,6 +23,7 @@ from sandbox_engine.runtime.oci import OciRuntime
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
 from sandbox_engine.store import RecordStore
+from sandbox_engine.volumes.volumes import Volumes
 
 _LONGEST_END_S = 10.0
 
@@ -37,12 +38,14 @@ class Containers:
         store: RecordStore,
         keeper: Keeper,
         network: Network,
+        volumes: Volumes,
         init: Path,
     ) -> None:
         self._settings = settings
         self._store = store
         self._keeper = keeper
         self._network = network
+        self._volumes = volumes
         self._init = init
         self._roots = Roots(settings, store=store, run=keeper.run)
         self._cgroup_parent = settings.cgroup
@@ -63,6 +66,7 @@ class Containers:
         record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
         self._store.save(record)
         await self._roots.mount(record)
+        await self._volumes.mount(record, self._roots.path(record.id))
         _write_config(directory / "bundle", self._spec(record, link))
         pid = await self._runtime.start(
             record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
@@ -76,6 +80,7 @@ class Containers:
         if record.init is None or record.link is None or not is_alive(record.init):
             return None
         await self._network.restore(_link(record.link), internet=record.internet)
+        self._volumes.note_mounted(record)
         sandbox = self._sandbox(record, record.init, record.link)
         sandbox.commands.adopt()
         return sandbox
@@ -98,6 +103,7 @@ class Containers:
         else:
             await self._destroy(record.id)
         await self._roots.unmount(record.id)
+        await self._volumes.unmount(record.id)
         if record.link is not None:
             await self._network.release(_link(record.link))
         record.init = record.link = None
@@ -122,10 +128,13 @@ class Containers:
         """Remove the sandbox with its files."""
         await self.stop(record)
         await asyncio.to_thread(self._store.remove, record.id)
+        await self._volumes.let_go(record.id)
 
     async def sweep(self, records: Iterable[SandboxRecord]) -> None:
         """Remove what a crash left behind: whatever belongs to no record."""
         kept = list(records)
+        for record in kept:
+            self._volumes.keep(record)
         ids = {record.id for record in kept}
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()

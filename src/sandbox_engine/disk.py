@@ -4,6 +4,7 @@ import os
 import struct
 from pathlib import Path
 
+from sandbox_engine.runner import Runner
 from sandbox_engine.sparse import copy_data
 from sandbox_engine.syscalls import (
     MNT_DETACH,
@@ -29,6 +30,15 @@ MKFS = (
     "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
     "-O", "^resize_inode,sparse_super2", "-i", "16384",
 )  # fmt: skip
+
+
+async def make(image: Path, *, size_mb: int, run: Runner) -> None:
+    """Make an image with an empty file system of this size, which takes no room yet."""
+    with image.open("wb") as file:
+        os.ftruncate(file.fileno(), size_mb << 20)
+    made = await run([*MKFS, str(image)])
+    if made.returncode != 0:
+        raise OSError(made.stderr.decode(errors="replace"))
 
 
 def copy_sparse(source: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ from sandbox_engine.records import IdempotencyRecord, SandboxRecord, State
 from sandbox_engine.reserve import Reserve
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
+from sandbox_engine.volumes.volumes import Volumes
 
 _SHORTEST_REFRESH = timedelta(seconds=15)
 _SHORTEST_WAKE = timedelta(minutes=5)
@@ -27,11 +28,13 @@ class Engine:
         *,
         catalog: Catalog,
         reserve: Reserve,
+        volumes: Volumes,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
         self._catalog = catalog
         self._reserve = reserve
+        self._volumes = volumes
         self._keys: IdempotencyKeys[SandboxRecord] = IdempotencyKeys()
         for record in lifecycle.records.values():
             if record.idempotency is not None:
@@ -43,7 +46,13 @@ class Engine:
         """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
         self._check_timeout(request.timeout)
         template = self._catalog.get(request.template)
-        record = new_record(request, template, settings=self._settings, idempotency=idempotency)
+        record = new_record(
+            request,
+            template,
+            settings=self._settings,
+            volumes=self._volumes.plan(request.volumes),
+            idempotency=idempotency,
+        )
 
         async def create() -> SandboxRecord:
             started = await self._reserve.create(record, reference=request.template)

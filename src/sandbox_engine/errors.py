@@ -17,6 +17,7 @@ EngineError
   StartFailed               the runtime would not start it
   BuildFailed               a template could not be built
     StepFailed              one of its steps failed
+  VolumeNotFound, VolumePathNotFound, VolumePathExists, VolumeFull    in volumes/errors.py
   SecretNotFound, SecretExists, SecretUnreadable    in vault.py
   CannotRun                 this machine lacks something the engine needs
 """

@@ -17,6 +17,7 @@ from sandbox_engine.machine import MIB
 from sandbox_engine.network.network import Network
 from sandbox_engine.settings import Settings
 from sandbox_engine.store import RecordStore
+from sandbox_engine.volumes.volumes import Volumes
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Ground:
     keeper: Keeper
     network: Network
     store: RecordStore
+    volumes: Volumes
     containers: Containers
     capacity: Capacity
 
@@ -44,10 +46,13 @@ class Ground:
             subnet_pool=settings.subnet_pool,
             allow=settings.allow_private,
         )
+        volumes = Volumes(
+            settings.state_dir / "volumes", size_mb=settings.volume_mb, run=keeper.run
+        )
         init = shutil.which("catatonit")
         assert init is not None, "checked before the engine starts"
         containers = Containers(
-            settings, store=store, keeper=keeper, network=network, init=Path(init)
+            settings, store=store, keeper=keeper, network=network, volumes=volumes, init=Path(init)
         )
         await containers.prepare()
         capacity = Capacity(
@@ -55,7 +60,7 @@ class Ground:
             min_free_memory=settings.min_free_memory_mb * MIB,
             min_free_disk=settings.min_free_disk_mb * MIB,
         )
-        return cls(settings, keeper, network, store, containers, capacity)
+        return cls(settings, keeper, network, store, volumes, containers, capacity)
 
     async def adopt(self) -> Lifecycle:
         """Take over what is there."""
@@ -66,6 +71,7 @@ class Ground:
             start_timeout=self.settings.start_timeout,
         )
         await adopt(self.store, self.containers, lifecycle)
+        await self.volumes.sweep()
         self.keeper.release_unclaimed()
         return lifecycle
 

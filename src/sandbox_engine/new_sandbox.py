@@ -4,7 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 from sandbox_engine.catalog import Template
 from sandbox_engine.ids import new_id
-from sandbox_engine.records import IdempotencyRecord, NetworkRecord, OnTimeout, SandboxRecord
+from sandbox_engine.records import (
+    IdempotencyRecord,
+    MountRecord,
+    NetworkRecord,
+    OnTimeout,
+    SandboxRecord,
+)
 from sandbox_engine.settings import Resources, Settings
 
 
@@ -21,6 +27,7 @@ class NewSandbox:
     on_timeout: OnTimeout = OnTimeout.KILL
     pause_keeps_memory: bool = True
     auto_resume: bool = False
+    volumes: tuple[tuple[str, str], ...] = ()  # names, and the paths to mount them at
 
     @property
     def is_private(self) -> bool:
@@ -33,6 +40,7 @@ def new_record(
     template: Template,
     *,
     settings: Settings,
+    volumes: tuple[MountRecord, ...] = (),
     idempotency: IdempotencyRecord | None = None,
 ) -> SandboxRecord:
     """Write down what a request for a sandbox of this template comes to."""
@@ -51,6 +59,7 @@ def new_record(
         metadata=request.metadata,
         envs=request.envs,
         resources=_resources(template, settings),
+        volumes=volumes,
         allow_internet=request.allow_internet,
         network=request.network,
         access_token=secrets.token_hex(32),

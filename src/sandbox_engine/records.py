@@ -48,6 +48,14 @@ class NetworkRecord(BaseModel):
     mask_request_host: str | None = None
 
 
+class MountRecord(BaseModel):
+    """A volume at its place in a sandbox."""
+
+    volume_id: str
+    name: str
+    path: str
+
+
 class IdempotencyRecord(BaseModel):
     key: str
     digest: str
@@ -71,6 +79,7 @@ class SandboxRecord(BaseModel):
     metadata: dict[str, str] | None = None
     envs: dict[str, str] = Field(default_factory=dict)
     resources: Resources
+    volumes: tuple[MountRecord, ...] = ()
     allow_internet: bool | None = None
     network: NetworkRecord = Field(default_factory=NetworkRecord)
     access_token: str

@@ -82,11 +82,7 @@ class Roots:
         if not template.exists():
             template.parent.mkdir(exist_ok=True, mode=0o700)
             fresh = template.with_suffix(".new")
-            with fresh.open("wb") as image:
-                os.ftruncate(image.fileno(), size_mb << 20)
-            made = await self._run([*disk.MKFS, str(fresh)])
-            if made.returncode != 0:
-                raise OSError(made.stderr.decode(errors="replace"))
+            await disk.make(fresh, size_mb=size_mb, run=self._run)
             fresh.rename(template)
         return template
 

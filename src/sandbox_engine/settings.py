@@ -82,6 +82,7 @@ class Settings(BaseSettings):
     cpu_count: int = Field(2, ge=1, description="CPUs a sandbox may use.")
     memory_mb: int = Field(1024, ge=32, description="Memory a sandbox may use, in MiB.")
     disk_mb: int = Field(10240, ge=64, description="Disk a sandbox may fill, in MiB.")
+    volume_mb: int = Field(10240, ge=64, description="What a new volume may hold, in MiB.")
     pids: int = Field(1024, ge=16, description="Processes and threads a sandbox may have.")
     min_free_memory_mb: int = Field(
         256, ge=0, description="Memory of the machine, in MiB, below which nothing is started."

@@ -12,6 +12,8 @@ from sandbox_engine.api import (
     templates,
     unimplemented,
     uploads,
+    volume_content,
+    volumes,
 )
 from sandbox_engine.api.services import Services
 
@@ -37,5 +39,7 @@ def build_api(services: Services) -> FastAPI:
     app.include_router(builds.router)
     app.include_router(uploads.router)
     app.include_router(reserve.router)
+    app.include_router(volumes.router)
+    app.include_router(volume_content.router)
     app.include_router(unimplemented.router)
     return app

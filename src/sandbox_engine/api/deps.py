@@ -15,6 +15,7 @@ from sandbox_engine.templates.library import Library
 from sandbox_engine.templates.links import UploadLinks
 from sandbox_engine.templates.uploads import Uploads
 from sandbox_engine.vault import Vault
+from sandbox_engine.volumes.volumes import Volumes
 
 _SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
 
@@ -40,6 +41,10 @@ def get_reserve(services: ServicesDep) -> Reserve:
 
 def get_domain(services: ServicesDep) -> str:
     return services.domain
+
+
+def get_volumes(services: ServicesDep) -> Volumes:
+    return services.volumes
 
 
 def get_vault(services: ServicesDep) -> Vault:
@@ -91,6 +96,7 @@ EngineDep = Annotated[Engine, Depends(get_engine)]
 SamplerDep = Annotated[Sampler, Depends(get_sampler)]
 ReserveDep = Annotated[Reserve, Depends(get_reserve)]
 DomainDep = Annotated[str, Depends(get_domain)]
+VolumesDep = Annotated[Volumes, Depends(get_volumes)]
 VaultDep = Annotated[Vault, Depends(get_vault)]
 CatalogDep = Annotated[Catalog, Depends(get_catalog)]
 LibraryDep = Annotated[Library, Depends(get_library)]

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from sandbox_engine.capacity import MachineFull
+from sandbox_engine.envd.body import ClientLeft
 from sandbox_engine.errors import (
     BuildFailed,
     BuildNotFound,
@@ -34,6 +35,12 @@ from sandbox_engine.keeper.client import KeeperLost
 from sandbox_engine.log import get_logger
 from sandbox_engine.runtime.oci import RuntimeFailure
 from sandbox_engine.vault import SecretExists, SecretNotFound, SecretUnreadable
+from sandbox_engine.volumes.errors import (
+    VolumeFull,
+    VolumeNotFound,
+    VolumePathExists,
+    VolumePathNotFound,
+)
 
 log = get_logger(__name__)
 
@@ -42,6 +49,10 @@ STATUS: dict[type[EngineError], int] = {
     Unauthorized: 401,
     SandboxNotFound: 404,
     TemplateNotFound: 404,
+    VolumeNotFound: 404,
+    VolumePathNotFound: 404,
+    VolumePathExists: 409,
+    VolumeFull: 507,
     SecretNotFound: 404,
     SecretExists: 409,
     SecretUnreadable: 500,
@@ -77,6 +88,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(EngineError, _engine_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientLeft, _client_left)
     app.add_exception_handler(Exception, _unknown_error)
 
 
@@ -104,6 +116,10 @@ async def _http_error(_request: Request, error: Exception) -> JSONResponse:
     if known.status_code in (404, 405):
         return body(404, "validation error: no matching operation was found")
     return body(known.status_code, str(known.detail))
+
+
+async def _client_left(_request: Request, _error: Exception) -> JSONResponse:
+    return body(400, "the request's body ended early")  # and nobody is there to read this
 
 
 async def _unknown_error(request: Request, error: Exception) -> JSONResponse:

@@ -40,6 +40,13 @@ class AutoResume(WireModel):
     enabled: StrictBool
 
 
+class VolumeMount(WireModel):
+    """A volume, by its name, and where it is in a sandbox."""
+
+    name: str
+    path: str
+
+
 class NewSandboxBody(WireModel):
     """A request for a sandbox (v2)."""
 
@@ -53,7 +60,7 @@ class NewSandboxBody(WireModel):
     env_vars: dict[EnvName, EnvValue] | None = None
     network: NetworkConfig | None = None
     iam: dict[str, Any] | None = None
-    volume_mounts: list[Any] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
     def to_request(self) -> NewSandbox:
         return NewSandbox(
@@ -66,6 +73,7 @@ class NewSandboxBody(WireModel):
             on_timeout=OnTimeout.PAUSE if self.auto_pause else OnTimeout.KILL,
             pause_keeps_memory=self.auto_pause_memory,
             auto_resume=self.auto_resume is not None and self.auto_resume.enabled,
+            volumes=tuple((mount.name, mount.path) for mount in self.volume_mounts or ()),
         )
 
 
@@ -138,7 +146,7 @@ class ListedSandbox(WireModel):
     state_reason: str
     envd_version: str = ENVD_VERSION
     metadata: dict[str, str] | None = None
-    volume_mounts: list[Any] = Field(default_factory=list)
+    volume_mounts: list[VolumeMount] = Field(default_factory=list)
 
     @classmethod
     def fields_of(cls, record: SandboxRecord) -> dict[str, Any]:
@@ -154,6 +162,7 @@ class ListedSandbox(WireModel):
             "state": record.state,
             "state_reason": record.reason,
             "metadata": record.metadata,
+            "volume_mounts": [VolumeMount(name=one.name, path=one.path) for one in record.volumes],
         }
 
     @classmethod

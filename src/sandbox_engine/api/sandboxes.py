@@ -74,8 +74,6 @@ def refuse_what_is_missing(body: NewSandboxBody) -> None:
         raise InvalidRequest("autoPauseMemory=false cannot be combined with autoResume.")
     if body.iam:
         raise NotImplementedHere("Workload identity")
-    if body.volume_mounts:
-        raise NotImplementedHere("Mounting a volume")
 
 
 def list_query(

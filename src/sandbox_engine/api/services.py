@@ -6,6 +6,7 @@ from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.reserve import Reserve
 from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
+from sandbox_engine.volumes.volumes import Volumes
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Services:
     catalog: Catalog
     reserve: Reserve
     sampler: Sampler
+    volumes: Volumes
     vault: Vault
     templates: Templates
     disk_mb: int

@@ -16,8 +16,6 @@ _PATHS = {
     "/templates": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}/builds/{build_id}": "Building an image that was pushed (a v1 build)",
-    "/volumes": "Volumes",
-    "/volumes/{rest:path}": "Volumes",
 }
 
 

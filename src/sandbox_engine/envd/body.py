@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import Receive
 
-    from sandbox_engine.envd.workers import Workers
+    from sandbox_engine.workers import Workers
 
 _PIECE_BYTES = 1 << 20
 _COMPRESSED_BYTES = 64 * 1024

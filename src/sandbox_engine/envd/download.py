@@ -30,8 +30,8 @@ from sandbox_engine.envd.ranges import (
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sandbox_engine.envd.workers import Workers
     from sandbox_engine.rootfs.root import Root
+    from sandbox_engine.workers import Workers
 
 _PIECE_BYTES = 256 * 1024
 # The fastest: a sandbox is nearer than a site on the internet.

@@ -27,8 +27,8 @@ from sandbox_engine.rootfs.filesystems import KernelFile
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from sandbox_engine.envd.workers import Workers
     from sandbox_engine.sandbox import Sandbox
+    from sandbox_engine.workers import Workers
 
 _COMPOSE_LIMIT = 1 << 20
 

@@ -20,8 +20,8 @@ from sandbox_engine.envd.operations import UserFiles
 from sandbox_engine.envd.streams import with_keepalives
 from sandbox_engine.envd.watch import Watch, WatchSupplies
 from sandbox_engine.envd.watch_tree import Allowance
-from sandbox_engine.envd.workers import Workers
 from sandbox_engine.rootfs.root import RootClosed
+from sandbox_engine.workers import Workers
 
 if TYPE_CHECKING:
     from connectrpc.request import RequestContext

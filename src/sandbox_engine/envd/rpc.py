@@ -17,8 +17,8 @@ from sandbox_engine.envd.process import ProcessService
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sandbox_engine.envd.workers import Workers
     from sandbox_engine.sandbox import Sandbox
+    from sandbox_engine.workers import Workers
 
 _MESSAGE_LIMIT = 64 << 20
 

@@ -16,8 +16,8 @@ from sandbox_engine.envd.storing import NO_ROOM, no_room_for, reported, room_for
 from sandbox_engine.rootfs.accounts import Account, InvalidPath, resolve_path
 
 if TYPE_CHECKING:
-    from sandbox_engine.envd.workers import Workers
     from sandbox_engine.sandbox import Sandbox
+    from sandbox_engine.workers import Workers
 
 Stored = dict[str, Any]
 

@@ -31,7 +31,7 @@ from sandbox_engine.rootfs.root import Root, RootClosed
 
 if TYPE_CHECKING:
     from sandbox_engine.envd.entries import EntryReader
-    from sandbox_engine.envd.workers import Workers
+    from sandbox_engine.workers import Workers
 
 # In this order, where one report of the kernel's is several events.
 _TYPES = (

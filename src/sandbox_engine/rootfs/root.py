@@ -18,6 +18,7 @@ from sandbox_engine.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, open
 # machine: a neighbour that renames without end makes one try in a hundred succeed.
 _TRIES_TO_RESOLVE = 10_000
 _TRIES_TO_CREATE = 100
+_USUAL_MODE = 0o755
 
 # What making a file says on a file system that is the sandbox's own, like its /dev/shm.
 _NO_PLACE_FOR_HOST_ROOT = errno.EOVERFLOW
@@ -134,7 +135,13 @@ class Root:
         with closing(self.open_file(path)) as descriptor:
             return os.pread(descriptor, limit, 0)
 
-    def make_directories(self, path: str, owner: Owner) -> None:
+    def make_directory(self, path: str, owner: Owner, *, mode: int) -> None:
+        """Make a directory where there is nothing yet, as `owner`'s."""
+        with self.parent(path) as (directory, name), self._making:
+            os.mkdir(name, 0o700, dir_fd=directory)
+            os.close(self._take_over(directory, name, owner, mode))
+
+    def make_directories(self, path: str, owner: Owner, *, mode: int = _USUAL_MODE) -> None:
         """Make the directory and those above it where they are missing, as `owner`'s."""
         missing: list[str] = []
         while (place := self._find_directory(path)) is None:
@@ -144,7 +151,7 @@ class Root:
             if missing:
                 self._require_changeable(place)
             while missing:
-                made = self._make_directory(place, missing.pop(), owner)
+                made = self._make_directory(place, missing.pop(), owner, mode)
                 os.close(place)
                 place = made
         finally:
@@ -268,8 +275,7 @@ class Root:
         except FileNotFoundError:
             return None
 
-    def _make_directory(self, parent: int, name: str, owner: Owner) -> int:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _make_directory(self, parent: int, name: str, owner: Owner, mode: int) -> int:
         with self._making:
             try:
                 os.mkdir(name, 0o700, dir_fd=parent)
@@ -279,12 +285,17 @@ class Root:
                 if error.errno != _NO_PLACE_FOR_HOST_ROOT:
                     raise
                 with self._ids.acting_as(owner), suppress(FileExistsError):
-                    os.mkdir(name, 0o755, dir_fd=parent)
-            descriptor = os.open(name, flags, dir_fd=parent)
-            # Nobody in the sandbox can make anything the host's own root's: so it is the one just
-            # made, not another that was put in its place.
-            is_ours = os.fstat(descriptor).st_uid == os.geteuid()
-            return self._adopt(descriptor, owner, 0o755) if is_ours else descriptor
+                    os.mkdir(name, mode, dir_fd=parent)
+            return self._take_over(parent, name, owner, mode)
+
+    def _take_over(self, parent: int, name: str, owner: Owner, mode: int) -> int:
+        """Give a directory just made to its owner; one that was there before stays as it is."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=parent)
+        # Nobody in the sandbox can make anything the host's own root's: so it is the one just
+        # made, not another that was put in its place.
+        is_ours = os.fstat(descriptor).st_uid == os.geteuid()
+        return self._adopt(descriptor, owner, mode) if is_ours else descriptor
 
     def _adopt(self, descriptor: int, owner: Owner, mode: int) -> int:
         try:

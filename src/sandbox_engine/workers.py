@@ -7,14 +7,14 @@ import anyio.lowlevel
 import anyio.to_thread
 
 _T = TypeVar("_T")
-_THREADS_PER_SANDBOX = 8
+_THREADS = 8
 
 
 class Workers:
-    """Threads for one sandbox's file work, so few that its neighbours always get theirs."""
+    """Threads for the file work of one sandbox or volume, so few that its neighbours get theirs."""
 
     def __init__(self) -> None:
-        self._limiter = anyio.CapacityLimiter(_THREADS_PER_SANDBOX)
+        self._limiter = anyio.CapacityLimiter(_THREADS)
 
     async def run(
         self, work: Callable[[], _T], *, discard: Callable[[_T], None] | None = None

@@ -1,0 +1,95 @@
+import os
+import posixpath
+import secrets
+import stat
+from contextlib import suppress
+
+from sandbox_engine.errors import InvalidRequest
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
+from sandbox_engine.rootfs.root import Root
+from sandbox_engine.volumes.content import look, reported, require_sane
+from sandbox_engine.volumes.entry import Entry
+from sandbox_engine.volumes.errors import VolumePathExists
+from sandbox_engine.volumes.volume import DIRECTORY_MODE
+
+
+class NewFile:
+    """A file that has no name until it is whole; its methods block.
+
+    Whoever reads the path meanwhile, in whichever sandbox, finds the old file or the new one. What
+    is never published leaves nothing, also when the machine stops in the middle.
+    """
+
+    def __init__(self, root: Root, path: str, *, owner: Owner, mode: int, force: bool) -> None:
+        require_sane(owner, mode)
+        self._root, self._shown, self._force = root, path, force
+        self._owner, self._mode = owner, mode
+        with reported(path):
+            self._path = self._target()
+            self._directory = self._open_directory()
+            try:
+                self._file = os.open(
+                    ".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._directory
+                )
+            except OSError:
+                os.close(self._directory)
+                raise
+
+    def write(self, data: bytes) -> None:
+        """Add to the end."""
+        with reported(self._shown), memoryview(data) as view:
+            written = 0
+            while written < len(view):
+                written += os.write(self._file, view[written:])
+
+    def publish(self) -> Entry:
+        """Give the file its name, once it is on the disk."""
+        with reported(self._shown):
+            IdRange(UID_BASE).give(self._file, self._owner)
+            os.fchmod(self._file, self._mode)
+            os.fsync(self._file)
+            self._name()
+            os.fsync(self._directory)
+        return look(self._root, self._shown)
+
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._directory)
+
+    def _target(self) -> str:
+        """Find what is to be replaced: behind a link, if there is a file."""
+        with suppress(FileNotFoundError), closing(self._root.locate(self._shown)) as place:
+            if not self._force:
+                raise VolumePathExists(self._shown)
+            if not stat.S_ISREG(os.fstat(place).st_mode):
+                raise InvalidRequest(f"Path '{self._shown}' is not a file")
+            return self._root.path_of(place)
+        return self._shown
+
+    def _open_directory(self) -> int:
+        directory = posixpath.dirname(self._path)
+        if self._force:
+            self._root.make_directories(directory, self._owner, mode=DIRECTORY_MODE)
+        return self._root.open_directory(directory)
+
+    def _name(self) -> None:
+        name = posixpath.basename(self._path)
+        try:
+            self._link(name)
+        except FileExistsError:
+            if not self._force:
+                raise
+            self._replace(name)
+
+    def _replace(self, name: str) -> None:
+        passing = f".{secrets.token_hex(8)}"
+        self._link(passing)
+        try:
+            os.rename(passing, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except OSError:
+            os.unlink(passing, dir_fd=self._directory)
+            raise
+
+    def _link(self, name: str) -> None:
+        os.link(f"/proc/self/fd/{self._file}", name, dst_dir_fd=self._directory)

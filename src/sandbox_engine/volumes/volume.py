@@ -1,0 +1,105 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from sandbox_engine import disk
+from sandbox_engine.private_files import flush
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.rootfs.root import Root
+from sandbox_engine.roots import wait_released
+from sandbox_engine.runner import Runner
+from sandbox_engine.volumes.record import VolumeRecord
+from sandbox_engine.workers import Workers
+
+# The account that our images are made with. Whoever else a sandbox works as may write too.
+DEFAULT_ID = 1000
+DIRECTORY_MODE = 0o777
+
+
+class Volume:
+    """A file system of its own, mounted once while anybody uses it.
+
+    `keepers` are the sandboxes that have it among their files, whether they run or not.
+    """
+
+    def __init__(self, record: VolumeRecord, directory: Path) -> None:
+        self.record = record
+        self.keepers: set[str] = set()
+        self.workers = Workers()
+        self._image = directory / "volume.img"
+        self._place = directory / "content"
+        self._users: set[object] = set()
+        self._lock = asyncio.Lock()
+        self._root: Root | None = None
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._users)
+
+    def has_user(self, user: object) -> bool:
+        return user in self._users
+
+    async def make(self, run: Runner) -> None:
+        """Make the file system; it is empty and everybody in a sandbox may write to it."""
+        self._place.mkdir(mode=0o700)
+        await disk.make(self._image, size_mb=self.record.size_mb, run=run)
+        await self.acquire(self)
+        try:
+            await self.workers.run(self._furnish)
+        finally:
+            await self.release(self)
+        await self.workers.run(partial(flush, self._image))
+
+    async def acquire(self, user: object) -> Path:
+        """Have it mounted until this user releases it; gives where."""
+        async with self._lock:
+            if not os.path.ismount(self._place):
+                await wait_released(self._image)
+                await self.workers.run(self._mount)
+            self._users.add(user)
+            return self._place
+
+    async def release(self, user: object) -> None:
+        """Let go; the last one's leaving unmounts it."""
+        async with self._lock:
+            self._users.discard(user)
+            if not self._users:
+                await self.workers.run(self._unmount)
+
+    async def unmount(self) -> None:
+        """Unmount it, whoever left it mounted."""
+        async with self._lock:
+            await self.workers.run(self._unmount)
+
+    def note_user(self, user: object) -> None:
+        """Count somebody who has had it mounted since before the engine started."""
+        self._users.add(user)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Root]:
+        """Hold it open for work on its files from outside."""
+        user = object()
+        place = await self.acquire(user)
+        try:
+            if self._root is None:
+                self._root = Root.at(str(place))
+            yield self._root
+        finally:
+            await self.release(user)
+
+    def _mount(self) -> None:
+        disk.attach(self._image, self._place)
+
+    def _unmount(self) -> None:
+        if self._root is not None:
+            self._root.close()
+            self._root = None
+        disk.detach(self._place)
+
+    def _furnish(self) -> None:
+        (self._place / "lost+found").rmdir()
+        self._place.chmod(DIRECTORY_MODE)
+        os.chown(self._place, UID_BASE + DEFAULT_ID, UID_BASE + DEFAULT_ID)

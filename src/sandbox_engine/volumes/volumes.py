@@ -1,0 +1,178 @@
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sandbox_engine.errors import InvalidRequest
+from sandbox_engine.ids import new_id
+from sandbox_engine.log import get_logger
+from sandbox_engine.records import MountRecord, SandboxRecord
+from sandbox_engine.rootfs.root import Root
+from sandbox_engine.runner import Runner
+from sandbox_engine.shelf import Shelf
+from sandbox_engine.volumes.errors import VolumeNotFound
+from sandbox_engine.volumes.places import check_places, mount_volumes
+from sandbox_engine.volumes.record import VolumeRecord, VolumeState
+from sandbox_engine.volumes.volume import Volume
+
+log = get_logger(__name__)
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_TOKEN_BYTES = 32
+
+
+class Volumes:
+    """All volumes: what callers may do with them, and which sandbox has which."""
+
+    def __init__(self, directory: Path, *, size_mb: int, run: Runner) -> None:
+        self._shelf = Shelf(directory, VolumeRecord)
+        self._size_mb = size_mb
+        self._run = run
+        self._creating = asyncio.Lock()
+        self._volumes = {
+            record.id: Volume(record, self._shelf.path(record.id))
+            for record in self._shelf.load_all()
+        }
+
+    async def create(self, name: str) -> VolumeRecord:
+        """Make an empty volume; no other may have its name."""
+        if not _NAME.fullmatch(name):
+            raise InvalidRequest(
+                "Invalid volume name: it is 1 to 128 letters, digits, hyphens or underscores"
+            )
+        async with self._creating:
+            if any(record.name == name for record in self.all()):
+                raise InvalidRequest(f"Volume with name '{name}' already exists")
+            record = VolumeRecord(
+                id=new_id(),
+                name=name,
+                token=secrets.token_hex(_TOKEN_BYTES),
+                size_mb=self._size_mb,
+                created_at=datetime.now(UTC),
+            )
+            volume = Volume(record, self._shelf.path(record.id))
+            self._volumes[record.id] = volume
+            self._shelf.add(record)
+            try:
+                await volume.make(self._run)
+                await self._become(volume, VolumeState.READY)
+            except OSError:
+                await self._discard(volume)
+                raise
+        log.info("volume created", id=record.id, name=name)
+        return record
+
+    def get(self, volume_id: str) -> Volume:
+        """Get the volume of this id."""
+        volume = self._volumes.get(volume_id)
+        if volume is None or volume.record.state is not VolumeState.READY:
+            raise VolumeNotFound(volume_id)
+        return volume
+
+    def all(self) -> list[VolumeRecord]:
+        """List every volume, oldest first."""
+        records = (volume.record for volume in self._volumes.values())
+        ready = (record for record in records if record.state is VolumeState.READY)
+        return sorted(ready, key=lambda record: record.id)
+
+    async def delete(self, volume_id: str) -> None:
+        """Forget a volume; its files go when no sandbox has it any more."""
+        volume = self.get(volume_id)
+        await self._become(volume, VolumeState.DELETED)
+        log.info("volume deleted", id=volume_id)
+        await self._discard_if_nobodys(volume)
+
+    def plan(self, wanted: Iterable[tuple[str, str]]) -> tuple[MountRecord, ...]:
+        """Find the volumes of these names, to be mounted at these paths of a new sandbox."""
+        ids = {record.name: record.id for record in self.all()}
+        mounts = list(wanted)
+        if missing := [name for name, _ in mounts if name not in ids]:
+            raise InvalidRequest(f"Volumes not found: {', '.join(map(repr, missing))}")
+        check_places([path for _, path in mounts])
+        return tuple(
+            MountRecord(volume_id=ids[name], name=name, path=path) for name, path in mounts
+        )
+
+    @asynccontextmanager
+    async def opened(self, volume: Volume) -> AsyncIterator[Root]:
+        """Hold a volume open for work on its files from outside."""
+        try:
+            async with volume.opened() as root:
+                yield root
+        finally:
+            await self._discard_if_nobodys(volume)
+
+    async def mount(self, record: SandboxRecord, root: Path) -> None:
+        """Mount a sandbox's volumes in its root, before anything runs in it."""
+        self.keep(record)
+        mounts = [
+            (await self._known(mount.volume_id).acquire(record.id), mount.path)
+            for mount in record.volumes
+        ]
+        if mounts:
+            await asyncio.to_thread(mount_volumes, root, mounts)
+
+    async def unmount(self, sandbox_id: str) -> None:
+        """Let go of a sandbox's volumes once its root is gone."""
+        for volume in self._all():
+            if volume.has_user(sandbox_id):
+                await volume.release(sandbox_id)
+
+    def keep(self, record: SandboxRecord) -> None:
+        """Keep the files of a sandbox's volumes for as long as there is the sandbox."""
+        for volume in self._of(record):
+            volume.keepers.add(record.id)
+
+    def note_mounted(self, record: SandboxRecord) -> None:
+        """Count the volumes of a sandbox that has run since before the engine started."""
+        for volume in self._of(record):
+            volume.note_user(record.id)
+
+    async def let_go(self, sandbox_id: str) -> None:
+        """Keep nothing for this sandbox any more."""
+        for volume in self._all():
+            if sandbox_id in volume.keepers:
+                volume.keepers.discard(sandbox_id)
+                await self._discard_if_nobodys(volume)
+
+    async def sweep(self) -> None:
+        """Put away what a crash left: mounts nobody uses, files nobody has."""
+        for directory in list(self._shelf.without_record()):
+            await asyncio.to_thread(self._shelf.remove, directory.name)
+        for volume in self._all():
+            if not volume.is_used:
+                await volume.unmount()
+            if volume.record.state is VolumeState.CREATING:
+                await self._discard(volume)
+            await self._discard_if_nobodys(volume)
+
+    def _all(self) -> list[Volume]:
+        return list(self._volumes.values())
+
+    def _known(self, volume_id: str) -> Volume:
+        """Find a volume that a sandbox has, be it deleted for everybody else."""
+        if volume_id not in self._volumes:
+            raise VolumeNotFound(volume_id)
+        return self._volumes[volume_id]
+
+    def _of(self, record: SandboxRecord) -> list[Volume]:
+        ids = {mount.volume_id for mount in record.volumes}
+        return [volume for volume in self._all() if volume.record.id in ids]
+
+    async def _become(self, volume: Volume, state: VolumeState) -> None:
+        volume.record.state = state
+        self._shelf.save(volume.record)
+        await asyncio.to_thread(self._shelf.flush, volume.record.id)
+
+    async def _discard_if_nobodys(self, volume: Volume) -> None:
+        is_deleted = volume.record.state is VolumeState.DELETED
+        if is_deleted and not volume.keepers and not volume.is_used:
+            await self._discard(volume)
+
+    async def _discard(self, volume: Volume) -> None:
+        self._volumes.pop(volume.record.id, None)
+        await volume.unmount()
+        await asyncio.to_thread(self._shelf.remove, volume.record.id)
