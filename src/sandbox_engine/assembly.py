@@ -3,6 +3,7 @@ import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.reserve import Reserve
 from sandbox_engine.settings import Settings
+from sandbox_engine.snapshots.forks import Forks
+from sandbox_engine.snapshots.snapshots import Snapshots
+from sandbox_engine.snapshots.store import SnapshotStore
 from sandbox_engine.templates.library import BASE
 from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
@@ -40,9 +44,12 @@ async def assemble(
     catalog = Catalog()
     catalog.add(templates.library.find)
     catalog.on_use(templates.library.note_use)
-    await images.remove_unused(partial(_layers_in_use, templates, builder, lifecycle))
+    catalog.add(ground.snapshots.find_template)
+    in_use = partial(_layers_in_use, templates, builder, lifecycle, ground.snapshots)
+    await images.remove_unused(in_use)
     reserve = Reserve(settings, lifecycle, catalog=catalog, always=BASE)
     engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
+    snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
     _work(
         running,
@@ -59,6 +66,8 @@ async def assemble(
         volumes=ground.volumes,
         vault=Vault(settings.state_dir / "vault"),
         templates=templates,
+        snapshots=snapshots,
+        forks=Forks(ground.snapshots, snapshots, lifecycle, engine=engine),
         disk_mb=settings.disk_mb,
         api_key=api_key,
         domain=settings.domain or f"localhost:{port}",
@@ -70,9 +79,12 @@ def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> No
         running.callback(asyncio.create_task(work).cancel)
 
 
-def _layers_in_use(templates: Templates, builder: Builder, lifecycle: Lifecycle) -> set[Path]:
-    kept = (layer for record in lifecycle.records.values() for layer in record.layers)
-    return {*templates.library.layers(), *builder.layers(), *kept}
+def _layers_in_use(
+    templates: Templates, builder: Builder, lifecycle: Lifecycle, snapshots: SnapshotStore
+) -> set[Path]:
+    kept = [record.layers for record in lifecycle.records.values()]
+    kept += [record.layers for record in snapshots.records.values()]
+    return {*templates.library.layers(), *builder.layers(), *chain.from_iterable(kept)}
 
 
 def say(text: str) -> None:

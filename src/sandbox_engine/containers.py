@@ -22,6 +22,7 @@ from sandbox_engine.runtime.bundle import ContainerSpec, ProcessUser, config, pr
 from sandbox_engine.runtime.oci import OciRuntime
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
+from sandbox_engine.snapshots.foundations import Foundations
 from sandbox_engine.store import RecordStore
 from sandbox_engine.volumes.volumes import Volumes
 
@@ -39,6 +40,7 @@ class Containers:
         keeper: Keeper,
         network: Network,
         volumes: Volumes,
+        foundations: Foundations,
         init: Path,
     ) -> None:
         self._settings = settings
@@ -47,7 +49,7 @@ class Containers:
         self._network = network
         self._volumes = volumes
         self._init = init
-        self._roots = Roots(settings, store=store, run=keeper.run)
+        self._roots = Roots(settings, store=store, foundations=foundations, run=keeper.run)
         self._cgroup_parent = settings.cgroup
         self._runtime = OciRuntime(
             keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
@@ -79,6 +81,7 @@ class Containers:
         """Find the sandbox's container as an engine before this one left it, if it still runs."""
         if record.init is None or record.link is None or not is_alive(record.init):
             return None
+        await self._roots.keep(record)
         await self._network.restore(_link(record.link), internet=record.internet)
         self._volumes.note_mounted(record)
         sandbox = self._sandbox(record, record.init, record.link)
@@ -135,6 +138,7 @@ class Containers:
         kept = list(records)
         for record in kept:
             self._volumes.keep(record)
+            self._roots.thaw(record.id)
         ids = {record.id for record in kept}
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()

@@ -44,7 +44,7 @@ class Engine:
         self, request: NewSandbox, *, idempotency: IdempotencyRecord | None = None
     ) -> SandboxRecord:
         """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
-        self._check_timeout(request.timeout)
+        self.check_timeout(request.timeout)
         template = self._catalog.get(request.template)
         record = new_record(
             request,
@@ -92,7 +92,7 @@ class Engine:
         self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
     ) -> tuple[SandboxRecord, bool]:
         """Make the sandbox usable for `timeout` from now; tells whether it had to be resumed."""
-        self._check_timeout(timeout)
+        self.check_timeout(timeout)
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
             if record.state is State.PAUSED:
@@ -105,7 +105,7 @@ class Engine:
         self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
     ) -> SandboxRecord:
         """Resume a paused sandbox, with the processes it has or from its files alone."""
-        self._check_timeout(timeout)
+        self.check_timeout(timeout)
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
             if record.state is State.RUNNING:
@@ -159,7 +159,7 @@ class Engine:
         """Leave every sandbox as it is; the next engine takes them over."""
         await self._lifecycle.close()
 
-    def _check_timeout(self, timeout: timedelta) -> None:
+    def check_timeout(self, timeout: timedelta) -> None:
         if timeout <= timedelta(0):
             raise InvalidRequest("Timeout must be greater than 0")
         if timeout > self._settings.max_timeout:

@@ -16,6 +16,8 @@ from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.machine import MIB
 from sandbox_engine.network.network import Network
 from sandbox_engine.settings import Settings
+from sandbox_engine.snapshots.foundations import Foundations
+from sandbox_engine.snapshots.store import SnapshotStore
 from sandbox_engine.store import RecordStore
 from sandbox_engine.volumes.volumes import Volumes
 
@@ -29,6 +31,8 @@ class Ground:
     network: Network
     store: RecordStore
     volumes: Volumes
+    snapshots: SnapshotStore
+    foundations: Foundations
     containers: Containers
     capacity: Capacity
 
@@ -51,8 +55,16 @@ class Ground:
         )
         init = shutil.which("catatonit")
         assert init is not None, "checked before the engine starts"
+        snapshots = SnapshotStore(settings.state_dir / "snapshots")
+        foundations = Foundations(snapshots)
         containers = Containers(
-            settings, store=store, keeper=keeper, network=network, volumes=volumes, init=Path(init)
+            settings,
+            store=store,
+            keeper=keeper,
+            network=network,
+            volumes=volumes,
+            foundations=foundations,
+            init=Path(init),
         )
         await containers.prepare()
         capacity = Capacity(
@@ -60,7 +72,17 @@ class Ground:
             min_free_memory=settings.min_free_memory_mb * MIB,
             min_free_disk=settings.min_free_disk_mb * MIB,
         )
-        return cls(settings, keeper, network, store, volumes, containers, capacity)
+        return cls(
+            settings=settings,
+            keeper=keeper,
+            network=network,
+            store=store,
+            volumes=volumes,
+            snapshots=snapshots,
+            foundations=foundations,
+            containers=containers,
+            capacity=capacity,
+        )
 
     async def adopt(self) -> Lifecycle:
         """Take over what is there."""

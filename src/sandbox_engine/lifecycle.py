@@ -11,7 +11,7 @@ what was meant. A container that ends by itself leaves a paused sandbox with all
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
@@ -52,6 +52,7 @@ class Lifecycle:
         self._start_timeout = start_timeout
         self._locks: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._on_removed: list[Callable[[], Awaitable[None]]] = []
 
     def transition(self, sandbox_id: str) -> asyncio.Lock:
         """Give the lock that makes the sandbox's transitions follow one another."""
@@ -62,6 +63,10 @@ class Lifecycle:
     def journal(self, record: SandboxRecord) -> Journal:
         """Give what tells of the sandbox, and takes in more."""
         return self._store.journal(record.id)
+
+    def on_removed(self, hear: Callable[[], Awaitable[None]]) -> None:
+        """Have something done whenever a sandbox is gone with its files."""
+        self._on_removed.append(hear)
 
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
@@ -132,6 +137,8 @@ class Lifecycle:
         del self.records[record.id]
         self._locks.pop(record.id, None)
         log.info("removed", id=record.id, reason=reason)
+        for hear in self._on_removed:
+            await hear()
 
     async def lose_container(self, record: SandboxRecord, reason: str) -> None:
         """Go on as a paused sandbox: the processes are gone and the files are not."""

@@ -4,12 +4,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_engine import disk
+from sandbox_engine.disk_freeze import thaw
 from sandbox_engine.errors import StartFailed
 from sandbox_engine.overlay import mount_overlay, write_engine_layer
 from sandbox_engine.records import SandboxRecord
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.runner import Runner
 from sandbox_engine.settings import Settings
+from sandbox_engine.snapshots.foundations import Foundations
 from sandbox_engine.store import RecordStore
 
 _LONGEST_RELEASE_S = 30.0
@@ -17,10 +19,17 @@ _RELEASE_POLL_S = 0.01
 
 
 class Roots:
-    """The sandboxes' root file systems: an image's layers with a disk of the sandbox's own on top."""
+    """The sandboxes' root file systems.
 
-    def __init__(self, settings: Settings, *, store: RecordStore, run: Runner) -> None:
+    The layers of an image lie lowest, then the disks of the snapshots that the sandbox stands on,
+    and on top is a disk of its own.
+    """
+
+    def __init__(
+        self, settings: Settings, *, store: RecordStore, foundations: Foundations, run: Runner
+    ) -> None:
         self._store = store
+        self._foundations = foundations
         self._run = run
         self._engine_layer = settings.state_dir / "engine-layer"
         self._disk_templates = settings.state_dir / "disks"
@@ -45,13 +54,26 @@ class Roots:
         if image.exists():
             await wait_released(image)
         template = await self._disk_template(record.resources.disk_mb)
-        await asyncio.to_thread(self._mount, record, image, template)
+        snapshots = await self._foundations.hold(record.base, holder=record.id)
+        layers = [*record.layers, self._engine_layer, *snapshots]
+        await asyncio.to_thread(self._mount, record, layers, image, template)
+
+    async def keep(self, record: SandboxRecord) -> None:
+        """Go on with a root that an engine before this one has mounted."""
+        await self._foundations.hold(record.base, holder=record.id)
 
     async def unmount(self, sandbox_id: str) -> None:
         """Unmount the root and the disk, as far as they are mounted."""
         await asyncio.to_thread(self._unmount, sandbox_id)
+        await self._foundations.release(sandbox_id)
 
-    def _mount(self, record: SandboxRecord, image: Path, template: Path) -> None:
+    def thaw(self, sandbox_id: str) -> None:
+        """Let the sandbox write where an engine was killed while it copied the disk."""
+        thaw(self._store.path(sandbox_id) / "disk")
+
+    def _mount(
+        self, record: SandboxRecord, layers: list[Path], image: Path, template: Path
+    ) -> None:
         changes, root = image.parent / "disk", self.path(record.id)
         for made in (changes, root):
             made.mkdir(exist_ok=True, mode=0o700)
@@ -59,7 +81,7 @@ class Roots:
             disk.copy_sparse(template, image)
         disk.attach(image, changes)
         mount_overlay(
-            [*record.layers, self._engine_layer],
+            layers,
             changes=changes,
             target=root,
             files={

@@ -20,6 +20,7 @@ def count(engine: EngineProcess) -> Counter[str]:
         interfaces=len(list(Path("/sys/class/net").glob(f"sb{instance}*"))),
         cgroups=len(cgroups.children(f"sandbox-engine-{instance}")),
         directories=_entries(engine.state_dir / "sandboxes"),
+        snapshots=_entries(engine.state_dir / "snapshots"),
         roots=_entries(Path("/run/sandbox-engine") / instance / "roots"),
         containers=_entries(Path("/run/sandbox-engine") / instance / "runtime"),
         commands=_entries(Path("/run/sandbox-engine") / instance / "keeper" / "commands"),

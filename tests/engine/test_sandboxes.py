@@ -131,7 +131,7 @@ async def test_what_the_engine_does_not_have_is_said(options, engine):
         await AsyncSandbox.create(network={"deny_out": ["8.8.8.8"]}, **options)
     assert caught.value.status_code == 501
     async with httpx.AsyncClient(base_url=engine.url) as client:
-        answer = await client.get("/secrets", headers={"X-API-Key": engine.api_key})
+        answer = await client.post("/templates", headers={"X-API-Key": engine.api_key})
     assert answer.status_code == 501
 
 

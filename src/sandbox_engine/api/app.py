@@ -9,6 +9,7 @@ from sandbox_engine.api import (
     reserve,
     sandboxes,
     secrets,
+    snapshots,
     templates,
     unimplemented,
     uploads,
@@ -35,6 +36,7 @@ def build_api(services: Services) -> FastAPI:
     app.include_router(observation.router)
     app.include_router(sandboxes.router)
     app.include_router(secrets.router)
+    app.include_router(snapshots.router)
     app.include_router(templates.router)
     app.include_router(builds.router)
     app.include_router(uploads.router)

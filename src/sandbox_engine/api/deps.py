@@ -10,6 +10,8 @@ from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, Unauthorized
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.reserve import Reserve
+from sandbox_engine.snapshots.forks import Forks
+from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.templates.builds import Builds
 from sandbox_engine.templates.library import Library
 from sandbox_engine.templates.links import UploadLinks
@@ -37,6 +39,14 @@ def get_sampler(services: ServicesDep) -> Sampler:
 
 def get_reserve(services: ServicesDep) -> Reserve:
     return services.reserve
+
+
+def get_snapshots(services: ServicesDep) -> Snapshots:
+    return services.snapshots
+
+
+def get_forks(services: ServicesDep) -> Forks:
+    return services.forks
 
 
 def get_domain(services: ServicesDep) -> str:
@@ -95,6 +105,8 @@ def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> st
 EngineDep = Annotated[Engine, Depends(get_engine)]
 SamplerDep = Annotated[Sampler, Depends(get_sampler)]
 ReserveDep = Annotated[Reserve, Depends(get_reserve)]
+SnapshotsDep = Annotated[Snapshots, Depends(get_snapshots)]
+ForksDep = Annotated[Forks, Depends(get_forks)]
 DomainDep = Annotated[str, Depends(get_domain)]
 VolumesDep = Annotated[Volumes, Depends(get_volumes)]
 VaultDep = Annotated[Vault, Depends(get_vault)]

@@ -1,16 +1,11 @@
-"""Filters and pages of sandbox lists."""
+"""Filters of sandbox lists."""
 
-import base64
-import binascii
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import unquote_plus
 
 from sandbox_engine.errors import InvalidRequest
 from sandbox_engine.records import SandboxRecord, State
-
-_SEPARATOR = "__"
 
 
 @dataclass(frozen=True)
@@ -53,42 +48,3 @@ def parse_metadata(text: str | None) -> dict[str, str]:
     if any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004
         raise InvalidRequest("Error parsing metadata: expected key=value pairs joined by &")
     return {unquote_plus(key): unquote_plus(value) for key, value in pairs}
-
-
-def page(
-    records: Iterable[SandboxRecord], query: Query, *, limit: int, token: str | None
-) -> tuple[list[SandboxRecord], str | None]:
-    """Cut out one page, and make the token of the next one if there is one."""
-    key = _ascending_key if query.ascending else _descending_key
-    found = sorted(records, key=key)
-    if token:
-        after = _parse_token(token)
-        place = after if query.ascending else (-after[0], after[1])
-        found = [one for one in found if key(one) > place]
-    shown = found[:limit]
-    return shown, _token(shown[-1]) if len(found) > limit else None
-
-
-def _ascending_key(record: SandboxRecord) -> tuple[float, str]:
-    return record.started_at.timestamp(), record.id
-
-
-def _descending_key(record: SandboxRecord) -> tuple[float, str]:
-    return -record.started_at.timestamp(), record.id
-
-
-def _token(record: SandboxRecord) -> str:
-    place = f"{record.started_at.timestamp()!r}{_SEPARATOR}{record.id}"
-    return base64.urlsafe_b64encode(place.encode()).decode()
-
-
-def _parse_token(token: str) -> tuple[float, str]:
-    try:
-        started, separator, sandbox_id = (
-            base64.urlsafe_b64decode(token).decode().partition(_SEPARATOR)
-        )
-        if not separator:
-            raise InvalidRequest("Invalid next token")
-        return float(started), sandbox_id
-    except (ValueError, binascii.Error):
-        raise InvalidRequest("Invalid next token") from None

@@ -19,6 +19,7 @@ from sandbox_engine.api.models import (
     SandboxDetail,
     TimeoutBody,
 )
+from sandbox_engine.api.paging import page
 from sandbox_engine.api.wire import seconds
 from sandbox_engine.errors import InvalidRequest, NotImplementedHere
 from sandbox_engine.records import IdempotencyRecord, State
@@ -103,7 +104,13 @@ async def list_sandboxes(
 ) -> list[ListedSandbox]:
     """List sandboxes that run or are paused, newest first, a page at a time."""
     found = [one for one in engine.sandboxes() if query.matches(one)]
-    shown, following = listing.page(found, query, limit=limit, token=next_token)
+    shown, following = page(
+        found,
+        at=lambda one: one.started_at,
+        limit=limit,
+        token=next_token,
+        ascending=query.ascending,
+    )
     if State.RUNNING in query.states:
         running = sum(one.state is State.RUNNING for one in found)
         response.headers["X-Total-Running"] = str(running)
@@ -121,8 +128,8 @@ async def list_running_sandboxes(
         states=frozenset((State.RUNNING,)), metadata=listing.parse_metadata(metadata)
     )
     found = [one for one in engine.sandboxes() if query.matches(one)]
-    shown, _ = listing.page(found, query, limit=len(found), token=None)
-    return [ListedSandbox.of(record) for record in shown]
+    found.sort(key=lambda one: one.started_at, reverse=True)
+    return [ListedSandbox.of(record) for record in found]
 
 
 @router.get("/sandboxes/{sandbox_id}")

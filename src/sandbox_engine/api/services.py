@@ -4,6 +4,8 @@ from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.reserve import Reserve
+from sandbox_engine.snapshots.forks import Forks
+from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.templates.templates import Templates
 from sandbox_engine.vault import Vault
 from sandbox_engine.volumes.volumes import Volumes
@@ -20,6 +22,8 @@ class Services:
     volumes: Volumes
     vault: Vault
     templates: Templates
+    snapshots: Snapshots
+    forks: Forks
     disk_mb: int
     api_key: str
     domain: str

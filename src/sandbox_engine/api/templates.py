@@ -2,7 +2,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from sandbox_engine.api.deps import BuildsDep, DiskSize, LibraryDep, check_api_key
+from sandbox_engine.api.deps import BuildsDep, DiskSize, LibraryDep, SnapshotsDep, check_api_key
 from sandbox_engine.api.template_models import (
     AssignedTags,
     AssignTagsBody,
@@ -87,9 +87,13 @@ async def get_template(
 
 
 @router.delete("/templates/{template_id}", status_code=204)
-async def delete_template(template_id: str, builds: BuildsDep) -> None:
-    """Delete a template with its builds; sandboxes of it go on."""
-    await builds.delete(template_id)
+async def delete_template(
+    template_id: str, library: LibraryDep, builds: BuildsDep, snapshots: SnapshotsDep
+) -> None:
+    """Delete a template with its builds, or a snapshot; sandboxes of it go on."""
+    if not await snapshots.delete(template_id):
+        library.resolve(template_id)
+        await builds.delete(template_id)
 
 
 @router.patch("/templates/{template_id}")

@@ -9,10 +9,7 @@ router = APIRouter(
 
 _EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _PATHS = {
-    "/sandboxes/{sandbox_id}/snapshots": "Taking snapshots",
-    "/sandboxes/{sandbox_id}/fork": "Forking a sandbox",
     "/sandboxes/{sandbox_id}/network": "Changing the network policy",
-    "/snapshots": "Listing snapshots",
     "/templates": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}/builds/{build_id}": "Building an image that was pushed (a v1 build)",

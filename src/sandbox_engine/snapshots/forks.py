@@ -1,0 +1,69 @@
+import asyncio
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from sandbox_engine.engine import Engine
+from sandbox_engine.errors import EngineError, InvalidRequest
+from sandbox_engine.ids import new_id
+from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.records import SandboxRecord, State
+from sandbox_engine.snapshots.snapshots import Snapshots
+from sandbox_engine.snapshots.store import SnapshotStore
+
+MOST_FORKS = 100
+
+
+class Forks:
+    """Makes sandboxes with the files that another has at this moment."""
+
+    def __init__(
+        self, store: SnapshotStore, snapshots: Snapshots, lifecycle: Lifecycle, *, engine: Engine
+    ) -> None:
+        self._store = store
+        self._snapshots = snapshots
+        self._lifecycle = lifecycle
+        self._engine = engine
+
+    async def fork(
+        self, sandbox_id: str, *, count: int, timeout: timedelta
+    ) -> Sequence[SandboxRecord | EngineError]:
+        """Start `count` sandboxes on one copy of the files; each comes up or fails by itself."""
+        self._engine.check_timeout(timeout)
+        if not 1 <= count <= MOST_FORKS:
+            raise InvalidRequest(f"Count must be between 1 and {MOST_FORKS}")
+        snapshot = await self._snapshots.copy(sandbox_id)
+        with self._store.pinned(snapshot.id):
+            source = self._engine.get(sandbox_id)
+            forks = [_fork_of(source, base=snapshot.id, timeout=timeout) for _ in range(count)]
+            results = await asyncio.gather(*map(self._start, forks))
+        await self._snapshots.collect()
+        return results
+
+    async def _start(self, fork: SandboxRecord) -> SandboxRecord | EngineError:
+        try:
+            await self._lifecycle.create(fork)
+        except EngineError as error:
+            return error
+        return fork
+
+
+def _fork_of(source: SandboxRecord, *, base: str, timeout: timedelta) -> SandboxRecord:
+    now = datetime.now(UTC)
+    fresh = {
+        "id": new_id(),
+        "state": State.CREATING,
+        "reason": "",
+        "base": base,
+        "access_token": secrets.token_hex(32),
+        "traffic_token": source.traffic_token and secrets.token_hex(32),
+        "created_at": now,
+        "started_at": now,
+        "ends_at": now + timeout,
+        "timeout": timeout,
+        "filesystem_only": False,
+        "idempotency": None,
+        "link": None,
+        "init": None,
+    }
+    return source.model_copy(update=fresh, deep=True)

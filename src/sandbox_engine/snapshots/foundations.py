@@ -1,0 +1,58 @@
+import asyncio
+from collections import defaultdict
+from pathlib import Path
+
+from sandbox_engine import disk
+from sandbox_engine.errors import StartFailed
+from sandbox_engine.snapshots.store import SnapshotStore
+
+
+class Foundations:
+    """The snapshots' disks, each mounted once, read-only, beneath every sandbox that stands on it."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        self._holders: defaultdict[str, set[str]] = defaultdict(set)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def hold(self, base: str | None, *, holder: str) -> list[Path]:
+        """Have all that `base` consists of mounted for the sandbox; gives the layers, lowest first."""
+        try:
+            chain = self._store.chain(base)
+        except KeyError:
+            raise StartFailed(f"snapshot {base} is gone") from None
+        for snapshot in chain:
+            async with self._locks[snapshot.id]:
+                self._holders[snapshot.id].add(holder)
+                await asyncio.to_thread(self._mount, snapshot.id)
+        return [self._mountpoint(snapshot.id) / "upper" for snapshot in chain]
+
+    async def release(self, holder: str) -> None:
+        """Unmount what nobody but this sandbox held."""
+        for snapshot_id in [one for one, holders in self._holders.items() if holder in holders]:
+            async with self._locks[snapshot_id]:
+                self._holders[snapshot_id].discard(holder)
+                if not self._holders[snapshot_id]:
+                    del self._holders[snapshot_id]
+                    await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
+
+    async def remove(self, snapshot_id: str) -> None:
+        """Delete a snapshot's files."""
+        async with self._locks.pop(snapshot_id, asyncio.Lock()):
+            await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
+            await asyncio.to_thread(self._store.remove, snapshot_id)
+
+    async def sweep(self) -> None:
+        """Unmount what an engine before this one left, but for what is held."""
+        for directory in list(self._store.directory.iterdir()):
+            if directory.name not in self._holders:
+                await asyncio.to_thread(disk.detach, self._mountpoint(directory.name))
+
+    def _mount(self, snapshot_id: str) -> None:
+        mountpoint = self._mountpoint(snapshot_id)
+        mountpoint.mkdir(exist_ok=True, mode=0o700)
+        if not mountpoint.is_mount():
+            disk.attach_read_only(self._store.image(snapshot_id), mountpoint)
+
+    def _mountpoint(self, snapshot_id: str) -> Path:
+        return self._store.path(snapshot_id) / "disk"

@@ -1,0 +1,172 @@
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from sandbox_engine.catalog import Catalog
+from sandbox_engine.engine import Engine
+from sandbox_engine.errors import InvalidRequest, TemplateNotFound
+from sandbox_engine.ground import Ground
+from sandbox_engine.images.scratch import to_its_end
+from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.log import get_logger
+from sandbox_engine.records import SandboxRecord
+from sandbox_engine.snapshots.copying import copy_disk, write_out
+from sandbox_engine.snapshots.records import SnapshotRecord, SnapshotState
+from sandbox_engine.templates.names import DEFAULT_TAG, Reference
+
+log = get_logger(__name__)
+
+_BLOCK = 512
+
+
+class Snapshots:
+    """Takes snapshots of sandboxes, finds them again, and deletes them.
+
+    A snapshot holds files and no processes. Its record is there before its copy of the disk is, and
+    says so, so that a crash leaves a whole one or none.
+    """
+
+    def __init__(
+        self, ground: Ground, lifecycle: Lifecycle, *, engine: Engine, catalog: Catalog
+    ) -> None:
+        self._sandboxes = ground.store
+        self._capacity = ground.capacity
+        self._store = ground.snapshots
+        self._foundations = ground.foundations
+        self._lifecycle = lifecycle
+        self._engine = engine
+        self._catalog = catalog
+        self._writing: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(
+        cls, ground: Ground, lifecycle: Lifecycle, *, engine: Engine, catalog: Catalog
+    ) -> Self:
+        """Take over the snapshots that are there, and from now on delete those nobody needs."""
+        snapshots = cls(ground, lifecycle, engine=engine, catalog=catalog)
+        await snapshots._settle()
+        lifecycle.on_removed(snapshots.collect)
+        return snapshots
+
+    async def take(self, sandbox_id: str, *, name: str | None = None) -> SnapshotRecord:
+        """Keep the sandbox's files as they are now, in place of an older snapshot of this name."""
+        reference = Reference.parse(name) if name else Reference("")
+        self._refuse_template(reference.name)
+        tag = reference.tag or DEFAULT_TAG
+        taken = await self.copy(sandbox_id, name=reference.name, tag=tag, listed=True)
+        for other in self._store.listed():
+            if taken.name and other.answers_to(taken.name, tag) and other is not taken:
+                self._unlist(other)
+        await self.collect()
+        return taken
+
+    async def copy(
+        self, sandbox_id: str, *, name: str = "", tag: str = DEFAULT_TAG, listed: bool = False
+    ) -> SnapshotRecord:
+        """Copy the sandbox's disk; what runs in it goes on, and waits if it writes meanwhile."""
+        async with self._lifecycle.transition(sandbox_id):
+            sandbox = self._engine.get(sandbox_id)
+            snapshot = SnapshotRecord.of(sandbox, name=name, tag=tag, listed=listed)
+            with self._store.pinned(snapshot.id):
+                await self._copy(sandbox, snapshot)
+        self._write_out(snapshot)
+        log.info("snapshot taken", id=snapshot.id, sandbox=sandbox_id)
+        return snapshot
+
+    def listed(
+        self, *, sandbox_id: str | None = None, name: str | None = None
+    ) -> Sequence[SnapshotRecord]:
+        """List the snapshots, newest first; of one sandbox, or by a name, only if asked for."""
+        wanted = None if name is None else Reference.parse(name)
+        return [
+            one
+            for one in self._store.listed()
+            if sandbox_id in (None, one.sandbox_id)
+            and (wanted is None or one.answers_to(wanted.name, wanted.tag or one.tag))
+        ]
+
+    async def delete(self, reference: str) -> bool:
+        """Forget the snapshot; sandboxes that stand on it go on. Tells whether there was one."""
+        found = self._store.find(reference)
+        if found is None:
+            return False
+        self._unlist(found)
+        await self.collect()
+        return True
+
+    async def collect(self) -> None:
+        """Delete the files of snapshots that nobody can ask for and no sandbox stands on."""
+        records = self._lifecycle.records.values()
+        unneeded = self._store.unneeded(record.base for record in records)
+        for snapshot in unneeded:
+            del self._store.records[snapshot.id]
+        for snapshot in unneeded:
+            try:
+                await self._foundations.remove(snapshot.id)
+            except OSError as error:  # the next engine tries again
+                log.error("a snapshot was not removed", id=snapshot.id, error=error)
+
+    async def _settle(self) -> None:
+        """Remove what a crash left half done, and what it left unwritten as far as it is lost."""
+        for directory in list(self._store.without_record()):
+            await self._foundations.remove(directory.name)
+        for snapshot in list(self._store.records.values()):
+            if snapshot.state is SnapshotState.TAKING:
+                snapshot.listed = False
+            elif snapshot.unwritten_since == _boot_id():
+                self._write_out(snapshot)
+            elif snapshot.unwritten_since is not None:
+                log.error("a snapshot was lost when the machine went down", id=snapshot.id)
+                self._unlist(snapshot)
+        await self.collect()
+        await self._foundations.sweep()
+
+    async def _copy(self, sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
+        source = self._sandboxes.path(sandbox.id)
+        image = self._store.image(snapshot.id)
+        size = (source / "disk.img").stat().st_blocks * _BLOCK
+        with self._capacity.reserve(disk=size):
+            self._store.records[snapshot.id] = snapshot
+            try:
+                self._store.add(snapshot)
+                await to_its_end(partial(copy_disk, source, image))
+                snapshot.state, snapshot.unwritten_since = SnapshotState.READY, _boot_id()
+                self._store.save(snapshot)
+            except BaseException:
+                del self._store.records[snapshot.id]
+                await self._foundations.remove(snapshot.id)
+                raise
+
+    def _write_out(self, snapshot: SnapshotRecord) -> None:
+        task = asyncio.create_task(self._put_on_disk(snapshot))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _put_on_disk(self, snapshot: SnapshotRecord) -> None:
+        """Make the snapshot outlive a power cut, which takes long and nobody waits for."""
+        try:
+            await asyncio.to_thread(write_out, self._store.image(snapshot.id))
+            if snapshot.id in self._store.records:
+                snapshot.unwritten_since = None
+                self._store.save(snapshot)
+        except OSError as error:  # removed meanwhile, or the disk fails
+            log.warning("a snapshot was not written out", id=snapshot.id, error=error)
+
+    def _unlist(self, snapshot: SnapshotRecord) -> None:
+        snapshot.listed = False
+        self._store.save(snapshot)
+
+    def _refuse_template(self, name: str) -> None:
+        if not name or self._store.find(name) is not None:
+            return
+        try:
+            self._catalog.get(name)
+        except TemplateNotFound:
+            return
+        raise InvalidRequest(f"'{name}' is the name of a template")
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
