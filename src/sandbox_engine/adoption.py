@@ -27,7 +27,7 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
     if sandbox is not None:
         if record.state is State.RUNNING:
             containers.thaw(record)  # the crash may have come in the middle of a pause
-        elif record.state is State.PAUSED and not containers.is_frozen(record):
+        elif record.state is State.PAUSED:
             await containers.freeze(record)
         lifecycle.take(record, sandbox)
     elif record.state is State.RESERVED:

@@ -52,6 +52,12 @@ class Cgroup:
         except OSError:
             return 0
 
+    def allow_swap(self, *, allowed: bool) -> None:
+        """Let the group's memory be swapped, where its limit of memory does not cover that too."""
+        if is_unified():
+            with suppress(OSError):  # the kernel was built without it, or the group is gone
+                self._file("memory", "memory.swap.max").write_text("max" if allowed else "0")
+
     def limit_sockets(self, limit: int) -> None:
         """Hold what waits in the sandbox's sockets to a limit too, where it is no memory of theirs."""
         if not is_unified():

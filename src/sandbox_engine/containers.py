@@ -13,6 +13,7 @@ from sandbox_engine.commands import CommandRequest, CommandTable
 from sandbox_engine.freezer import FreezeFailed, Freezer, freezer_of
 from sandbox_engine.init import identify, is_alive, wait_exit
 from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.memory_return import MemoryReturn
 from sandbox_engine.network.network import Link, Network
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord
 from sandbox_engine.rootfs.ownership import UID_BASE
@@ -51,6 +52,7 @@ class Containers:
         self._init = init
         self._roots = Roots(settings, store=store, foundations=foundations, run=keeper.run)
         self._cgroup_parent = settings.cgroup
+        self._memory = MemoryReturn(after=settings.return_memory_after)
         self._runtime = OciRuntime(
             keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
         )
@@ -89,18 +91,18 @@ class Containers:
         return sandbox
 
     async def freeze(self, record: SandboxRecord) -> None:
-        """Stop every process where it stands; its memory stays."""
+        """Stop every process where it stands; its memory stays, in swap where there is some."""
         await self._freezer(record).freeze()
+        self._memory.begin(self._cgroup(record.id))
 
     def thaw(self, record: SandboxRecord) -> None:
         """Let every process go on."""
+        self._memory.end(self._cgroup(record.id))
         self._freezer(record).thaw()
-
-    def is_frozen(self, record: SandboxRecord) -> bool:
-        return self._freezer(record).is_frozen()
 
     async def stop(self, record: SandboxRecord) -> None:
         """Remove all but the sandbox's files; what is not there any more is no error."""
+        self._memory.end(self._cgroup(record.id))
         if record.init is not None and await self._end(record, record.init):
             await self._runtime.delete(record.id)
         else:

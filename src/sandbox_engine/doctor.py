@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox_engine import memory_return
 from sandbox_engine.network.conflicts import find_conflicts
 from sandbox_engine.network.naming import link_prefix
 from sandbox_engine.runner import Completed
@@ -53,6 +54,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _programs(settings)
         yield from _kernel_features()
         yield from _limits()
+        yield _memory_return()
         if os.geteuid() == 0 and shutil.which("nft"):
             yield _host_firewall(settings)
 
@@ -122,6 +124,18 @@ def _limits() -> Iterator[Finding]:
     yield Finding(
         "open files", hard == resource.RLIM_INFINITY or hard >= _LEAST_OPEN_FILES, f"at most {hard}",
         f"Raise it: ulimit -Hn {_LEAST_OPEN_FILES * 4}", required=False,
+    )  # fmt: skip
+
+
+def _memory_return() -> Finding:
+    possible = memory_return.is_possible()
+    return Finding(
+        "memory of paused sandboxes", possible,
+        "moves to swap" if possible else "stays in use: this machine has no swap for it",
+        "Add swap, in compressed memory: modprobe zram && zramctl --find --size 8G (it names the "
+        "device) && mkswap /dev/zram0 && swapon /dev/zram0; or on disk: fallocate -l 8G /swapfile "
+        "&& chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile. With cgroup v2 the kernel "
+        "must be 5.19 or later.", required=False,
     )  # fmt: skip
 
 

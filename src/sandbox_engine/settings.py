@@ -98,6 +98,12 @@ class Settings(BaseSettings):
     upload_days: int = Field(
         7, ge=0, description="Days that uploaded files are kept after a build last used them."
     )
+    return_memory_after_s: int = Field(
+        10,
+        ge=-1,
+        description="How long after a pause a sandbox's memory moves to the machine's swap, in "
+        "seconds; -1 never.",
+    )
     max_timeout_hours: int = Field(
         24, ge=1, description="The longest timeout a caller may ask for."
     )
@@ -179,6 +185,10 @@ class Settings(BaseSettings):
     @property
     def build_cache_age(self) -> timedelta:
         return timedelta(days=self.build_cache_days)
+
+    @property
+    def return_memory_after(self) -> timedelta:
+        return timedelta(seconds=self.return_memory_after_s)
 
     @property
     def start_timeout(self) -> timedelta:
