@@ -1,4 +1,5 @@
 import asyncio
+import posixpath
 import re
 import threading
 from functools import partial
@@ -37,7 +38,7 @@ async def copy(step: Step, site: Site) -> Image:
 def _order(step: Step, site: Site) -> CopyOrder:
     given = site.expand(argument(step, 1))
     is_directory = given.endswith("/") or given.rpartition("/")[2] in {".", ".."}
-    where = site.resolve(given if site.image.workdir else f"{site.account.home}/{given}")
+    where = site.resolve(posixpath.join(site.image.workdir or site.account.home, given))
     return CopyOrder(
         source=literal_part(argument(step)),
         destination=f"{where}/" if is_directory else where,
