@@ -39,9 +39,7 @@ async def assemble(
     api_key = find_api_key(settings)
     lifecycle = await ground.adopt()
     builder = Builder(settings, ground, lifecycle, images=images, bases=bases)
-    templates = await Templates.open(
-        settings, ground.capacity, base=base, builder=builder, key=api_key
-    )
+    templates = await Templates.open(settings, base=base, builder=builder, key=api_key)
     running.push_async_callback(templates.close)
     catalog = Catalog()
     catalog.add(templates.library.find)

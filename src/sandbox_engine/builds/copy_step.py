@@ -1,5 +1,4 @@
 import asyncio
-import posixpath
 import re
 import threading
 from functools import partial
@@ -38,7 +37,7 @@ async def copy(step: Step, site: Site) -> Image:
 def _order(step: Step, site: Site) -> CopyOrder:
     given = site.expand(argument(step, 1))
     is_directory = given.endswith("/") or given.rpartition("/")[2] in {".", ".."}
-    where = site.resolve(posixpath.join(site.image.workdir or site.account.home, given))
+    where = site.resolve(given, start=site.account.home)
     return CopyOrder(
         source=literal_part(argument(step)),
         destination=f"{where}/" if is_directory else where,

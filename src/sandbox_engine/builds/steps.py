@@ -46,9 +46,10 @@ class Site:
         """Put in the values that the steps before have set."""
         return expand(text, {"PATH": STANDARD_PATH, **self.image.env})
 
-    def resolve(self, path: str) -> str:
-        """Make a path absolute, from the working directory if there is one yet."""
-        return "/" + posixpath.normpath(posixpath.join(self.image.workdir, path)).lstrip("/")
+    def resolve(self, path: str, *, start: str) -> str:
+        """Make a path absolute: it counts from the working directory, from `start` without one."""
+        path = posixpath.join("/", self.image.workdir or start, path)
+        return "/" + posixpath.normpath(path).lstrip("/")
 
     async def run(self, script: str, user: str, *, workdir: str = "/") -> Finished:
         """Run a command line with the image's environment."""
@@ -94,7 +95,7 @@ async def change_workdir(step: Step, site: Site) -> Image:
     """Let what follows start in a directory, made as the user's where it is missing."""
     if not argument(step):
         raise StepProblem("WORKDIR requires a path argument")
-    path = site.resolve(site.expand(argument(step)))
+    path = site.resolve(site.expand(argument(step)), start="/")
     try:
         make = site.sandbox.root.make_directories
         await asyncio.to_thread(make, path, site.account.owner)

@@ -17,8 +17,6 @@ _TAKEN = {
     "metadata",
     "envs",
     "allow_internet",
-    "network",
-    "traffic_token",
     "timeout",
     "on_timeout",
     "auto_resume",
@@ -26,8 +24,6 @@ _TAKEN = {
     "idempotency",
     "created_at",
 }
-# Of a network these are held to by what passes traffic on, the others by the kernel.
-_PASSED_ON = {"allow_public_traffic", "mask_request_host"}
 
 
 def kind_of(record: SandboxRecord) -> str:
@@ -36,9 +32,8 @@ def kind_of(record: SandboxRecord) -> str:
     A field that is new to records tells kinds apart until it is said above that it does not.
     """
     made = record.model_dump_json(exclude=_OWN | _TAKEN)
-    network = record.network.model_dump_json(exclude=_PASSED_ON)
     started_with = sorted(record.envs.items()) if record.starts_something else ()
-    return f"{made} internet={record.internet} network={network} envs={started_with}"
+    return f"{made} internet={record.internet} envs={started_with}"
 
 
 def hand_over(ready: SandboxRecord, wanted: SandboxRecord) -> None:

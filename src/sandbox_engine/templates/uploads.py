@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from sandbox_engine.capacity import Capacity
 from sandbox_engine.errors import InvalidRequest, UploadNotFound, UploadTooLarge
 
 _DIGEST = re.compile(r"[0-9a-f]{32,128}")
@@ -23,10 +22,7 @@ class Uploads:
     does not send them again.
     """
 
-    def __init__(
-        self, directory: Path, *, capacity: Capacity, largest: int, keep: timedelta
-    ) -> None:
-        self._capacity = capacity
+    def __init__(self, directory: Path, *, largest: int, keep: timedelta) -> None:
         self._directory = directory
         self._largest = largest
         self._keep = keep
@@ -54,7 +50,6 @@ class Uploads:
         path = self._path(digest)
         self._check_size(length or 0)
         with (
-            self._capacity.reserve(disk=length or 0),
             tempfile.NamedTemporaryFile(
                 dir=self._directory, suffix=_UNFINISHED, buffering=_CHUNK, delete=False
             ) as file,
@@ -62,8 +57,7 @@ class Uploads:
         ):
             async for chunk in body:
                 self._check_size(file.tell() + len(chunk))
-                with self._capacity.reserve(disk=0 if length else len(chunk)):
-                    await asyncio.to_thread(file.write, chunk)
+                await asyncio.to_thread(file.write, chunk)
             await asyncio.to_thread(file.flush)
             unfinished.rename(path)
 
