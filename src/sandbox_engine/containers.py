@@ -66,7 +66,7 @@ class Containers:
         if record.init is not None or record.link is not None:
             await self.stop(record)
         directory = self._store.path(record.id)
-        link = await self._network.acquire(internet=record.internet)
+        link = await self._network.acquire(record.policy)
         record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
         self._store.save(record)
         await self._roots.mount(record)
@@ -84,11 +84,16 @@ class Containers:
         if record.init is None or record.link is None or not is_alive(record.init):
             return None
         await self._roots.keep(record)
-        await self._network.restore(_link(record.link), internet=record.internet)
+        await self._network.restore(_link(record.link), record.policy)
         self._volumes.note_mounted(record)
         sandbox = self._sandbox(record, record.init, record.link)
         sandbox.commands.adopt()
         return sandbox
+
+    async def police(self, record: SandboxRecord) -> None:
+        """Have another network policy take effect."""
+        if record.link is not None:
+            await self._network.police(_link(record.link), record.policy)
 
     async def freeze(self, record: SandboxRecord) -> None:
         """Stop every process where it stands; its memory stays, in swap where there is some."""

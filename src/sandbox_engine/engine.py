@@ -7,7 +7,7 @@ from sandbox_engine.idempotency import IdempotencyKeys
 from sandbox_engine.journal import Journal
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.new_sandbox import NewSandbox, new_record
-from sandbox_engine.records import IdempotencyRecord, SandboxRecord, State
+from sandbox_engine.records import EgressRecord, IdempotencyRecord, SandboxRecord, State
 from sandbox_engine.reserve import Reserve
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
@@ -149,6 +149,17 @@ class Engine:
             record = self._running_record(sandbox_id)
             timeout = min(timeout, self._settings.max_timeout)
             self._lifecycle.set_end(record, datetime.now(UTC) + timeout)
+
+    async def update_network(
+        self, sandbox_id: str, egress: EgressRecord, *, allow_internet: bool | None
+    ) -> None:
+        """Have a running sandbox reach this from now on, whatever it was before."""
+        egress.policy(allow_internet=allow_internet)
+        async with self._lifecycle.transition(sandbox_id):
+            record = self._running_record(sandbox_id)
+            record.network = record.network.model_copy(update=dict(egress))
+            record.allow_internet = allow_internet
+            await self._lifecycle.police(record)
 
     async def refresh(self, sandbox_id: str, duration: timedelta) -> None:
         """Keep the sandbox for at least `duration` from now."""

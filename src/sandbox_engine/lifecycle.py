@@ -151,6 +151,11 @@ class Lifecycle:
         self._store.save(record)
         self.deadlines.arm(record.id, ends_at)
 
+    async def police(self, record: SandboxRecord) -> None:
+        """Hold a running sandbox to the network policy that its record has now."""
+        self._store.save(record)
+        await self._containers.police(record)
+
     def take(self, record: SandboxRecord, sandbox: Sandbox) -> None:
         """Take charge of a container."""
         if self.live.get(record.id) is not sandbox:

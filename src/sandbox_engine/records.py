@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from sandbox_engine.images.image import DEFAULT_USER
+from sandbox_engine.network.policy import Policy
 from sandbox_engine.settings import Resources
 
 
@@ -38,12 +39,26 @@ class InitRecord(BaseModel):
     start_ticks: int
 
 
-class NetworkRecord(BaseModel):
-    """What a caller wants of a sandbox's network, in the caller's words."""
+class EgressRecord(BaseModel):
+    """What a caller wants a sandbox to reach, in the caller's words."""
 
     allow_out: list[str] | None = None
     deny_out: list[str] | None = None
     dns_servers: list[str] | None = None
+
+    def policy(self, *, allow_internet: bool | None) -> Policy:
+        """Read what was asked for; raises InvalidRequest where it makes no sense."""
+        return Policy.parse(
+            allow_out=self.allow_out or (),
+            deny_out=self.deny_out or (),
+            dns_servers=self.dns_servers or (),
+            internet=allow_internet is not False,
+        )
+
+
+class NetworkRecord(EgressRecord):
+    """What a caller wants of a sandbox's network."""
+
     allow_public_traffic: bool | None = None
     mask_request_host: str | None = None
 
@@ -97,8 +112,9 @@ class SandboxRecord(BaseModel):
     init: InitRecord | None = None
 
     @property
-    def internet(self) -> bool:
-        return self.allow_internet is not False
+    def policy(self) -> Policy:
+        """What it may reach of the internet."""
+        return self.network.policy(allow_internet=self.allow_internet)
 
     @property
     def starts_something(self) -> bool:

@@ -11,12 +11,13 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from sandbox_engine.network.policy import CLOSED, OPEN
 from tests.engine.outside import Workplace
 
 
 async def hold(place: Workplace) -> None:
     async with place.network(pool_size=3) as network:
-        links = [await network.acquire(internet=internet) for internet in (True, True, False)]
+        links = [await network.acquire(policy) for policy in (OPEN, OPEN, CLOSED)]
         print(json.dumps([asdict(link) for link in links]), flush=True)  # noqa: T201
         await asyncio.Event().wait()
 

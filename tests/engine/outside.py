@@ -16,12 +16,13 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.network.naming import link_prefix
 from sandbox_engine.network.netns import visiting
 from sandbox_engine.network.network import Link, Network
 
 HOST = "/proc/self/ns/net"
 _SUBNETS = IPv4Network("10.128.0.0/9")
-_ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS = 30.0
 _SILENCE_SECONDS = 0.5
 
 
@@ -157,11 +158,13 @@ class Workplace:
         listed = json.loads(run("nft", "-j", "list", "table", *self.table))["nftables"]
         sets = [entry.get("map") or entry.get("set") for entry in listed]
         elements = {one["name"]: len(one.get("elem", ())) for one in sets if one}
+        named = [one["name"] for entry in listed for one in entry.values() if "name" in one]
         return {
             "interfaces": len(interfaces),
             "mounts": mounts,
             "files": len(list((self.directory / "netns").iterdir())),
-            "elements": elements["links"] + elements["connections"],
+            "elements": sum(elements[name] for name in ("links", "policies", "connections")),
+            "policies": len([name for name in named if link_prefix(self.instance) in name]),
         }
 
 
@@ -244,6 +247,47 @@ async def call(netns: str, address: str, port: int, *, source: str | None = None
         async with asyncio.timeout(_ANSWER_SECONDS):
             await loop.sock_connect(caller, (address, port))
             return (await loop.sock_recv(caller, 100)).decode()
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A connection over which whatever is said comes back."""
+
+    caller: socket.socket
+
+    async def says(self, words: bytes) -> bytes:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self.caller, words)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            return await loop.sock_recv(self.caller, 100)
+
+
+@asynccontextmanager
+async def echo(netns: str, address: str) -> AsyncIterator[int]:
+    """Run a server that repeats what it hears; yields its port."""
+    writers = []
+
+    async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(OSError):
+            while heard := await reader.read(100):
+                writer.write(heard)
+
+    listener = socket_in(netns)
+    listener.bind((address, 0))
+    async with await asyncio.start_server(repeat, sock=listener):
+        yield listener.getsockname()[1]
+        for writer in writers:  # those that were cut hear of no end
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def talk(netns: str, address: str, port: int) -> AsyncIterator[Talk]:
+    """Connect to such a server from a namespace."""
+    with socket_in(netns) as caller:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await asyncio.get_running_loop().sock_connect(caller, (address, port))
+        yield Talk(caller)
 
 
 async def is_refused(netns: str, address: str, port: int) -> bool:

@@ -10,7 +10,13 @@ from contextlib import asynccontextmanager
 from tests.engine.outside import socket_in
 
 A, TRANSFER = 1, 252
-ANSWERED, TRUNCATED, SERVER_FAILED, LOOKUP_REFUSED = 0x8180, 0x8380, 0x8182, 0x8185
+ANSWERED, TRUNCATED, SERVER_FAILED, NO_SUCH_NAME, LOOKUP_REFUSED = (
+    0x8180,
+    0x8380,
+    0x8182,
+    0x8183,
+    0x8185,
+)
 UPDATE = 0x2800
 PORT = 53
 _SECONDS = 10.0
@@ -39,6 +45,17 @@ def answer(asked: bytes, address: str = "192.0.2.80", *, flags: int = ANSWERED) 
         return asked[:2] + struct.pack("!5H", flags, 1, 0, 0, 0) + asked[12:]
     record = struct.pack("!HHHIH", 0xC00C, A, 1, 60, 4) + socket.inet_aton(address)
     return asked[:2] + struct.pack("!5H", flags, 1, 1, 0, 0) + asked[12:] + record
+
+
+def telling(**addresses: str) -> Behaviour:
+    """Behave as a resolver that knows names, each with one address; `_` stands for a dot."""
+    known = {name.replace("_", "."): address for name, address in addresses.items()}
+
+    def behave(asked: bytes) -> list[bytes]:
+        found = next((name for name in known if question(name)[12:-4] == asked[12:-4]), None)
+        return [answer(asked, known[found])] if found else [answer(asked, flags=NO_SUCH_NAME)]
+
+    return behave
 
 
 class Resolver(asyncio.DatagramProtocol):

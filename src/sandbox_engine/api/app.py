@@ -6,6 +6,7 @@ from sandbox_engine.api import (
     builds,
     errors,
     observation,
+    policies,
     reserve,
     sandboxes,
     secrets,
@@ -35,6 +36,7 @@ def build_api(services: Services) -> FastAPI:
 
     app.include_router(observation.router)
     app.include_router(sandboxes.router)
+    app.include_router(policies.router)
     app.include_router(secrets.router)
     app.include_router(snapshots.router)
     app.include_router(templates.router)

@@ -69,7 +69,9 @@ class NewSandboxBody(WireModel):
             metadata=self.metadata,
             envs=self.env_vars or {},
             allow_internet=self.allow_internet_access,
-            network=(self.network or NetworkConfig()).to_record(),
+            network=(self.network or NetworkConfig()).to_record(
+                allow_internet=self.allow_internet_access
+            ),
             on_timeout=OnTimeout.PAUSE if self.auto_pause else OnTimeout.KILL,
             pause_keeps_memory=self.auto_pause_memory,
             auto_resume=self.auto_resume is not None and self.auto_resume.enabled,

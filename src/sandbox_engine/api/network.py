@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool
 
 from sandbox_engine.api.wire import WireModel
 from sandbox_engine.errors import InvalidRequest, NotImplementedHere
-from sandbox_engine.records import NetworkRecord
+from sandbox_engine.records import EgressRecord, NetworkRecord
 
 _LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"({_LABEL}\.)*{_LABEL}(:[0-9]{{1,5}})?")
@@ -36,22 +36,28 @@ class NetworkConfig(_Egress):
     mask_request_host: str | None = None
     https_ports: list[int] | None = None
 
-    def to_record(self) -> NetworkRecord:
+    def to_record(self, *, allow_internet: bool | None) -> NetworkRecord:
+        """Take what was asked for, if all of it can be done."""
         self.refuse_what_is_missing()
         if self.https_ports:
             raise NotImplementedHere("Reaching ports that serve HTTPS")
-        if self.allow_out or self.deny_out:
-            raise NotImplementedHere("A network policy other than allow_internet_access")
         mask = self.mask_request_host
         if mask and not _is_host(mask):
             raise InvalidRequest(f"mask request host is not valid: {mask}")
-        return NetworkRecord(**self.model_dump(include=set(NetworkRecord.model_fields)))
+        record = NetworkRecord(**self.model_dump(include=set(NetworkRecord.model_fields)))
+        record.policy(allow_internet=allow_internet)
+        return record
 
 
 class NetworkUpdate(_Egress):
     """A request for another egress policy; what is left out is as if it had never been set."""
 
     allow_internet_access: StrictBool | None = Field(None, alias="allow_internet_access")
+
+    def to_record(self) -> EgressRecord:
+        """Take what was asked for, if all of it can be done."""
+        self.refuse_what_is_missing()
+        return EgressRecord(**self.model_dump(include=set(EgressRecord.model_fields)))
 
 
 def shown(network: NetworkRecord) -> dict[str, Any]:

@@ -9,7 +9,6 @@ router = APIRouter(
 
 _EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _PATHS = {
-    "/sandboxes/{sandbox_id}/network": "Changing the network policy",
     "/templates": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}/builds/{build_id}": "Building an image that was pushed (a v1 build)",

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sandbox_engine.network.dns_messages import (
     NOT_IMPLEMENTED,
@@ -25,6 +25,14 @@ _QUERIES_PER_CONNECTION = 32
 _LENGTH_BYTES = 2
 
 Ask = Callable[[str, Query], Awaitable[bytes]]
+
+
+class Gatekeeper(Protocol):
+    """Decides what sandboxes, known by their addresses, may ask, and hears what they are told."""
+
+    def admits_question(self, sandbox: str, name: str) -> bool: ...
+
+    async def heed(self, sandbox: str, name: str, answer: bytes) -> None: ...
 
 
 class Busy(Exception):
@@ -60,9 +68,9 @@ class Resolvers:
 class Forwarder:
     """Passes the sandboxes' queries on to the host's resolvers, and the answers back."""
 
-    def __init__(self, resolvers: Resolvers, *, admits: Callable[[str], bool]) -> None:
+    def __init__(self, resolvers: Resolvers, gatekeeper: Gatekeeper) -> None:
         self._resolvers = resolvers
-        self._admits = admits
+        self._gatekeeper = gatekeeper
         self._pending: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -90,10 +98,15 @@ class Forwarder:
 
     async def resolve(self, sandbox: str, query: Query, ask: Ask) -> bytes:
         """Have a sandbox's query answered by the first of the host's resolvers that can."""
-        if not self._admits(sandbox):
+        if not self._gatekeeper.admits_question(sandbox, query.name):
             return query.failure(REFUSED)  # silence would hold every program up for seconds
         if not query.is_lookup:
             return query.failure(NOT_IMPLEMENTED)
+        answer = await self._answer(query, ask)
+        await self._gatekeeper.heed(sandbox, query.name, answer)
+        return answer
+
+    async def _answer(self, query: Query, ask: Ask) -> bytes:
         answer = query.failure(SERVER_FAILURE)
         unable = set()
         for server in islice(cycle(self._resolvers.current()), _TRIES):

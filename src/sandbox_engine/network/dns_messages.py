@@ -7,7 +7,7 @@ additional records follow. A question is a name, a type and a class.
 import struct
 from dataclasses import dataclass
 
-_HEADER = struct.Struct("!HHHHHH")
+HEADER = struct.Struct("!HHHHHH")
 _IS_REPLY, _OPERATION, _RECURSE, _CAN_RECURSE, _OUTCOME = 0x8000, 0x7800, 0x0100, 0x0080, 0x000F
 _ID_BYTES = 2
 _LONGEST_LABEL = 63
@@ -32,12 +32,21 @@ class Query:
     @classmethod
     def parse(cls, message: bytes) -> "Query":
         """Take a message for a query, or raise Malformed."""
-        if len(message) < _HEADER.size:
+        if len(message) < HEADER.size:
             raise Malformed("shorter than a header")
-        _, flags, questions, *_ = _HEADER.unpack_from(message)
+        _, flags, questions, *_ = HEADER.unpack_from(message)
         if flags & _IS_REPLY or questions != 1:
             raise Malformed("not one question")
         return cls(message, _question(message))
+
+    @property
+    def name(self) -> str:
+        """The name that it asks about, in lower case."""
+        labels, position = [], 0
+        while self.question[position]:
+            labels.append(read_label(self.question, position))
+            position += 1 + self.question[position]
+        return ".".join(labels)
 
     @property
     def is_lookup(self) -> bool:
@@ -52,15 +61,15 @@ class Query:
 
     def is_answered_by(self, message: bytes) -> bool:
         """Tell whether a message replies to this very query."""
-        if len(message) < _HEADER.size or message[:_ID_BYTES] != self.message[:_ID_BYTES]:
+        if len(message) < HEADER.size or message[:_ID_BYTES] != self.message[:_ID_BYTES]:
             return False
-        _, flags, questions, *_ = _HEADER.unpack_from(message)
+        _, flags, questions, *_ = HEADER.unpack_from(message)
         if not flags & _IS_REPLY:
             return False
         if questions == 0:  # some servers refuse what they do not understand this way
             return bool(flags & _OUTCOME)
-        end = _HEADER.size + len(self.question)
-        return message[_HEADER.size : end].lower() == self.question.lower()
+        end = HEADER.size + len(self.question)
+        return message[HEADER.size : end].lower() == self.question.lower()
 
     def reply(self, answer: bytes) -> bytes:
         """Give an answer the id that the sandbox waits for."""
@@ -68,9 +77,9 @@ class Query:
 
     def failure(self, outcome: int) -> bytes:
         """Answer that it did not work."""
-        number, flags, *_ = _HEADER.unpack_from(self.message)
+        number, flags, *_ = HEADER.unpack_from(self.message)
         flags = flags & (_OPERATION | _RECURSE) | _IS_REPLY | _CAN_RECURSE | outcome
-        return _HEADER.pack(number, flags, 1, 0, 0, 0) + self.question
+        return HEADER.pack(number, flags, 1, 0, 0, 0) + self.question
 
 
 def is_failure(answer: bytes) -> bool:
@@ -79,9 +88,18 @@ def is_failure(answer: bytes) -> bool:
     return outcome in (SERVER_FAILURE, NOT_IMPLEMENTED, REFUSED)
 
 
+def read_label(message: bytes, position: int) -> str:
+    """Read a part of a name; a dot inside of it does not look like one between two parts."""
+    length = message[position]
+    label = message[position + 1 : position + 1 + length]
+    if len(label) < length:
+        raise Malformed("a name without end")
+    return label.decode("latin-1").lower().replace(".", r"\.")
+
+
 def _question(message: bytes) -> bytes:
     try:
-        position = _HEADER.size
+        position = HEADER.size
         while length := message[position]:
             if length > _LONGEST_LABEL:
                 raise Malformed("a compressed name in a question")
@@ -91,4 +109,4 @@ def _question(message: bytes) -> bytes:
             raise Malformed("no type and class")
     except IndexError:
         raise Malformed("a name without end") from None
-    return message[_HEADER.size : end]
+    return message[HEADER.size : end]

@@ -1,44 +1,37 @@
 import asyncio
-import struct
+import json
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 
-from sandbox_engine.network import ruleset
+from sandbox_engine.log import get_logger
+from sandbox_engine.network import conntrack, egress, nftables, ruleset
+from sandbox_engine.network.dns_answers import addresses
 from sandbox_engine.network.links import Link
-from sandbox_engine.network.netlink import (
-    ACK,
-    CREATE,
-    NETFILTER,
-    Netlink,
-    attribute,
-    message,
-    nested,
-    text,
-)
+from sandbox_engine.network.netlink import NETFILTER, Netlink
+from sandbox_engine.network.nftables import add, delete, element, find
+from sandbox_engine.network.openings import Opening, Openings
+from sandbox_engine.network.policy import Policy
 from sandbox_engine.runner import Runner
 
-RULE_CHANGES = 0x40
+log = get_logger(__name__)
 
-_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
-_NFTABLES = 10
-_GET_TABLE, _NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = (
-    _NFTABLES << 8 | kind for kind in (1, 12, 13, 14)
-)
-_TABLE, _SET, _ELEMENTS, _ITEM = 1, 2, 3, 1
-_KEY, _DATA, _VALUE, _VERDICT, _CODE, _CHAIN = 1, 2, 1, 2, 1, 2
-_GOTO = struct.pack("!i", -4)
 _NAME_BYTES = 16
+_JUDGING_CHAINS = ("prerouting", "judge")
 
-_HEAD = struct.Struct("!BBH")  # family, version, subsystem
-_OF_BATCH = _HEAD.pack(0, 0, _NFTABLES)
-_OF_INET = _HEAD.pack(1, 0, 0)
+
+@dataclass(frozen=True)
+class _Admitted:
+    link: Link
+    policy: Policy
+    openings: Openings
 
 
 class Firewall:
-    """The engine's table, and the links that are in it."""
+    """The engine's table, and the links that are in it, each with its sandbox's policy."""
 
     def __init__(
         self,
@@ -56,7 +49,9 @@ class Firewall:
         self._subnet = subnet
         self._gateway = gateway
         self._allowed = allowed
-        self._admitted: dict[str, tuple[Link, bool]] = {}
+        self._admitted: dict[str, _Admitted] = {}
+        self._left_open: dict[str, list[Opening]] = {}
+        self._changing = asyncio.Lock()
         # Kept open: to close one after a deletion waits for the kernel to finish it, some 15 ms.
         # So does whoever changes rules meanwhile, hence the thread.
         self._questions, self._changes = Netlink(NETFILTER), Netlink(NETFILTER)
@@ -67,27 +62,38 @@ class Firewall:
         self._questions.close()
         self._changes.close()
 
+    async def recall(self) -> None:
+        """Take over what an engine before this one had opened for names' sake."""
+        listed = await self._run(["nft", "-j", "list", "table", "inet", self._table])
+        if listed.returncode == 0:
+            self._left_open = egress.left_open(json.loads(listed.stdout))
+
     async def install(
         self, *, dns_ports: tuple[int, int], connected: Collection[IPv4Network]
     ) -> None:
-        """Make the table, or make it anew, with the links that it had."""
-        await self._load(
-            ruleset.ruleset(
-                self._table,
-                links=self._links,
-                subnet=self._subnet,
-                gateway=self._gateway,
-                dns_ports=dns_ports,
-                allowed=self._allowed,
-                connected=connected,
-            )
+        """Make the table, or make it anew, with the links that it had and their policies."""
+        rules = ruleset.ruleset(
+            self._table,
+            links=self._links,
+            subnet=self._subnet,
+            gateway=self._gateway,
+            dns_ports=dns_ports,
+            allowed=self._allowed,
+            connected=connected,
         )
-        for link, internet in [*self._admitted.values()]:
-            await self.admit(link, internet=internet)
+        async with self._changing:
+            admitted = [*self._admitted.values()]
+            policies = [self._installation(one) for one in admitted if one.policy.is_partial]
+            await self._load(rules + "".join(policies))
+            for one in admitted:
+                await self._commit(self._leading(one))
 
     def is_installed(self) -> bool:
-        """Tell whether the table is there; whoever flushes the host's rules takes it along."""
-        return self._is_there(message(_GET_TABLE, _OF_INET, text(_TABLE, self._table)))
+        """Tell whether the table judges; whoever flushes the host's rules takes them along."""
+        return self._is_there(nftables.find_table(self._table)) and all(
+            list(self._questions.dump(nftables.GET_RULE, nftables.rules_of(self._table, chain)))
+            for chain in _JUDGING_CHAINS
+        )
 
     async def deny(self, connected: Collection[IPv4Network]) -> None:
         """Keep sandboxes out of the networks that the host is itself part of."""
@@ -98,50 +104,97 @@ class Firewall:
         self._admitted.clear()
         await self._load(ruleset.absence(self._table))
 
-    async def admit(self, link: Link, *, internet: bool) -> None:
-        """Let a link's sandbox use the internet, or be told at once that it may not."""
-        changes = [self._link_element(_NEW_ELEMENT, link, internet=internet)]
-        _, before = self._admitted.get(link.address, (link, internet))
-        if before != internet:
-            changes.insert(0, self._link_element(_DELETE_ELEMENT, link))
-        self._admitted[link.address] = (link, internet)
-        await self._commit(*changes)
+    async def admit(self, link: Link, policy: Policy) -> None:
+        """Let a link's sandbox reach what its policy permits, and cut it off from the rest."""
+        async with self._changing:
+            before = self._admitted.get(link.address)
+            openings = before.openings if before else Openings(self._left_open.pop(link.name, ()))
+            now = _Admitted(link, policy, openings)
+            self._admitted[link.address] = now
+            await self._enforce(now, before.policy if before else None)
+        if not policy.is_open:
+            await asyncio.to_thread(
+                conntrack.cut, IPv4Address(link.address), unless=partial(_spares, now)
+            )
 
     async def forget(self, link: Link) -> None:
         """Let a link's sandbox reach nothing, and keep nothing of it."""
-        changes = []
-        if self._admitted.pop(link.address, None):
-            changes.append(self._link_element(_DELETE_ELEMENT, link))
-        counted = self._element("connections", IPv4Address(link.address).packed)
-        if self._is_there(message(_GET_ELEMENT, counted)):
-            changes.append(message(_DELETE_ELEMENT, counted))
-        with suppress(FileNotFoundError):
-            await self._commit(*changes)
+        async with self._changing:
+            before = self._admitted.pop(link.address, None)
+            changes = [delete(self._place(link))] if before else []
+            counted = element(self._table, "connections", IPv4Address(link.address).packed)
+            if self._is_there(find(counted)):
+                changes.append(delete(counted))
+            with suppress(FileNotFoundError):
+                await self._commit(*changes)
+            if before and before.policy.is_partial:
+                await self._load(egress.removal(self._table, link.name))
 
     def admitted(self) -> list[Link]:
         """List the links that are in the table."""
-        return [link for link, _ in self._admitted.values()]
+        return [one.link for one in self._admitted.values()]
 
-    def has_internet(self, address: str) -> bool:
-        """Tell whether the sandbox with this address may use the internet."""
-        return address in self._admitted and self._admitted[address][1]
+    def admits_question(self, sandbox: str, name: str) -> bool:
+        """Tell whether the sandbox with this address may ask for a name."""
+        one = self._admitted.get(sandbox)
+        return one is not None and one.policy.admits_question(name)
 
-    def _link_element(self, kind: int, link: Link, *, internet: bool | None = None) -> bytes:
+    async def heed(self, sandbox: str, name: str, answer: bytes) -> None:
+        """Open what a name resolves to, before the sandbox that asked for it is told."""
+        told = addresses(answer)
+        async with self._changing:
+            one = self._admitted.get(sandbox)
+            if one is None:
+                return
+            for found in told:
+                if one.openings.note(name, found.address, found.life) and one.policy.opens(name):
+                    await self._open(one, found.address)
+                if (surplus := one.openings.drop_surplus()) is not None:
+                    await self._shut(one, surplus)
+
+    async def _enforce(self, one: _Admitted, before: Policy | None) -> None:
+        # In an order in which no packet meets less than the stricter of the two policies.
+        if one.policy.is_partial:
+            await self._load(self._installation(one))
+        if before is None:
+            await self._commit(self._leading(one))
+        elif before.is_closed != one.policy.is_closed:
+            await self._commit(delete(self._place(one.link)), self._leading(one))
+        if before is not None and before.is_partial and not one.policy.is_partial:
+            await self._load(egress.removal(self._table, one.link.name))
+
+    async def _open(self, one: _Admitted, address: IPv4Address) -> None:
+        opening = one.openings.find(address, one.policy)
+        assert opening is not None
+        key = partial(element, self._table, egress.set_of_opened(one.link.name), address.packed)
+        lasting = nftables.lasting(opening.life)
+        added = add(key(lasting, nftables.commented(egress.comment_on(opening))))
+        try:
+            # Kernels before 6.12 do not lengthen the life of an element that is there.
+            await self._commit(delete(key()), added)
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):  # who flushes the rules has them put back, with this
+                await self._commit(added)
+
+    async def _shut(self, one: _Admitted, address: IPv4Address) -> None:
+        name = egress.set_of_opened(one.link.name)
+        with suppress(FileNotFoundError):
+            await self._commit(delete(element(self._table, name, address.packed)))
+
+    def _installation(self, one: _Admitted) -> str:
+        openings = one.openings.current(one.policy)
+        return egress.installation(self._table, one.link.name, one.policy, openings=openings)
+
+    def _place(self, link: Link, *leads: bytes) -> bytes:
         key = link.name.encode().ljust(_NAME_BYTES, b"\0") + IPv4Address(link.address).packed
-        data = b""
-        if internet is not None:
-            chain = text(_CHAIN, "online" if internet else "offline")
-            data = nested(_DATA, nested(_VERDICT, attribute(_CODE, _GOTO), chain))
-        return message(kind, self._element("links", key, data), flags=ACK | CREATE)
+        return element(self._table, "links", key, *leads)
 
-    def _element(self, name: str, key: bytes, data: bytes = b"") -> bytes:
-        item = nested(_ITEM, nested(_KEY, attribute(_VALUE, key)), data)
-        return _OF_INET + text(_TABLE, self._table) + text(_SET, name) + nested(_ELEMENTS, item)
+    def _leading(self, one: _Admitted) -> bytes:
+        chain = "offline" if one.policy.is_closed else "online"
+        return add(self._place(one.link, nftables.goto(chain)))
 
     async def _commit(self, *changes: bytes) -> None:
-        """Carry out all changes or none."""
-        begin, end = (message(kind, _OF_BATCH, flags=0) for kind in (_BATCH_BEGIN, _BATCH_END))
-        commit = partial(self._changes.request, begin, *changes, end)
+        commit = partial(self._changes.request, *nftables.transaction(*changes))
         await asyncio.get_running_loop().run_in_executor(self._committer, commit)
 
     def _is_there(self, question: bytes) -> bool:
@@ -155,3 +208,7 @@ class Firewall:
         completed = await self._run(["nft", "-f", "-"], stdin=script.encode())
         if completed.returncode != 0:
             raise OSError(f"nft: {completed.stderr.decode(errors='replace').strip()}")
+
+
+def _spares(one: _Admitted, destination: IPv4Address) -> bool:
+    return one.policy.permits(destination) or bool(one.openings.find(destination, one.policy))

@@ -60,11 +60,11 @@ def number(kind: int, value: int) -> bytes:
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
-    """Take apart what `attribute` put together."""
+    """Take apart what `attribute` or `nested` put together."""
     found = {}
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
-        found[kind] = data[_ATTRIBUTE.size : length]
+        found[kind & ~_NESTED] = data[_ATTRIBUTE.size : length]
         data = data[_aligned(length) :]
     return found
 

@@ -9,11 +9,13 @@ from sandbox_engine.log import get_logger
 from sandbox_engine.network import host as host_network
 from sandbox_engine.network.conflicts import find_conflicts
 from sandbox_engine.network.dns import Forwarder, Resolvers
-from sandbox_engine.network.firewall import RULE_CHANGES, Firewall
+from sandbox_engine.network.firewall import Firewall
 from sandbox_engine.network.interfaces import ADDRESS_CHANGES, routes
 from sandbox_engine.network.links import Link
 from sandbox_engine.network.naming import link_prefix
 from sandbox_engine.network.netlink import NETFILTER, ROUTE, Watch
+from sandbox_engine.network.nftables import RULE_CHANGES
+from sandbox_engine.network.policy import OPEN, Policy
 from sandbox_engine.network.roster import Roster, existing_links
 from sandbox_engine.network.subnets import Subnet, claim
 from sandbox_engine.network.wiring import Wiring
@@ -103,12 +105,12 @@ class Network:
         """Where the sandboxes' resolver answers."""
         return str(self._subnet.gateway)
 
-    async def acquire(self, *, internet: bool) -> Link:
+    async def acquire(self, policy: Policy = OPEN) -> Link:
         """Hand out a link that is ready for use."""
         link = await self._pool.take()
         try:
-            if not internet:
-                await self._firewall.admit(link, internet=False)
+            if not policy.is_open:
+                await self._firewall.admit(link, policy)
         except BaseException:
             await self.release(link)
             raise
@@ -121,11 +123,15 @@ class Network:
         await self._wiring.remove(link)
         self._roster.free(link)
 
-    async def restore(self, link: Link, *, internet: bool) -> None:
+    async def restore(self, link: Link, policy: Policy = OPEN) -> None:
         """Go on with a link that a sandbox got from an engine before this one."""
         self._strays.pop(link.name, None)
         self._roster.keep(link.name)
-        await self._firewall.admit(link, internet=internet)
+        await self._firewall.admit(link, policy)
+
+    async def police(self, link: Link, policy: Policy) -> None:
+        """Have another policy for a link in use, and end what it does not permit."""
+        await self._firewall.admit(link, policy)
 
     async def sweep(self, keep: Iterable[Link]) -> None:
         """Remove what an engine before this one left, but for the links to keep."""
@@ -158,9 +164,10 @@ class Network:
     async def _start(self, resolvers: Resolvers) -> None:
         host_network.enable_forwarding()
         host_network.add_address(self._subnet.gateway)
-        forwarder = Forwarder(resolvers, admits=self._firewall.has_internet)
+        forwarder = Forwarder(resolvers, self._firewall)
         self._dns_ports = await forwarder.listen(self.dns_address)
         self._opened.push_async_callback(forwarder.close)
+        await self._firewall.recall()
         await self._put_right(anew=True)
         upkeep = asyncio.create_task(self._keep_right())
         self._opened.callback(upkeep.cancel)
@@ -172,7 +179,7 @@ class Network:
         link = self._roster.take()
         try:
             await self._wiring.make(link, mtu=self._mtu)
-            await self._firewall.admit(link, internet=True)
+            await self._firewall.admit(link, OPEN)
         except Exception:
             await self.release(link)
             raise

@@ -70,6 +70,11 @@ class Policy:
         return self.denies_the_rest and not self.allow and not self.names
 
     @property
+    def is_partial(self) -> bool:
+        """Whether it depends on the address what gets through."""
+        return not self.is_open and not self.is_closed
+
+    @property
     def denies_the_rest(self) -> bool:
         """Whether only what is allowed gets through."""
         return self.deny == (ALL_TRAFFIC,)

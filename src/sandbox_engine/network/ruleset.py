@@ -3,13 +3,15 @@
     from a sandbox   prerouting    its own address on its own link, or dropped
                        online      our DNS; nothing denied; anything else
                        offline     our DNS, which answers that it refuses to
+                       judge       of new connections, what the sandbox's own policy leaves
                      forward       so many connections at once and no more
                      postrouting   leaves with the host's address
     to a sandbox     forward, output   only what it asked for
 
 Prerouting comes before connection tracking and address translation: no redirection on the host
 opens what is denied, and what is denied costs next to nothing. What is no element of `links` gets
-nowhere. DNS answers on ports of its own, for another server may have taken port 53 of all of the
+nowhere. A sandbox's own policy (see egress) is asked where a connection begins, after that.
+DNS answers on ports of its own, for another server may have taken port 53 of all of the
 host's addresses; both ways the port is rewritten.
 """
 
@@ -37,6 +39,7 @@ add table inet $table
 delete table inet $table
 table inet $table {
     map links { type ifname . ipv4_addr : verdict; }
+    map policies { type ifname : verdict; }
     set allowed { type ipv4_addr; flags interval; auto-merge; }
     set denied { type ipv4_addr; flags interval; auto-merge; }
     set connected { type ipv4_addr; flags interval; auto-merge; }
@@ -74,6 +77,13 @@ table inet $table {
         meta nfproto != ipv4 drop
         iifname . ip saddr vmap @links
         drop
+    }
+    chain judge {
+        type filter hook prerouting priority mangle; policy accept;
+        iifname != "$links" accept
+        ct state invalid drop
+        ct state established,related,untracked accept
+        iifname vmap @policies
     }
     chain answers {
         type filter hook output priority raw; policy accept;
@@ -122,12 +132,12 @@ def ruleset(
         query_rate=_QUERY_RATE,
     )
     sets = ("allowed", allowed), ("denied", _DENIED), ("connected", connected)
-    return rules + "".join(_fill(table, name, networks) for name, networks in sets)
+    return rules + "".join(elements(table, name, networks) for name, networks in sets)
 
 
 def connected_networks(table: str, networks: Collection[IPv4Network]) -> str:
     """Say anew which networks the host is itself part of."""
-    return f"flush set inet {table} connected\n" + _fill(table, "connected", networks)
+    return f"flush set inet {table} connected\n" + elements(table, "connected", networks)
 
 
 def absence(table: str) -> str:
@@ -135,6 +145,7 @@ def absence(table: str) -> str:
     return f"add table inet {table}\ndelete table inet {table}\n"
 
 
-def _fill(table: str, name: str, networks: Collection[object]) -> str:
-    elements = ", ".join(str(network) for network in networks)
-    return f"add element inet {table} {name} {{ {elements} }}\n" if elements else ""
+def elements(table: str, name: str, members: Collection[object]) -> str:
+    """Fill a set."""
+    listed = ", ".join(str(member) for member in members)
+    return f"add element inet {table} {name} {{ {listed} }}\n" if listed else ""

@@ -17,6 +17,8 @@ _TAKEN = {
     "metadata",
     "envs",
     "allow_internet",
+    "network",
+    "traffic_token",
     "timeout",
     "on_timeout",
     "auto_resume",
@@ -33,7 +35,9 @@ def kind_of(record: SandboxRecord) -> str:
     """
     made = record.model_dump_json(exclude=_OWN | _TAKEN)
     started_with = sorted(record.envs.items()) if record.starts_something else ()
-    return f"{made} internet={record.internet} envs={started_with}"
+    policy = record.policy
+    reach = (policy.allow, policy.deny, sorted(policy.names))
+    return f"{made} reach={reach} envs={started_with}"
 
 
 def hand_over(ready: SandboxRecord, wanted: SandboxRecord) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from tests.engine.outside import outside, workplace
+from tests.engine.network.policing import STUB
+from tests.engine.outside import outside, server, workplace
 
 
 @pytest.fixture(scope="session")
@@ -12,8 +13,9 @@ def beyond():
 
 @pytest.fixture
 async def place():
-    """Make an engine's directories."""
+    """Make an engine's directories, and its host's list of resolvers."""
     async with workplace() as place:
+        place.resolver_configuration.write_text(f"nameserver {STUB}\n")
         yield place
 
 
@@ -22,3 +24,13 @@ async def network(place):
     """Open the network of an engine."""
     async with place.network() as network:
         yield network
+
+
+@pytest.fixture
+async def servers(beyond):
+    """Run two servers beyond the host; gives their addresses and ports."""
+    async with (
+        server(beyond.netns, beyond.internet) as one,
+        server(beyond.netns, beyond.elsewhere) as other,
+    ):
+        yield (beyond.internet, one), (beyond.elsewhere, other)

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from sandbox_engine.network.policy import CLOSED
 from tests.engine.outside import HOST, call, socket_in
 from tests.engine.resolving import (
     LOOKUP_REFUSED,
@@ -34,7 +35,7 @@ def place(place):
 
 @pytest.fixture
 async def link(network):
-    return await network.acquire(internet=True)
+    return await network.acquire()
 
 
 def configure(place, *servers):
@@ -154,7 +155,7 @@ async def test_garbage_is_not_answered_and_does_no_harm(network, link):
 
 
 async def test_without_internet_every_name_is_refused_at_once(network):
-    link = await network.acquire(internet=False)
+    link = await network.acquire(CLOSED)
     asked = question("example.com")
     refused = answer(asked, flags=LOOKUP_REFUSED)
     async with resolver(FIRST) as upstream:
@@ -173,7 +174,7 @@ async def test_the_forwarder_answers_nobody_but_sandboxes(network):
 
 
 async def test_a_sandbox_that_floods_its_resolver_does_not_keep_others_waiting(network, link):
-    other = await network.acquire(internet=True)
+    other = await network.acquire()
     async with resolver(FIRST, silence) as upstream:
         with socket_in(link.netns, socket.SOCK_DGRAM) as flooder:
             for number in range(200):
@@ -191,11 +192,11 @@ async def test_a_sandbox_that_floods_its_resolver_does_not_keep_others_waiting(n
 
 async def test_a_query_while_no_engine_runs_is_answered_when_it_is_repeated(place):
     async with place.network() as network:
-        link = await network.acquire(internet=True)
+        link = await network.acquire()
     asked = question("example.com")
     async with resolver(FIRST):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ask(link.netns, network.dns_address, asked), 0.5)
         async with place.network() as network:
-            await network.restore(link, internet=True)
+            await network.restore(link)
             assert await ask(link.netns, network.dns_address, asked) == answer(asked)

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from sandbox_engine.network.netns import dial, visiting
+from sandbox_engine.network.policy import CLOSED
 from tests.engine.outside import HOST
 
 
 @pytest.fixture
 async def link(network):
-    return await network.acquire(internet=False)
+    return await network.acquire(CLOSED)
 
 
 def listening(netns, host):

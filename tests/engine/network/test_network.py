@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_engine.network.netns import visiting
+from sandbox_engine.network.policy import CLOSED, OPEN
 from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.outside import (
     HOST,
@@ -24,14 +25,14 @@ from tests.engine.waiting import until
 
 
 async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(network, beyond):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     async with server(beyond.netns, beyond.internet) as port:
         assert await call(link.netns, beyond.internet, port) == beyond.host_in_lan
 
 
 @pytest.mark.parametrize("where", ["private", "link_local", "lan"])
 async def test_a_network_around_the_host_is_refused_at_once(network, beyond, where):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     address = getattr(beyond, where)
     async with server(beyond.netns, address) as port:
         assert await call(HOST, address, port) == beyond.host_in_lan
@@ -41,13 +42,13 @@ async def test_a_network_around_the_host_is_refused_at_once(network, beyond, whe
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "100.100.100.200", "192.0.0.192"])
 async def test_the_metadata_addresses_of_clouds_are_refused_at_once(network, address):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     with pytest.raises(ConnectionRefusedError):
         await call(link.netns, address, 80)
 
 
 async def test_a_network_that_the_host_joins_later_is_refused_too(network, beyond):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     async with server(beyond.netns, beyond.elsewhere) as port:
         assert await call(link.netns, beyond.elsewhere, port)
         with beyond.has_the_host(f"{beyond.host_elsewhere}/24"):
@@ -55,7 +56,7 @@ async def test_a_network_that_the_host_joins_later_is_refused_too(network, beyon
 
 
 async def test_the_host_is_refused_at_all_its_addresses(network, beyond):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     on_loopback = beyond.internet.replace("198.51.100", "198.51.101")
     run("ip", "address", "add", on_loopback, "dev", "lo")
     try:
@@ -70,7 +71,7 @@ async def test_the_host_is_refused_at_all_its_addresses(network, beyond):
 
 async def test_a_neighbour_is_out_of_reach_even_where_private_networks_are_allowed(place, beyond):
     async with place.network(allow=[IPv4Network("10.0.0.0/8")]) as network:
-        one, other = await network.acquire(internet=True), await network.acquire(internet=True)
+        one, other = await network.acquire(), await network.acquire()
         async with server(beyond.netns, beyond.private) as port:
             assert await call(one.netns, beyond.private, port) == beyond.host_in_lan
         async with server(other.netns, "0.0.0.0") as port:
@@ -85,13 +86,13 @@ async def test_a_sandbox_of_another_engine_is_out_of_reach_as_well(place):
         networks = [
             await stack.enter_async_context(one.network(allow=allow)) for one in (place, elsewhere)
         ]
-        one, other = [await network.acquire(internet=True) for network in networks]
+        one, other = [await network.acquire() for network in networks]
         async with server(other.netns, "0.0.0.0") as port:
             assert not await gets_through(one.netns, other.address, port)
 
 
 async def test_nothing_from_outside_gets_to_a_sandbox(network, beyond):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     run("ip", "-netns", beyond.name, "route", "add", link.address, "dev", "eth0")
     with datagrams_to(link.netns, link.address) as arrived:
         for netns in (beyond.netns, HOST, link.netns):
@@ -100,7 +101,7 @@ async def test_nothing_from_outside_gets_to_a_sandbox(network, beyond):
 
 
 async def test_without_internet_everything_is_refused_at_once(network, beyond):
-    link = await network.acquire(internet=False)
+    link = await network.acquire(CLOSED)
     async with server(beyond.netns, beyond.internet) as port:
         for address, wanted in ((beyond.internet, port), (network.dns_address, 80)):
             with pytest.raises(ConnectionRefusedError):
@@ -108,7 +109,7 @@ async def test_without_internet_everything_is_refused_at_once(network, beyond):
 
 
 async def test_a_sandbox_cannot_speak_with_a_foreign_address(network, beyond):
-    link, other = await network.acquire(internet=True), await network.acquire(internet=True)
+    link, other = await network.acquire(), await network.acquire()
     with datagrams_to(beyond.netns, beyond.internet) as arrived:
         for forged in (other.address, "203.0.113.250"):
             inside(link.netns, "ip", "address", "add", f"{forged}/32", "dev", "eth0")
@@ -118,14 +119,14 @@ async def test_a_sandbox_cannot_speak_with_a_foreign_address(network, beyond):
 
 
 async def test_ipv6_ends_at_the_sandboxs_own_loopback(network):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     assert "inet6 ::1" in inside(link.netns, "ip", "address", "show", "dev", "lo")
     assert "inet6" not in inside(link.netns, "ip", "address", "show", "dev", "eth0")
     assert "inet6" not in inside(HOST, "ip", "address", "show", "dev", link.name)
 
 
 async def test_a_link_learns_no_neighbours(network, beyond):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     async with server(beyond.netns, beyond.internet) as port:
         assert await call(link.netns, beyond.internet, port)
     claim_addresses(link, asked=network.dns_address)
@@ -135,13 +136,13 @@ async def test_a_link_learns_no_neighbours(network, beyond):
 
 
 async def test_the_link_belongs_to_a_user_namespace_with_the_sandboxs_ids(network):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     inside_both = ["nsenter", f"--user={link.userns}", f"--net={link.netns}"]
     assert run(*inside_both, "cat", "/proc/self/uid_map").split() == ["0", str(UID_BASE), "65536"]
 
 
 async def test_anyone_in_a_sandbox_may_ping_and_listen_on_low_ports(network):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     program = (
         "import socket as s; s.create_server(('', 80)); "
         "s.socket(s.AF_INET, s.SOCK_DGRAM, s.IPPROTO_ICMP).connect(('127.0.0.1', 0))"
@@ -151,7 +152,7 @@ async def test_anyone_in_a_sandbox_may_ping_and_listen_on_low_ports(network):
 
 
 async def test_one_sandbox_cannot_fill_the_hosts_connection_table(network, beyond):
-    link = await network.acquire(internet=True)
+    link = await network.acquire()
     arrived = 0
     with socket_in(beyond.netns, socket.SOCK_DGRAM) as heard:
         heard.bind((beyond.internet, 0))
@@ -169,7 +170,9 @@ async def test_one_sandbox_cannot_fill_the_hosts_connection_table(network, beyon
 
 async def test_two_hundred_links_leave_nothing_behind(place):
     async with place.network(pool_size=4) as network:
-        links = await asyncio.gather(*[network.acquire(internet=n % 2 == 0) for n in range(200)])
+        links = await asyncio.gather(
+            *[network.acquire(CLOSED if n % 2 else OPEN) for n in range(200)]
+        )
         assert len({link.address for link in links}) == 200
         await asyncio.gather(*map(network.release, links))
     assert set(place.traces().values()) == {0}
@@ -177,8 +180,14 @@ async def test_two_hundred_links_leave_nothing_behind(place):
 
 async def test_a_closed_network_leaves_the_links_in_use_alone(place, beyond):
     async with place.network(pool_size=3) as network:
-        link = await network.acquire(internet=True)
-    assert place.traces() == {"interfaces": 1, "mounts": 2, "files": 2, "elements": 1}
+        link = await network.acquire()
+    assert place.traces() == {
+        "interfaces": 1,
+        "mounts": 2,
+        "files": 2,
+        "elements": 1,
+        "policies": 0,
+    }
     async with server(beyond.netns, beyond.internet) as port:
         assert await call(link.netns, beyond.internet, port)
 
@@ -186,11 +195,17 @@ async def test_a_closed_network_leaves_the_links_in_use_alone(place, beyond):
 async def test_after_a_crash_links_are_restored_and_the_rest_is_swept(place, beyond):
     online, abandoned, offline = await place.crash()
     async with place.network() as network:
-        await network.restore(online, internet=True)
-        await network.restore(offline, internet=False)
+        await network.restore(online)
+        await network.restore(offline, CLOSED)
         await network.sweep([online, offline])
-        assert place.traces() == {"interfaces": 2, "mounts": 4, "files": 4, "elements": 2}
-        fresh = await network.acquire(internet=True)
+        assert place.traces() == {
+            "interfaces": 2,
+            "mounts": 4,
+            "files": 4,
+            "elements": 2,
+            "policies": 0,
+        }
+        fresh = await network.acquire()
         assert fresh.address not in (online.address, offline.address)
         async with server(beyond.netns, beyond.internet) as port:
             assert await call(online.netns, beyond.internet, port)
@@ -205,17 +220,17 @@ async def test_after_a_crash_links_are_restored_and_the_rest_is_swept(place, bey
 async def test_the_addresses_of_a_crashed_engine_are_not_given_to_another(place):
     left, *_ = await place.crash()
     async with workplace() as elsewhere, elsewhere.network() as network:
-        other = await network.acquire(internet=True)
+        other = await network.acquire()
         assert IPv4Network(f"{left.address}/18", strict=False) != IPv4Network(
             f"{other.address}/18", strict=False
         )
 
 
 async def test_rules_that_someone_flushes_come_back(place, network, beyond):
-    online, offline = await network.acquire(internet=True), await network.acquire(internet=False)
+    online, offline = await network.acquire(), await network.acquire(CLOSED)
     run("nft", "delete", "table", *place.table)
     async with server(beyond.netns, beyond.internet) as port:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await gets_through(online.netns, beyond.internet, port):
                 pass
         with pytest.raises(ConnectionRefusedError):

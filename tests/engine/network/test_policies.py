@@ -1,0 +1,166 @@
+"""What a sandbox with a network policy reaches: real servers beyond the host, the real kernel."""
+
+import asyncio
+import socket
+import struct
+from ipaddress import IPv4Network
+
+from sandbox_engine.network.netns import visiting
+from sandbox_engine.network.policy import CLOSED, Policy
+from tests.engine.network.policing import NAME, STUB, learns, only
+from tests.engine.outside import (
+    call,
+    datagrams_to,
+    is_refused,
+    server,
+)
+from tests.engine.resolving import (
+    LOOKUP_REFUSED,
+    answer,
+    ask_by_stream,
+    connection,
+    question,
+    resolver,
+    telling,
+)
+
+FIN, SYN = 0x01, 0x02
+FLAGS_IN_PACKET = 33
+
+
+async def test_what_is_allowed_is_reached_whatever_is_denied(network, servers, beyond):
+    reached, refused = servers
+    link = await network.acquire(only(f"{beyond.internet}/32"))
+    assert await call(link.netns, *reached) == beyond.host_in_lan
+    assert await is_refused(link.netns, *refused)
+
+
+async def test_what_is_denied_is_refused_and_the_rest_is_reached(network, servers, beyond):
+    refused, reached = servers
+    link = await network.acquire(Policy.parse(deny_out=[f"{beyond.internet}/30"]))
+    assert await is_refused(link.netns, *refused)
+    assert await call(link.netns, *reached) == beyond.host_in_lan
+
+
+async def test_datagrams_are_held_to_the_policy_too(network, beyond):
+    link, free = await network.acquire(only(beyond.internet)), await network.acquire()
+    with datagrams_to(beyond.netns, beyond.elsewhere) as denied:
+        denied.send(link.netns)
+        denied.send(free.netns)
+        assert await denied.next() == free.netns
+    with datagrams_to(beyond.netns, beyond.internet) as allowed:
+        allowed.send(link.netns)
+        assert await allowed.next() == link.netns
+
+
+async def test_no_policy_opens_what_the_engine_keeps_all_sandboxes_from(network, beyond):
+    link = await network.acquire(only(beyond.private, beyond.lan, beyond.link_local))
+    for address in (beyond.private, beyond.lan, beyond.link_local):
+        async with server(beyond.netns, address) as port:
+            assert await is_refused(link.netns, address, port)
+
+
+async def test_private_networks_that_the_operator_allows_are_the_policys_to_deny(place, beyond):
+    async with (
+        place.network(allow=[IPv4Network("10.0.0.0/8")]) as network,
+        server(beyond.netns, beyond.private) as port,
+    ):
+        allowed = await network.acquire(only(beyond.private))
+        assert await call(allowed.netns, beyond.private, port) == beyond.host_in_lan
+        for policy in (Policy.parse(deny_out=["10.0.0.0/8"]), only(beyond.internet), CLOSED):
+            link = await network.acquire(policy)
+            assert await is_refused(link.netns, beyond.private, port)
+
+
+async def test_a_name_opens_the_address_it_resolves_to_and_no_other(network, servers, beyond):
+    reached, refused = servers
+    link = await network.acquire(only(NAME))
+    async with resolver(STUB, telling(api_example_com=beyond.internet)):
+        assert await is_refused(link.netns, *reached)
+        assert await learns(network, link) == answer(question(NAME), beyond.internet)
+        assert await call(link.netns, *reached) == beyond.host_in_lan
+    assert await is_refused(link.netns, *refused)
+
+
+async def test_names_that_are_not_allowed_are_refused_and_asked_of_nobody(network, beyond):
+    link = await network.acquire(only(NAME, beyond.elsewhere))
+    async with (
+        resolver(STUB, telling(api_example_com=beyond.internet)) as stub,
+        connection(link.netns, network.dns_address) as streams,
+    ):
+        for name in ("secret.evil.example", "example.com", f"x.{NAME}", f"{NAME}.evil.example"):
+            refused = answer(question(name), flags=LOOKUP_REFUSED)
+            assert await learns(network, link, name) == refused
+            assert await ask_by_stream(*streams, question(name)) == refused
+    assert not stub.asked
+
+
+async def test_a_wildcard_opens_every_name_below(network, servers, beyond):
+    reached, _ = servers
+    link = await network.acquire(only("*.example.com"))
+    async with resolver(STUB, telling(a_b_example_com=beyond.internet)) as stub:
+        await learns(network, link, "example.com")
+        await learns(network, link, "notexample.com")
+        assert not stub.asked
+        await learns(network, link, "A.b.Example.com".lower())
+        assert await call(link.netns, *reached) == beyond.host_in_lan
+
+
+async def test_a_name_is_followed_as_its_answers_change(network, servers, beyond):
+    first, second = servers
+    link = await network.acquire(only(NAME))
+    async with resolver(STUB, telling(api_example_com=beyond.internet)) as stub:
+        await learns(network, link)
+        assert await is_refused(link.netns, *second)
+        stub.behaviour = telling(api_example_com=beyond.elsewhere)
+        await learns(network, link)
+        for place in (second, first):  # what was told first holds for its time
+            assert await call(link.netns, *place)
+
+
+async def test_an_answer_by_tcp_opens_as_well(network, servers, beyond):
+    reached, _ = servers
+    link = await network.acquire(only(NAME))
+    async with (
+        resolver(STUB, telling(api_example_com=beyond.internet)),
+        connection(link.netns, network.dns_address) as streams,
+    ):
+        await ask_by_stream(*streams, question(NAME))
+        assert await call(link.netns, *reached) == beyond.host_in_lan
+
+
+async def test_a_name_that_resolves_into_a_denied_network_opens_nothing(network, beyond):
+    link = await network.acquire(only(NAME))
+    async with (
+        resolver(STUB, telling(api_example_com=beyond.private)),
+        server(beyond.netns, beyond.private) as port,
+    ):
+        await learns(network, link)
+        assert await is_refused(link.netns, beyond.private, port)
+
+
+async def test_packets_that_begin_no_connection_and_belong_to_none_are_dropped(network, beyond):
+    link = await network.acquire()
+    with visiting(beyond.netns):
+        heard = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
+    with heard:
+        heard.setblocking(False)
+        heard.bind((beyond.internet, 0))
+        for flags in (SYN | FIN, SYN):
+            send_segment(link, beyond.internet, flags=flags)
+        async with asyncio.timeout(30):
+            packet = await asyncio.get_running_loop().sock_recv(heard, 100)
+    assert packet[FLAGS_IN_PACKET] == SYN
+
+
+def send_segment(link, address, *, flags):
+    """Send a TCP segment that no socket would send."""
+    ends = socket.inet_aton(link.address) + socket.inet_aton(address)
+    segment = struct.pack("!HHIIBBHHH", 4711, 80, 1, 0, 5 << 4, flags, 1024, 0, 0)
+    covered = ends + struct.pack("!HH", socket.IPPROTO_TCP, len(segment)) + segment
+    total = sum(struct.unpack(f"!{len(covered) // 2}H", covered))
+    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    with visiting(link.netns):
+        sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
+    with sender:
+        sender.sendto(segment[:16] + struct.pack("!H", checksum) + segment[18:], (address, 0))
