@@ -128,7 +128,7 @@ async def test_a_malformed_request_gets_e2b_s_error_shape(engine, body):
 
 async def test_what_the_engine_does_not_have_is_said(options, engine):
     with pytest.raises(SandboxException, match="not implemented by this engine") as caught:
-        await AsyncSandbox.create(network={"deny_out": ["8.8.8.8"]}, **options)
+        await AsyncSandbox.create(network={"https_ports": [443]}, **options)
     assert caught.value.status_code == 501
     async with httpx.AsyncClient(base_url=engine.url) as client:
         answer = await client.post("/templates", headers={"X-API-Key": engine.api_key})
