@@ -3,7 +3,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine import disk
+from sandbox_engine import disk, search_path
 from sandbox_engine.disk_freeze import thaw
 from sandbox_engine.errors import StartFailed
 from sandbox_engine.overlay import mount_overlay, write_engine_layer
@@ -84,11 +84,7 @@ class Roots:
             layers,
             changes=changes,
             target=root,
-            files={
-                "run/e2b/.E2B_SANDBOX": "true",
-                "run/e2b/.E2B_SANDBOX_ID": record.id,
-                "run/e2b/.E2B_TEMPLATE_ID": record.template,
-            },
+            files=_own_files(record),
         )
 
     def _unmount(self, sandbox_id: str) -> None:
@@ -107,6 +103,17 @@ class Roots:
             await disk.make(fresh, size_mb=size_mb, run=self._run)
             fresh.rename(template)
         return template
+
+
+def _own_files(record: SandboxRecord) -> dict[str, str]:
+    files = {
+        "run/e2b/.E2B_SANDBOX": "true",
+        "run/e2b/.E2B_SANDBOX_ID": record.id,
+        "run/e2b/.E2B_TEMPLATE_ID": record.template,
+    }
+    if path := record.template_envs.get("PATH"):
+        files[search_path.PROFILE] = search_path.profile(path)
+    return files
 
 
 async def wait_released(image: Path) -> None:

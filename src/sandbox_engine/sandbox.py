@@ -16,10 +16,9 @@ from sandbox_engine.network.netns import dial
 from sandbox_engine.records import InitRecord, LinkRecord, SandboxRecord, State
 from sandbox_engine.rootfs.accounts import Account, Accounts
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.search_path import STANDARD_PATH
 
 T = TypeVar("T")
-
-STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The loop holds its tasks weakly.
 _farewells: set[asyncio.Future[None]] = set()

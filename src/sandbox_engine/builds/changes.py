@@ -6,6 +6,7 @@ ties its files to the layers they were copied up from is left out: those are oth
 
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import closing as closing_cursor
 from pathlib import Path
 
@@ -14,11 +15,17 @@ from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.trees import TreeCursor
 from sandbox_engine.runtime.bundle import INIT_PATH
+from sandbox_engine.search_path import PROFILE
 from sandbox_engine.sparse import copy_data
 
 # The engine's own files, in the directories that they make every sandbox have changes in.
-_ENGINES = {"run": {"e2b"}, "etc": {"hosts", "hostname", "resolv.conf"}}
-_INIT = INIT_PATH.lstrip("/")
+_PROFILES, _, _PROFILE = PROFILE.rpartition("/")
+_ENGINES = {
+    "": {INIT_PATH.lstrip("/")},
+    "run": {"e2b"},
+    "etc": {"hosts", "hostname", "resolv.conf"},
+    _PROFILES: {_PROFILE},
+}
 _PLAIN_DIRECTORY = (stat.S_IFDIR | 0o755, UID_BASE, UID_BASE)
 
 _OVERLAY_MARK = "trusted.overlay."
@@ -109,14 +116,10 @@ class _Copy:
             self._links[status.st_ino] = path
 
 
-def _changed_names(directory: int, parents: list[str]) -> list[str]:
-    names = _names(directory)
-    if len(parents) == 1:
-        names -= _ENGINES.get(parents[0], set())
-    elif not parents:
-        names.discard(_INIT)
-        names -= {name for name in _ENGINES if name in names and _is_bare(directory, name)}
-    return sorted(names, reverse=True)
+def _changed_names(directory: int, parents: Sequence[str]) -> list[str]:
+    names = _names(directory) - _ENGINES.get("/".join(parents), set())
+    bare = {name for name in names if _is_bare(directory, (*parents, name))}
+    return sorted(names - bare, reverse=True)
 
 
 def _names(directory: int) -> set[str]:
@@ -124,14 +127,16 @@ def _names(directory: int) -> set[str]:
         return {entry.name for entry in entries}
 
 
-def _is_bare(parent: int, name: str) -> bool:
+def _is_bare(parent: int, path: Sequence[str]) -> bool:
     """Tell whether a directory is there only because files of the engine's are in it."""
-    status = os.lstat(name, dir_fd=parent)
+    if "/".join(path) not in _ENGINES:
+        return False
+    status = os.lstat(path[-1], dir_fd=parent)
     if (status.st_mode, status.st_uid, status.st_gid) != _PLAIN_DIRECTORY:
         return False
-    with closing(os.open(name, _DIRECTORY, dir_fd=parent)) as directory:
+    with closing(os.open(path[-1], _DIRECTORY, dir_fd=parent)) as directory:
         is_marked = not _KEPT_MARKS.isdisjoint(os.listxattr(directory))
-        return not is_marked and _names(directory) <= _ENGINES[name]
+        return not is_marked and not _changed_names(directory, path)
 
 
 def _copy_attributes(source: int, target: int) -> None:

@@ -11,7 +11,8 @@ from sandbox_engine.builds.plan import Step
 from sandbox_engine.commands.transcript import OnLine
 from sandbox_engine.images.image import Image
 from sandbox_engine.rootfs.accounts import Account, UnknownUser
-from sandbox_engine.sandbox import STANDARD_PATH, Sandbox
+from sandbox_engine.sandbox import Sandbox
+from sandbox_engine.search_path import STANDARD_PATH, with_standard
 from sandbox_engine.shell import Finished, NotStarted, ShellCommand
 
 FindFiles = Callable[[str], Path]
@@ -54,8 +55,8 @@ class Site:
     async def run(self, script: str, user: str, *, workdir: str = "/") -> Finished:
         """Run a command line with the image's environment."""
         envs = dict(self.image.env)
-        if "PATH" in envs:  # the usual tools are there whatever an image makes of it
-            envs["PATH"] += f":{STANDARD_PATH}"
+        if "PATH" in envs:
+            envs["PATH"] = with_standard(envs["PATH"])
         command = ShellCommand(script, user, workdir, envs)
         with self.sandbox.coming_up():
             return await shell.run(self.sandbox, command, on_line=self.say)

@@ -55,7 +55,8 @@ class Workshop:
     async def stand_on(self, image: Image) -> Sandbox:
         """Give the sandbox, with the image's files and settings."""
         record = self._record
-        if self._sandbox is not None and record.layers != image.layers:
+        has_other_path = record.template_envs.get("PATH") != image.env.get("PATH")
+        if record.layers != image.layers or has_other_path:
             await self.restart()
         record.layers, record.template_envs = image.layers, dict(image.env)
         record.user, record.workdir = image.user, image.workdir

@@ -84,6 +84,7 @@ def test_variables_reach_later_steps_and_sandboxes_and_run_nothing(made, shell):
     for seen in (shell("cat /home/user/seen"), made.commands.run("env").stdout):
         assert "TWICE=value-value" in seen
         assert "NOT=$(id) `id` none" in seen
+        assert "\nPATH=/opt/tools:/usr/local/sbin:" in seen
 
 
 def test_processes_end_with_their_step(shell):
