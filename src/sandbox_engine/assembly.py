@@ -11,6 +11,7 @@ from sandbox_engine.api.services import Services
 from sandbox_engine.api_key import find_api_key
 from sandbox_engine.builds.builder import Builder
 from sandbox_engine.catalog import Catalog
+from sandbox_engine.disk_guard import DiskGuard
 from sandbox_engine.engine import Engine
 from sandbox_engine.ground import Ground
 from sandbox_engine.images.bases import Bases
@@ -51,12 +52,14 @@ async def assemble(
     engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
     snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
+    guard = DiskGuard(engine, ground.capacity, images=ground.containers.images)
     _work(
         running,
         templates.library.keep_counts(),
         lifecycle.deadlines.run(),
         sampler.run(),
         reserve.run(),
+        guard.run(),
     )
     return Services(
         engine=engine,

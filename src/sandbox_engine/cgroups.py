@@ -52,6 +52,15 @@ class Cgroup:
         except OSError:
             return 0
 
+    def unwritten(self) -> int:
+        """Measure what the group's processes wrote and no disk has yet; zero once it is gone."""
+        prefix = "file" if is_unified() else "total"
+        try:
+            stat = _keyed(self._file("memory", "memory.stat"))
+        except OSError:
+            return 0
+        return stat.get(f"{prefix}_dirty", 0) + stat.get(f"{prefix}_writeback", 0)
+
     def allow_swap(self, *, allowed: bool) -> None:
         """Let the group's memory be swapped, where its limit of memory does not cover that too."""
         if is_unified():

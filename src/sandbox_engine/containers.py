@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine import cgroups
+from sandbox_engine.capacity import Capacity
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandRequest, CommandTable
 from sandbox_engine.freezer import FreezeFailed, Freezer, freezer_of
@@ -41,6 +42,7 @@ class Containers:
         keeper: Keeper,
         network: Network,
         volumes: Volumes,
+        capacity: Capacity,
         foundations: Foundations,
         init: Path,
     ) -> None:
@@ -49,6 +51,7 @@ class Containers:
         self._keeper = keeper
         self._network = network
         self._volumes = volumes
+        self._capacity = capacity
         self._init = init
         self._roots = Roots(settings, store=store, foundations=foundations, run=keeper.run)
         self._cgroup_parent = settings.cgroup
@@ -94,6 +97,10 @@ class Containers:
         """Have another network policy take effect."""
         if record.link is not None:
             await self._network.police(_link(record.link), record.policy)
+
+    def images(self, record: SandboxRecord) -> list[Path]:
+        """List the files of the machine that grow by what the sandbox writes."""
+        return [self._roots.image(record.id), *self._volumes.images(record)]
 
     async def freeze(self, record: SandboxRecord) -> None:
         """Stop every process where it stands; its memory stays, in swap where there is some."""
@@ -187,6 +194,7 @@ class Containers:
             init=init,
             root=Root.at(f"/proc/{init.pid}/root"),
             commands=self._commands,
+            disk_room=self._capacity.disk_room,
         )
 
     def _commands(self, sandbox: Sandbox) -> CommandTable:

@@ -138,6 +138,13 @@ class Engine:
                 )
             await self._lifecycle.pause(record, "paused by request", keep_memory=keep_memory)
 
+    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+        """Pause the sandbox for a reason of ours, if it still runs."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self._lifecycle.records.get(sandbox_id)
+            if record is not None and record.state is State.RUNNING:
+                await self._lifecycle.pause(record, reason)
+
     async def kill(self, sandbox_id: str) -> None:
         """End the sandbox and delete its files."""
         async with self._lifecycle.transition(sandbox_id):

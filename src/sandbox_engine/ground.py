@@ -57,21 +57,22 @@ class Ground:
         assert init is not None, "checked before the engine starts"
         snapshots = SnapshotStore(settings.state_dir / "snapshots")
         foundations = Foundations(snapshots)
+        capacity = Capacity(
+            settings.state_dir,
+            min_free_memory=settings.min_free_memory_mb * MIB,
+            min_free_disk=settings.min_free_disk_mb * MIB,
+        )
         containers = Containers(
             settings,
             store=store,
             keeper=keeper,
             network=network,
             volumes=volumes,
+            capacity=capacity,
             foundations=foundations,
             init=Path(init),
         )
         await containers.prepare()
-        capacity = Capacity(
-            settings.state_dir,
-            min_free_memory=settings.min_free_memory_mb * MIB,
-            min_free_disk=settings.min_free_disk_mb * MIB,
-        )
         return cls(
             settings=settings,
             keeper=keeper,

@@ -48,9 +48,13 @@ class Roots:
         """Where the sandbox's root is mounted."""
         return self._directory / sandbox_id
 
+    def image(self, sandbox_id: str) -> Path:
+        """Where the sandbox's disk is kept."""
+        return self._store.path(sandbox_id) / "disk.img"
+
     async def mount(self, record: SandboxRecord) -> None:
         """Mount the sandbox's root; one that has no disk yet gets an empty one."""
-        image = self._store.path(record.id) / "disk.img"
+        image = self.image(record.id)
         if image.exists():
             await wait_released(image)
         template = await self._disk_template(record.resources.disk_mb)

@@ -65,10 +65,12 @@ class Sandbox:
         init: InitRecord,
         root: Root,
         commands: Callable[["Sandbox"], CommandTable],
+        disk_room: Callable[[], int],
     ) -> None:
         self.record = record
         self.gate = Gate()
         self.cgroup = cgroup
+        self.disk_room = disk_room
         self.root = root
         self._directory = directory
         self._link = link

@@ -90,7 +90,8 @@ class Settings(BaseSettings):
     min_free_disk_mb: int = Field(
         1024,
         ge=0,
-        description="Disk of the machine, in MiB, below which nothing is started or resumed.",
+        description="Disk of the machine, in MiB, below which nothing is started or resumed; below "
+        "half of it uploads are refused and sandboxes that write are paused.",
     )
     upload_mb: int = Field(
         10240, ge=1, description="The largest upload of files for a template's build, in MiB."

@@ -10,8 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
+import httpx
 from e2b import AsyncSandbox
 
 from sandbox_engine.settings import Settings
@@ -64,6 +65,18 @@ class EngineProcess:
     @property
     def options(self) -> ConnectionOptions:
         return ConnectionOptions(api_key=self.api_key, api_url=self.url, sandbox_url=self.url)
+
+    async def ask(self, path: str) -> Any:
+        """Get what its API answers there."""
+        async with httpx.AsyncClient(
+            base_url=self.url, headers={"X-API-Key": self.api_key}, timeout=30
+        ) as client:
+            return (await client.get(path)).json()
+
+    async def state_reason(self, sandbox: AsyncSandbox) -> str:
+        """Get why the sandbox is in the state that it is in."""
+        reason: str = (await self.ask(f"/sandboxes/{sandbox.sandbox_id}"))["stateReason"]
+        return reason
 
     def command(self, name: str) -> list[str]:
         paths = ["--state-dir", str(self.state_dir), "--images-dir", str(IMAGES)]

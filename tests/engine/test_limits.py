@@ -132,7 +132,7 @@ async def test_a_sandbox_that_lost_its_first_process_to_its_memory_limit_keeps_i
                 f"echo 1000 > /proc/1/oom_score_adj; {FILL_MEMORY}; exit 1", user="root"
             )
         await until(lambda: _is_paused(tight))
-        assert "out of memory" in await _state_reason(tight_engine, tight)
+        assert "out of memory" in await tight_engine.state_reason(tight)
     await tight.connect(timeout=60)
     assert await tight.files.read("kept") == "on disk"
     assert (await tight.commands.run("echo usable")).stdout == "usable\n"
@@ -219,14 +219,6 @@ async def test_busy_sandboxes_do_not_starve_the_engine_or_a_neighbour(
         async with unmoved(tight_engine, neighbour):
             for _ in range(3):
                 assert (await tight.commands.run("echo also here")).stdout == "also here\n"
-
-
-async def _state_reason(engine, sandbox):
-    async with httpx.AsyncClient(
-        base_url=engine.url, headers={"X-API-Key": engine.api_key}
-    ) as client:
-        answer = await client.get(f"/sandboxes/{sandbox.sandbox_id}")
-    return answer.json()["stateReason"]
 
 
 async def _light(sandbox, engine):

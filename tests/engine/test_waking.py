@@ -240,8 +240,5 @@ async def _end_processes(engine, sandbox):
 
 
 async def _log(engine, sandbox):
-    async with httpx.AsyncClient(
-        base_url=engine.url, headers={"X-API-Key": engine.api_key}
-    ) as client:
-        told = (await client.get(f"/v2/sandboxes/{sandbox.sandbox_id}/logs")).json()
+    told = await engine.ask(f"/v2/sandboxes/{sandbox.sandbox_id}/logs")
     return [entry["message"] for entry in told["logs"]]

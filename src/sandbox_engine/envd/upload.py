@@ -80,6 +80,8 @@ class Uploads:
 
     async def _open_spool(self, path: str, *, length: int | None = None) -> Spool:
         room = await self._workers.run(partial(room_for, self._sandbox.root, path))
+        # The machine holds it twice until it is stored, and has to have that much itself.
+        room = min(room, self._sandbox.disk_room() // 2)
         if length is not None and length > room:
             raise FileError(507, no_room_for(length))
         return self._spools.open(room=room)

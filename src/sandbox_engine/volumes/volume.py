@@ -29,7 +29,7 @@ class Volume:
         self.record = record
         self.keepers: set[str] = set()
         self.workers = Workers()
-        self._image = directory / "volume.img"
+        self.image = directory / "volume.img"
         self._place = directory / "content"
         self._users: set[object] = set()
         self._lock = asyncio.Lock()
@@ -45,19 +45,19 @@ class Volume:
     async def make(self, run: Runner) -> None:
         """Make the file system; it is empty and everybody in a sandbox may write to it."""
         self._place.mkdir(mode=0o700)
-        await disk.make(self._image, size_mb=self.record.size_mb, run=run)
+        await disk.make(self.image, size_mb=self.record.size_mb, run=run)
         await self.acquire(self)
         try:
             await self.workers.run(self._furnish)
         finally:
             await self.release(self)
-        await self.workers.run(partial(flush, self._image))
+        await self.workers.run(partial(flush, self.image))
 
     async def acquire(self, user: object) -> Path:
         """Have it mounted until this user releases it; gives where."""
         async with self._lock:
             if not os.path.ismount(self._place):
-                await wait_released(self._image)
+                await wait_released(self.image)
                 await self.workers.run(self._mount)
             self._users.add(user)
             return self._place
@@ -91,7 +91,7 @@ class Volume:
             await self.release(user)
 
     def _mount(self) -> None:
-        disk.attach(self._image, self._place)
+        disk.attach(self.image, self._place)
 
     def _unmount(self) -> None:
         if self._root is not None:

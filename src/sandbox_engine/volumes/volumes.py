@@ -126,6 +126,10 @@ class Volumes:
         for volume in self._of(record):
             volume.keepers.add(record.id)
 
+    def images(self, record: SandboxRecord) -> list[Path]:
+        """List the files that a sandbox's volumes are kept in."""
+        return [volume.image for volume in self._of(record)]
+
     def note_mounted(self, record: SandboxRecord) -> None:
         """Count the volumes of a sandbox that has run since before the engine started."""
         for volume in self._of(record):

@@ -72,6 +72,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # of 5 the kernel turns the others away, for a second at first
     address_family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
 
 

@@ -1,0 +1,79 @@
+"""A machine whose disk runs full while sandboxes write, on a file system of the test's own."""
+
+import os
+
+import pytest
+from e2b import (
+    AsyncSandbox,
+    NotEnoughSpaceException,
+    SandboxState,
+    ServiceBusyException,
+)
+
+from sandbox_engine import machine
+from sandbox_engine.machine import MIB
+from tests.engine.file_system import small_file_system
+from tests.engine.process import running_engine
+from tests.engine.waiting import until
+
+pytestmark = pytest.mark.needs_engine
+
+FILE_SYSTEM, LEAST_FREE = 280, 160  # in MiB; from half of the latter on nobody may write
+WRITE_ON = "while :; do head -c 1M /dev/zero; sleep 0.01; done > filler"
+
+
+@pytest.fixture(scope="module")
+def directory():
+    """Make a file system of the module's own."""
+    with small_file_system(FILE_SYSTEM) as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def engine(directory):
+    """Run an engine whose sandboxes may each write more than the disk of the machine holds."""
+    flags = ("--min-free-disk-mb", str(LEAST_FREE), "--disk-mb", "1024", "--pool-size", "0")
+    with running_engine(*flags, parent=directory) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def neighbour(engine):
+    """Create a sandbox that does not write."""
+    async with await AsyncSandbox.create(timeout=300, **engine.options) as sandbox:
+        yield sandbox
+
+
+async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is(
+    engine, directory, neighbour
+):
+    async with await AsyncSandbox.create(timeout=300, **engine.options) as writer:
+        await writer.commands.run(WRITE_ON, background=True, timeout=0)
+        await until(lambda: _is_paused(writer), timeout=60)
+        assert "disk is nearly full" in await engine.state_reason(writer)
+        os.sync()  # what it wrote before it was paused is on its way
+        assert machine.free_disk(directory) > LEAST_FREE // 8 * MIB
+        assert (await neighbour.commands.run("echo well")).stdout == "well\n"
+        with pytest.raises(ServiceBusyException, match="disk is nearly full"):
+            await writer.connect(timeout=60, retries=0)
+    await neighbour.files.write("note", "there is room again")
+
+
+async def test_an_upload_that_the_machine_has_no_room_for_is_refused(directory, neighbour):
+    room = machine.free_disk(directory) - LEAST_FREE // 2 * MIB
+    with pytest.raises(NotEnoughSpaceException, match="not enough disk space available"):
+        await neighbour.files.write("large", bytes(room))
+    with pytest.raises(NotEnoughSpaceException, match="not enough disk space available"):
+        await neighbour.files.write("large", _pieces(room // MIB))
+    assert not await neighbour.files.exists("large")
+    await neighbour.files.write("small", bytes(MIB))
+    assert machine.free_disk(directory) > LEAST_FREE // 2 * MIB
+
+
+async def _pieces(count):
+    for _ in range(count):
+        yield bytes(MIB)
+
+
+async def _is_paused(sandbox):
+    return (await sandbox.get_info()).state is SandboxState.PAUSED
