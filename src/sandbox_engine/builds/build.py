@@ -7,12 +7,12 @@ from sandbox_engine.builds import steps
 from sandbox_engine.builds.cache import StepCache, start_key, step_key
 from sandbox_engine.builds.copy_step import copy
 from sandbox_engine.builds.log import BuildLog, Level
+from sandbox_engine.builds.origins import Origins
 from sandbox_engine.builds.plan import BuildPlan, Step, StepKind
 from sandbox_engine.builds.steps import FindFiles, Site, StepProblem, set_environment
 from sandbox_engine.builds.workshop import Workshop
 from sandbox_engine.commands.spool import Stream
-from sandbox_engine.errors import EngineError, NotImplementedHere, StepFailed
-from sandbox_engine.images.bases import Bases
+from sandbox_engine.errors import EngineError, StepFailed
 from sandbox_engine.images.image import Image
 from sandbox_engine.startup import start_up
 
@@ -36,7 +36,7 @@ class Build:
         *,
         files: FindFiles,
         log: BuildLog,
-        bases: Bases,
+        origins: Origins,
         cache: StepCache,
         workshop: Workshop,
         start_timeout: timedelta,
@@ -44,7 +44,7 @@ class Build:
         self._plan = plan
         self._files = files
         self._log = log
-        self._bases = bases
+        self._origins = origins
         self._cache = cache
         self._workshop = workshop
         self._start_timeout = start_timeout
@@ -57,7 +57,10 @@ class Build:
 
     async def run(self) -> Image:
         """Carry out what has not been carried out before."""
-        self._image = await self._base()
+        with self._of_step(_BASE):
+            self._image = await self._origins.provide(
+                self._plan, say=lambda text: self._say(f"[base] {text}", _BASE)
+            )
         is_forced = self._plan.force
         for number, step in enumerate(self._plan.steps, start=1):
             is_forced |= step.force
@@ -66,21 +69,6 @@ class Build:
         with self._of_step(_FINALIZE):
             await self._finalize(is_forced=is_forced)
         return self._image
-
-    async def _base(self) -> Image:
-        template = self._plan.from_template
-        with self._of_step(_BASE):
-            if template is not None and template.base is not None:
-                raise NotImplementedHere("Building from a snapshot")
-            if template is not None:
-                self._say(f"[base] FROM TEMPLATE {template.name}", _BASE)
-                return template.image
-            self._say(f"[base] FROM {self._plan.from_image}", _BASE)
-            return await self._bases.provide(
-                self._plan.from_image,
-                credentials=self._plan.credentials,
-                say=lambda text: self._say(f"[base] {text}", _BASE),
-            )
 
     async def _step(self, number: int, step: Step, *, is_forced: bool) -> Image:
         prefix = f"builder {number}/{len(self._plan.steps)}"

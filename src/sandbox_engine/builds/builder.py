@@ -7,6 +7,7 @@ from pathlib import Path
 from sandbox_engine.builds.build import Build
 from sandbox_engine.builds.cache import StepCache
 from sandbox_engine.builds.log import BuildLog, Level
+from sandbox_engine.builds.origins import Origins
 from sandbox_engine.builds.plan import BuildPlan
 from sandbox_engine.builds.steps import FindFiles
 from sandbox_engine.builds.workshop import Workshop
@@ -39,7 +40,7 @@ class Builder:
         self._ground = ground
         self._lifecycle = lifecycle
         self._images = images
-        self._bases = bases
+        self._origins = Origins(bases=bases, images=images, foundations=ground.foundations)
         self._cache = StepCache(settings.state_dir / "build-cache", images)
         self._cache.forget_unused(settings.build_cache_age)
         self._slots = asyncio.Semaphore(settings.max_builds)
@@ -74,7 +75,7 @@ class Builder:
             plan,
             files=files,
             log=log,
-            bases=self._bases,
+            origins=self._origins,
             cache=self._cache,
             workshop=workshop,
             start_timeout=self._settings.start_timeout,
@@ -104,9 +105,8 @@ class Builder:
         request = NewSandbox(_NAME, timeout=self._settings.build_timeout)
         return Workshop(
             new_record(request, template, settings=self._settings),
+            ground=self._ground,
             lifecycle=self._lifecycle,
-            containers=self._ground.containers,
-            store=self._ground.store,
             images=self._images,
             slots=self._slots,
         )

@@ -6,13 +6,13 @@ from pathlib import Path
 from secrets import token_hex
 
 from sandbox_engine.builds.changes import copy_changes, has_changes
-from sandbox_engine.containers import Containers
+from sandbox_engine.capacity import START_DISK, START_MEMORY
+from sandbox_engine.ground import Ground
 from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.records import SandboxRecord
 from sandbox_engine.sandbox import Sandbox
-from sandbox_engine.store import RecordStore
 
 
 class Workshop:
@@ -26,16 +26,16 @@ class Workshop:
         self,
         record: SandboxRecord,
         *,
+        ground: Ground,
         lifecycle: Lifecycle,
-        containers: Containers,
-        store: RecordStore,
         images: ImageStore,
         slots: asyncio.Semaphore,
     ) -> None:
         self._record = record
         self._lifecycle = lifecycle
-        self._containers = containers
-        self._store = store
+        self._containers = ground.containers
+        self._store = ground.store
+        self._capacity = ground.capacity
         self._images = images
         self._slots = slots
         self._has_slot = False
@@ -100,7 +100,8 @@ class Workshop:
             self._on_open()
             self._lifecycle.records[self._record.id] = self._record
             self._store.add(self._record)
-        return await self._containers.start(self._record)
+        with self._capacity.reserve(memory=START_MEMORY, disk=START_DISK):
+            return await self._containers.start(self._record)
 
     async def _remove(self) -> None:
         if self._sandbox is not None:

@@ -55,7 +55,6 @@ class Builds:
                 self._cancel(template, other, _SUPERSEDED)
         build.begin()
         build.start_command, build.ready_command = plan.commands.start, plan.commands.ready
-        build.base = plan.from_template.base if plan.from_template else None
         self._running[build.id] = asyncio.create_task(self._run(template, build, plan))
         self._running[build.id].add_done_callback(lambda _: self._forget(build))
         await self._library.save(template)

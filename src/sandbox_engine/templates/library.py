@@ -202,7 +202,6 @@ def _runnable(template: TemplateRecord, build: BuildRecord) -> Template:
         ready_command=build.ready_command,
         cpu_count=build.cpu_count,
         memory_mb=build.memory_mb,
-        base=build.base,
     )
 
 

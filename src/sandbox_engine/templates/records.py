@@ -47,7 +47,6 @@ class BuildRecord(BaseModel):
     finished_at: datetime | None = None
     start_command: str = ""
     ready_command: str = ""
-    base: str | None = None
     image: Image | None = None
     failure: Failure | None = None
 

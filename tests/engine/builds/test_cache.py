@@ -87,3 +87,15 @@ def test_a_template_that_was_built_anew_is_built_upon_anew(builds, begin):
 def _read(name, path, engine):
     with Sandbox.create(name, **engine.options) as sandbox:
         return sandbox.commands.run(f"cat {path}").stdout.strip()
+
+
+def test_a_template_stands_on_a_snapshots_files_and_outlives_it(builds, begin, engine):
+    name = builds.build(begin().run_cmd("echo template > ~/a; echo template > ~/b"))
+    with Sandbox.create(name, envs={"OF": "sandbox"}, **engine.options) as sandbox:
+        sandbox.commands.run("echo sandbox > ~/a; rm ~/b; echo $OF > ~/c")
+        snapshot = sandbox.create_snapshot()
+    built = builds.build(Template().from_template(snapshot.snapshot_id).run_cmd("cat ~/a > ~/d"))
+    Sandbox.delete_snapshot(snapshot.snapshot_id, **engine.options)
+    with Sandbox.create(built, **engine.options) as sandbox:
+        read = sandbox.commands.run("cd; cat a c d; ls; cat /run/e2b/.E2B_SANDBOX_ID")
+        assert read.stdout.split() == ["sandbox"] * 3 + ["a", "c", "d", sandbox.sandbox_id]

@@ -66,11 +66,13 @@ async def test_a_cancelled_build_leaves_nothing(own, begin, nothing_more):
         await _delete(own, building.template_id)
 
 
-async def test_an_engine_that_is_killed_in_the_middle_of_a_build_leaves_nothing(
-    own, begin, nothing_more
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+async def test_an_engine_that_ends_in_the_middle_of_a_build_leaves_nothing(
+    own, begin, nothing_more, ending
 ):
     async with _endless(own, begin()) as building:
-        await own.engine.restart()
+        await asyncio.to_thread(getattr(own.engine, ending))
+        await asyncio.to_thread(own.engine.start)
         assert await _status(own, building) == "error"
     await _delete(own, building.template_id)
 
