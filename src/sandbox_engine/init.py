@@ -6,13 +6,15 @@ from pathlib import Path
 
 from sandbox_engine.records import InitRecord
 
-_START_TIME_FIELD = 19  # of /proc/PID/stat, counted behind the command's name
+# Of /proc/PID/stat, counted behind the command's name.
+_FLAGS_FIELD = 6
+_START_TIME_FIELD = 19
+_PF_EXITING = 0x4
 
 
 def identify(pid: int) -> InitRecord:
     """Name the process for good."""
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return InitRecord(pid=pid, start_ticks=int(stat.rpartition(")")[2].split()[_START_TIME_FIELD]))
+    return InitRecord(pid=pid, start_ticks=int(_stat(pid)[_START_TIME_FIELD]))
 
 
 def is_alive(init: InitRecord) -> bool:
@@ -21,6 +23,16 @@ def is_alive(init: InitRecord) -> bool:
         return identify(init.pid) == init
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def is_ending(init: InitRecord) -> bool:
+    """Tell whether it has ended, or is on its way out: its sandbox runs nothing any more."""
+    try:
+        stat = _stat(init.pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    is_another = int(stat[_START_TIME_FIELD]) != init.start_ticks
+    return is_another or bool(int(stat[_FLAGS_FIELD]) & _PF_EXITING)
 
 
 async def wait_exit(init: InitRecord) -> None:
@@ -38,3 +50,7 @@ async def wait_exit(init: InitRecord) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

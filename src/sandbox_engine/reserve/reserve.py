@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from sandbox_engine.capacity import MachineFull
 from sandbox_engine.catalog import Catalog
 from sandbox_engine.errors import SandboxNotFound, StartFailed, TemplateNotFound
-from sandbox_engine.init import is_alive
+from sandbox_engine.init import is_ending
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.log import get_logger
 from sandbox_engine.new_sandbox import NewSandbox, new_record
@@ -86,7 +86,7 @@ class Reserve:
         # Nothing is awaited here, so no two creates get the same one.
         kind = kind_of(wanted)
         for record in self._reserved():
-            if kind_of(record) == kind and record.init is not None and is_alive(record.init):
+            if kind_of(record) == kind and record.init and not is_ending(record.init):
                 hand_over(record, wanted)
                 self._lifecycle.hand_out(record)
                 return record

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import select
 import signal
 from datetime import timedelta
 
@@ -62,10 +63,18 @@ async def test_creates_at_once_never_share_a_sandbox(reserve, ready_options):
 async def test_a_ready_sandbox_that_has_ended_is_given_to_nobody(reserve, ready_options):
     ended = reserve.waiting()
     for record in ended:
-        os.kill(record["init"]["pid"], signal.SIGKILL)
+        await end(record["init"]["pid"])
     async with await AsyncSandbox.create(timeout=120, **ready_options) as sandbox:
         assert (await sandbox.commands.run("echo up")).stdout == "up\n"
     assert not await reserve.wait_full() & {record["id"] for record in ended}
+
+
+async def end(pid):
+    """End a process and wait until it has; whoever is its parent may not have looked yet."""
+    descriptor = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(select.select, [descriptor], [], [], 30)
+    os.close(descriptor)
 
 
 async def test_a_repeated_request_takes_one_ready_sandbox(reserve, ready_engine):
@@ -120,3 +129,13 @@ async def test_ready_sandboxes_of_an_earlier_build_are_dropped(reserve, ready_op
 
     await until(only_new, timeout=60)
     assert len(await reserve.wait_full(name) - old) >= 2
+
+
+async def test_a_ready_sandbox_takes_the_rules_for_its_traffic(reserve, ready_options):
+    ready = reserve.ids()
+    private = await AsyncSandbox.create(
+        network={"allow_public_traffic": False}, timeout=120, **ready_options
+    )
+    async with private:
+        assert private.sandbox_id in ready
+        assert private.traffic_access_token

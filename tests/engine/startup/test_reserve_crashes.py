@@ -4,6 +4,7 @@ import signal
 
 import pytest
 from e2b import AsyncSandbox, AsyncTemplate, SandboxException, SandboxState
+from e2b.exceptions import ServiceBusyException
 
 from tests.engine import leftovers
 from tests.engine.waiting import until
@@ -91,3 +92,18 @@ async def test_a_template_that_does_not_start_is_given_up_and_says_why(
     await (await AsyncSandbox.create(name, timeout=120, **ready_options)).kill()
     await reserve.wait_full(name)
     assert (await reserve.shelf(name))["failure"] is None
+
+
+async def test_ready_sandboxes_give_way_to_one_that_has_to_be_started(
+    reserve, ready_engine, ready_options
+):
+    ready_engine.stop()
+    await asyncio.to_thread(ready_engine.start, "--min-free-memory-mb", str(1 << 30))
+    async with await AsyncSandbox.create(timeout=120, **ready_options):
+        assert len(reserve.ids()) == 1
+    with pytest.raises(ServiceBusyException, match="out of memory for another sandbox"):
+        await AsyncSandbox.create(allow_internet_access=False, retries=0, **ready_options)
+    assert not reserve.ids()
+    assert "The machine is out of memory" in (await reserve.shelf())["failure"]
+    await ready_engine.restart()
+    await reserve.wait_full()
