@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import uvloop
 
-from benchmarks import commands, creation
+from benchmarks import commands, creation, pausing
 from benchmarks.density import density
 from benchmarks.engine import started_engine
 from benchmarks.report import Figure, print_figure, print_heading
@@ -21,7 +21,9 @@ async def figures() -> AsyncIterator[Figure]:
             container = await bare.start()
             yield await commands.run_true(sandbox, bare, container, at_once=1, rounds=60)
             yield await commands.run_true(sandbox, bare, container, at_once=40, rounds=10)
+            yield await pausing.pause_and_resume(sandbox, bare, container)
             await bare.delete(container)
+        yield await pausing.first_output(sandbox)
         await sandbox.kill()
     async for figure in density():
         yield figure

@@ -24,10 +24,10 @@ class BareContainer:
 class BareRuntime:
     """The floor: what `runc` takes for the bundle of one of the engine's sandboxes."""
 
-    def __init__(self, directory: Path, config: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, config: dict[str, Any], *, lower: str) -> None:
         self._directory = directory
         self._config = config
-        self._lower = _lower_directories(config["root"]["path"])
+        self._lower = lower
         self._numbers = count()
         self._containers: dict[str, BareContainer] = {}
 
@@ -46,6 +46,11 @@ class BareRuntime:
             *("exec", "--user", "1000:1000", "--cwd", "/home/user", "--env", "HOME=/home/user"),
             *(container.id, "/bin/bash", "-l", "-c", "true"),
         )
+
+    async def rest(self, container: BareContainer) -> None:
+        """Pause the container and resume it."""
+        await self._runc("pause", container.id)
+        await self._runc("resume", container.id)
 
     async def delete(self, container: BareContainer) -> None:
         """Remove the container and its mount."""
@@ -90,19 +95,15 @@ async def bare_runtime(sandbox_directory: Path) -> AsyncIterator[BareRuntime]:
     config = json.loads((sandbox_directory / "bundle" / "config.json").read_text())
     directory = Path(tempfile.mkdtemp(prefix="sandbox-bench-floor-", dir="/var/tmp"))
     directory.chmod(0o711)  # the container's root, a stranger on the host, passes through it
-    runtime = BareRuntime(directory, config)
+    runtime = BareRuntime(directory, config, lower=_lower_directories(sandbox_directory))
     try:
         yield runtime
     finally:
         await runtime.close()
 
 
-def _lower_directories(mountpoint: str) -> str:
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        place, _, superblock = line.partition(" - ")
-        if place.split()[4] == mountpoint:
-            options = dict(
-                option.partition("=")[::2] for option in superblock.split()[2].split(",")
-            )
-            return options["lowerdir"]
-    raise RuntimeError(f"nothing is mounted on {mountpoint}")
+def _lower_directories(sandbox_directory: Path) -> str:
+    """List what the sandbox's own overlay lies on, uppermost first."""
+    record = json.loads((sandbox_directory / "record.json").read_text())
+    engine_layer = sandbox_directory.parents[1] / "engine-layer"
+    return ":".join(map(str, [engine_layer, *reversed(record["layers"])]))
