@@ -16,8 +16,11 @@ from sandbox_engine.engine import Engine
 from sandbox_engine.ground import Ground
 from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.registry import Registry
+from sandbox_engine.images.room import Room
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
+from sandbox_engine.machine import MIB
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.reserve import Reserve
 from sandbox_engine.settings import Settings
@@ -35,7 +38,7 @@ async def assemble(
     """Put together what the API calls; `running` ends what works in the background."""
     images = ImageStore(settings.images, owner=settings.state_dir)
     recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
-    bases = Bases(images, recipe=recipe)
+    bases = Bases(images, recipe=recipe, registry=_registry(settings))
     base = await bases.provide_own(say=say)
     api_key = find_api_key(settings)
     lifecycle = await ground.adopt()
@@ -80,6 +83,13 @@ async def assemble(
 def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> None:
     for work in background:
         running.callback(asyncio.create_task(work).cancel)
+
+
+def _registry(settings: Settings) -> Registry:
+    room = Room(
+        settings.images, limit=settings.image_mb * MIB, kept_free=settings.min_free_disk_mb * MIB
+    )
+    return Registry(insecure=frozenset(settings.insecure_registries), room=room)
 
 
 def _layers_in_use(

@@ -22,6 +22,7 @@ _PACKAGES = {
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
 }
+_PACKAGES_FOR_REGISTRIES = {"skopeo": "skopeo", "umoci": "umoci"}
 _LEAST_KERNEL = (5, 13)  # overlay mounts and user namespaces as the engine uses them
 _LEAST_INOTIFY_WATCHES = 65_536
 _LEAST_PTYS = 1024
@@ -52,6 +53,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _root()
         yield _kernel()
         yield from _programs(settings)
+        yield from _registry_programs()
         yield from _kernel_features()
         yield from _limits()
         yield _memory_return()
@@ -86,6 +88,15 @@ def _programs(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             program, path is not None, path or "not found",
             f"Install it: apt-get install {package}",
+        )  # fmt: skip
+
+
+def _registry_programs() -> Iterator[Finding]:
+    for program, package in _PACKAGES_FOR_REGISTRIES.items():
+        path = shutil.which(program)
+        yield Finding(
+            program, path is not None, path or "not found",
+            f"To build on images of registries: apt-get install {package}", required=False,
         )  # fmt: skip
 
 

@@ -19,6 +19,10 @@ EngineError
     StepFailed              one of its steps failed
   VolumeNotFound, VolumePathNotFound, VolumePathExists, VolumeFull    in volumes/errors.py
   SecretNotFound, SecretExists, SecretUnreadable    in vault.py
+  ImageRefused              no sandbox can be made of this image
+  RegistryRefused           a registry said no
+  RegistryUnreachable       a registry said nothing
+  NoRoomForImage            the disk would get full
   CannotRun                 this machine lacks something the engine needs
 """
 
@@ -154,6 +158,30 @@ class StepFailed(BuildFailed):
     def __init__(self, step: str, message: str) -> None:
         super().__init__(message)
         self.step = step
+
+
+class ImageRefused(EngineError):
+    """The image is none that sandboxes can be made of."""
+
+    code = "image_refused"
+
+
+class RegistryRefused(EngineError):
+    """The registry does not have the image, or not for this caller."""
+
+    code = "registry_refused"
+
+
+class RegistryUnreachable(EngineError):
+    """The registry does not answer, or not with sense."""
+
+    code = "registry_unreachable"
+
+
+class NoRoomForImage(EngineError):
+    """The machine's disk has no room for the image."""
+
+    code = "no_room_for_image"
 
 
 class CannotRun(EngineError):

@@ -30,6 +30,7 @@ def _split(value: object) -> object:
 
 
 Networks = Annotated[tuple[IPv4Network, ...], NoDecode, BeforeValidator(_split)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 MountablePath = Annotated[Path, AfterValidator(_mountable)]
 
 
@@ -92,6 +93,14 @@ class Settings(BaseSettings):
         ge=0,
         description="Disk of the machine, in MiB, below which nothing is started or resumed; below "
         "half of it uploads are refused and sandboxes that write are paused.",
+    )
+    image_mb: int = Field(
+        20480, ge=1, description="The largest image that a template may build on, unpacked, in MiB."
+    )
+    insecure_registries: Names = Field(
+        (),
+        description="Registries that are asked without TLS or with any certificate, "
+        "such as `127.0.0.1:5000`.",
     )
     upload_mb: int = Field(
         10240, ge=1, description="The largest upload of files for a template's build, in MiB."

@@ -2,7 +2,10 @@
 
 import ctypes
 import os
+import signal
 import struct
+from collections.abc import Collection
+from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -15,12 +18,17 @@ RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_IN_ROOT = 0x10
 
 CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 
 MS_RDONLY = 1
 MS_NOSUID = 2
 MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
 MS_NOATIME = 1024
 MS_BIND = 4096
 MS_REC = 16384
@@ -29,9 +37,19 @@ MNT_DETACH = 2
 
 FALLOC_FL_KEEP_SIZE = 1
 
+PR_SET_PDEATHSIG = 1
+PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 SECBIT_NO_SETUID_FIXUP = 4
+
+CAP_CHOWN = 0
+CAP_DAC_OVERRIDE = 1
+CAP_FOWNER = 3
+CAP_FSETID = 4
+CAP_SETPCAP = 8
+CAP_SETFCAP = 31
 
 
 def _checked(result: int, *paths: str) -> int:
@@ -123,3 +141,26 @@ def filesystem_type(descriptor: int) -> int:
 def keep_capabilities() -> None:
     """Let this process keep its capabilities when its user id changes."""
     _checked(_libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0))
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make `new` this mount namespace's root, and put the one before at `old`."""
+    _checked(_libc.pivot_root(os.fsencode(new), os.fsencode(old)), new)
+
+
+def die_with_parent() -> None:
+    """Have this process killed when the thread that started it ends; changed ids undo it."""
+    _checked(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+
+
+def renounce_new_privileges() -> None:
+    """Let no program that this process becomes be more than it is, setuid or not."""
+    _checked(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def keep_only_capabilities(kept: Collection[int]) -> None:
+    """Let no program that this process becomes have any other capability."""
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for capability in sorted(range(last + 1), key=lambda one: one == CAP_SETPCAP):
+        if capability not in kept:
+            _checked(_libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0))

@@ -1,8 +1,5 @@
 import asyncio
-import os
-import socket
 import stat
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +14,13 @@ from sandbox_engine.images.apt import (
     is_usable_in_sandbox,
     without_credentials,
 )
-from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.certificates import read_certificates
-from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.settings import Settings
 from sandbox_engine.syscalls import mount, unmount
+from tests.engine.bases import bases_in
 from tests.engine.process import IMAGES, REPOSITORY
 from tests.engine.waiting import until
 
@@ -37,13 +33,12 @@ import asyncio, sys
 from pathlib import Path
 from sandbox_engine.images.apt import host_sources, host_suite
 from sandbox_engine.images.recipe import BaseRecipe
-from sandbox_engine.images.bases import Bases
-from sandbox_engine.images.store import ImageStore
+from tests.engine.bases import bases_in
 
 suite = host_suite()
 recipe = BaseRecipe(suite=suite, sources=host_sources(suite), packages=("sudo",))
-store = ImageStore(Path(sys.argv[1]), owner=Path(sys.argv[1]))
-asyncio.run(Bases(store, recipe=recipe).provide_own(say=lambda line: print(line, flush=True)))
+bases = bases_in(Path(sys.argv[1]), recipe=recipe)
+asyncio.run(bases.provide_own(say=lambda line: print(line, flush=True)))
 """
 
 
@@ -61,8 +56,7 @@ def stored(directory):
 def base():
     """Build the base image of this machine once; it is kept for the next run."""
     recipe = BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
-    bases = Bases(ImageStore(IMAGES, owner=IMAGES), recipe=recipe)
-    return asyncio.run(bases.provide_own(say=print))
+    return asyncio.run(bases_in(IMAGES, recipe=recipe).provide_own(say=print))
 
 
 @pytest.fixture
@@ -146,10 +140,10 @@ def test_images_are_out_of_reach_of_the_machines_accounts(base):
 
 async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
     lines: list[str] = []
-    stores = [ImageStore(tmp_path / "images", owner=tmp_path) for _ in range(2)]
     recipe = small_recipe()
+    engines = [bases_in(tmp_path / "images", recipe=recipe) for _ in range(2)]
     first, second = await asyncio.gather(
-        *(Bases(store, recipe=recipe).provide_own(say=lines.append) for store in stores)
+        *(bases.provide_own(say=lines.append) for bases in engines)
     )
     assert first == second
     assert sum("extracting" in line for line in lines) == 1
@@ -178,7 +172,7 @@ async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_
 
 async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
     started = asyncio.Event()
-    bases = Bases(ImageStore(tmp_path, owner=tmp_path), recipe=small_recipe())
+    bases = bases_in(tmp_path, recipe=small_recipe())
     build = asyncio.create_task(bases.provide_own(say=lambda _: started.set()))
     await started.wait()
     build.cancel()
@@ -193,7 +187,7 @@ async def test_failed_build_says_why_and_leaves_nothing(tmp_path):
         sources=("deb http://127.0.0.1:1/debian nowhere main",),
         apt_options=('Acquire::Retries "0";',),
     )
-    bases = Bases(ImageStore(tmp_path, owner=tmp_path), recipe=recipe)
+    bases = bases_in(tmp_path, recipe=recipe)
     with pytest.raises(CannotRun, match="Connection refused"):
         await bases.provide_own(say=print)
     assert stored(tmp_path) == [[], []]
@@ -264,74 +258,3 @@ def test_passwords_of_the_hosts_apt_stay_out_of_the_image():
     assert not is_usable_in_sandbox('Acquire::http::Proxy "http://me:secret@proxy.example";')
     sources = "deb https://me:secret@mirror.example/debian bookworm main"
     assert without_credentials(sources) == "deb https://mirror.example/debian bookworm main"
-
-
-def test_shift_moves_every_owner_and_follows_no_link(tmp_path):
-    outside = tmp_path / "outside"
-    outside.write_text("the host's")
-    layer = tmp_path / "layer"
-    (layer / "home").mkdir(parents=True)
-    (layer / "home/file").write_text("")
-    os.chown(layer / "home/file", 1000, 1001)
-    (layer / "link").symlink_to(outside)
-    (layer / "directory-link").symlink_to(tmp_path)
-    os.lchown(layer / "link", 5, 6)
-    (layer / "stranger").write_text("")
-    os.chown(layer / "stranger", 3_000_000, 70_000)
-
-    shift_ownership(layer, uid_base=UID_BASE)
-
-    def owner(name):
-        status = (layer / name).lstat()
-        return status.st_uid - UID_BASE, status.st_gid - UID_BASE
-
-    assert owner("") == owner("home") == owner("directory-link") == (0, 0)
-    assert owner("home/file") == (1000, 1001)
-    assert owner("link") == (5, 6)
-    assert owner("stranger") == (65534, 65534)
-    assert outside.stat().st_uid == tmp_path.stat().st_uid == 0
-
-
-def test_shift_keeps_modes_times_and_hard_links(tmp_path):
-    (tmp_path / "mail").mkdir()
-    (tmp_path / "mail").chmod(0o2775)
-    program = tmp_path / "mail/program"
-    program.write_text("")
-    program.chmod(0o6755)
-    (tmp_path / "twin").hardlink_to(program)
-    for path in (program, tmp_path / "mail"):
-        os.utime(path, ns=(1, 1_000_000_007))
-
-    shift_ownership(tmp_path, uid_base=UID_BASE)
-
-    twin, status, directory = (p.stat() for p in (tmp_path / "twin", program, program.parent))
-    assert stat.S_IMODE(status.st_mode) == 0o6755
-    assert stat.S_IMODE(directory.st_mode) == 0o2775
-    assert status.st_mtime_ns == directory.st_mtime_ns == 1_000_000_007
-    assert (twin.st_ino, twin.st_nlink, twin.st_uid) == (status.st_ino, 2, UID_BASE)
-
-
-def test_shift_binds_file_capabilities_to_the_sandboxes_namespace(tmp_path):
-    program = tmp_path / "program"
-    program.write_text("")
-    net_raw = 1 << 13
-    os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, net_raw, 0, 0, 0))
-
-    shift_ownership(tmp_path, uid_base=UID_BASE)
-
-    capability = os.getxattr(program, "security.capability")
-    assert struct.unpack("<6I", capability) == (0x03000001, net_raw, 0, 0, 0, UID_BASE)
-
-
-def test_shift_drops_devices_and_sockets_and_keeps_whiteouts_and_fifos(tmp_path):
-    os.mknod(tmp_path / "disk", stat.S_IFBLK | 0o666, os.makedev(7, 0))
-    os.mknod(tmp_path / "memory", stat.S_IFCHR | 0o666, os.makedev(1, 1))
-    os.mknod(tmp_path / "whiteout", stat.S_IFCHR, os.makedev(0, 0))
-    os.mkfifo(tmp_path / "fifo")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "socket"))
-
-    shift_ownership(tmp_path, uid_base=UID_BASE)
-
-    assert {path.name for path in tmp_path.iterdir()} == {"whiteout", "fifo"}
-    assert (tmp_path / "whiteout").stat().st_uid == UID_BASE

@@ -2,6 +2,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 TRUST_STORE = "/etc/ssl/certs/ca-certificates.crt"
+# Python's requests and Node bring a trust store of their own and have to be told of the system's.
+TRUST_VARIABLES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _PEM_HEADER = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -20,6 +22,11 @@ def read_certificates(directory: Path) -> tuple[Certificate, ...]:
         if path.is_file()
     )
     return tuple(certificate for certificate in found if _PEM_HEADER in certificate.pem)
+
+
+def trust_environment(certificates: tuple[Certificate, ...]) -> dict[str, str]:
+    """Point programs with a trust store of their own to the system's, where that knows more."""
+    return dict.fromkeys(TRUST_VARIABLES, TRUST_STORE) if certificates else {}
 
 
 def write_certificates(certificates: tuple[Certificate, ...], directory: Path) -> None:

@@ -6,21 +6,36 @@ Uid 0 of a layer is `uid_base` on disk, so that an overlay mount of its director
 import os
 import stat
 import struct
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-_NOBODY = 65534
-_IDS = 65536
+from sandbox_engine.rootfs import descriptors
+from sandbox_engine.rootfs.ownership import ID_COUNT, NOBODY
+from sandbox_engine.rootfs.trees import TreeCursor
+
 _CAPABILITY = "security.capability"
 _CAPABILITY_V3 = 0x03000000
 
 
 def shift_ownership(layer: Path, *, uid_base: int) -> None:
     """Move every owner in the tree up by `uid_base` and drop what could reach a device."""
-    root = os.open(layer, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        _Shift(uid_base).directory(root)
-    finally:
-        os.close(root)
+    _give(layer, lambda owner: uid_base + _inside(owner), uid_base=uid_base)
+
+
+def confine_ownership(layer: Path, *, uid_base: int) -> None:
+    """Leave no owner outside the sandboxes' ids in a shifted tree, nor what could reach a device."""
+    _give(layer, lambda owner: uid_base + _inside(owner - uid_base), uid_base=uid_base)
+
+
+def _inside(owner: int) -> int:
+    return owner if 0 <= owner < ID_COUNT else NOBODY
+
+
+def _give(layer: Path, new_owner: Callable[[int], int], *, uid_base: int) -> None:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with descriptors.closing(os.open(layer, flags)) as root:
+        _Handover(new_owner, uid_base).run(root)
 
 
 def is_whiteout(status: os.stat_result) -> bool:
@@ -28,47 +43,53 @@ def is_whiteout(status: os.stat_result) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-class _Shift:
-    def __init__(self, uid_base: int) -> None:
+class _Handover:
+    """Gives a tree's files to other owners; however deep it is, one directory is open at a time."""
+
+    def __init__(self, new_owner: Callable[[int], int], uid_base: int) -> None:
+        self._new_owner = new_owner
         self._uid_base = uid_base
         self._linked: set[tuple[int, int]] = set()
 
-    def directory(self, descriptor: int) -> None:
+    def run(self, root: int) -> None:
+        with closing(TreeCursor(root)) as cursor:
+            levels = [self._directory(cursor.descriptor)]
+            while levels:
+                if levels[-1]:
+                    cursor.enter(levels[-1].pop(), across_mounts=False)
+                    levels.append(self._directory(cursor.descriptor))
+                else:
+                    levels.pop()
+                    if levels:
+                        cursor.leave()
+
+    def _directory(self, descriptor: int) -> list[str]:
+        """Hand over a directory and the files in it; gives the names of those below."""
         status = os.fstat(descriptor)
         with os.scandir(descriptor) as entries:
             names = [entry.name for entry in entries]
-        for name in names:
-            self._entry(descriptor, name)
-        os.fchown(descriptor, self._shifted(status.st_uid), self._shifted(status.st_gid))
+        below = [name for name in names if self._is_directory(descriptor, name)]
+        os.fchown(descriptor, *self._owners(status))
         os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+        return below
 
-    def _entry(self, parent: int, name: str) -> None:
+    def _is_directory(self, parent: int, name: str) -> bool:
         status = os.lstat(name, dir_fd=parent)
         if stat.S_ISDIR(status.st_mode):
-            self._subdirectory(parent, name)
-        elif _is_dropped(status):
+            return True
+        if _is_dropped(status):
             os.unlink(name, dir_fd=parent)
         elif self._is_first_link(status):
             self._file(parent, name, status)
-
-    def _subdirectory(self, parent: int, name: str) -> None:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        descriptor = os.open(name, flags, dir_fd=parent)
-        try:
-            self.directory(descriptor)
-        finally:
-            os.close(descriptor)
+        return False
 
     def _file(self, parent: int, name: str, status: os.stat_result) -> None:
+        owners = self._owners(status)
+        if owners == (status.st_uid, status.st_gid):
+            return
         path = f"/proc/self/fd/{parent}/{name}"
         capability = _read_capability(path) if stat.S_ISREG(status.st_mode) else None
-        os.chown(
-            name,
-            self._shifted(status.st_uid),
-            self._shifted(status.st_gid),
-            dir_fd=parent,
-            follow_symlinks=False,
-        )
+        os.chown(name, *owners, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID):
             # chown has taken these bits away
             Path(path).chmod(stat.S_IMODE(status.st_mode))
@@ -84,8 +105,8 @@ class _Shift:
         self._linked.add(inode)
         return not seen
 
-    def _shifted(self, owner: int) -> int:
-        return self._uid_base + (owner if owner < _IDS else _NOBODY)
+    def _owners(self, status: os.stat_result) -> tuple[int, int]:
+        return self._new_owner(status.st_uid), self._new_owner(status.st_gid)
 
 
 def shift_capability(value: bytes, *, uid_base: int) -> bytes:

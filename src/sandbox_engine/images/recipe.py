@@ -6,7 +6,7 @@ from typing import Self
 
 from sandbox_engine.images import node
 from sandbox_engine.images.apt import host_options, host_sources, host_suite
-from sandbox_engine.images.certificates import TRUST_STORE, Certificate, read_certificates
+from sandbox_engine.images.certificates import Certificate, read_certificates, trust_environment
 from sandbox_engine.rootfs.ownership import UID_BASE
 
 _REVISION = 1
@@ -32,9 +32,6 @@ _PACKAGES = (
 )
 
 _NO_TRANSLATIONS = 'Acquire::Languages "none";'
-
-# Python's requests and Node bring a trust store of their own and have to be told of the system's.
-_TRUST_VARIABLES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True)
@@ -67,5 +64,4 @@ class BaseRecipe:
     @property
     def env(self) -> Mapping[str, str]:
         """What every command in a sandbox of this image finds in its environment."""
-        trusting = _TRUST_VARIABLES if self.certificates else ()
-        return {"LANG": "C.UTF-8", **dict.fromkeys(trusting, TRUST_STORE)}
+        return {"LANG": "C.UTF-8", **trust_environment(self.certificates)}

@@ -100,7 +100,7 @@ async def _run(command: list[str], *, scratch: Path, lock: int, progress: Progre
         stdout=DEVNULL,
         stderr=PIPE,
         # A build that is killed leaves its scratch files where the next start discards them.
-        env=_environment() | {"TMPDIR": str(scratch)},
+        env=program_environment(proxies=True) | {"TMPDIR": str(scratch)},
         pass_fds=(lock,),
         limit=1 << 20,
     )
@@ -122,9 +122,8 @@ async def _run(command: list[str], *, scratch: Path, lock: int, progress: Progre
         raise CannotRun("\n".join(("The base image could not be built.", *log)))
 
 
-def _environment() -> dict[str, str]:
-    proxies = {
-        name: value for name, value in os.environ.items() if name.lower() in _PROXY_VARIABLES
-    }
+def program_environment(*, proxies: bool) -> dict[str, str]:
+    """Give a program what it needs of our environment, which also holds secrets."""
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return {"PATH": path, "LC_ALL": "C.UTF-8", **proxies}
+    names = [name for name in os.environ if proxies and name.lower() in _PROXY_VARIABLES]
+    return {"PATH": path, "LC_ALL": "C.UTF-8"} | {name: os.environ[name] for name in names}

@@ -1,7 +1,8 @@
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -37,11 +38,21 @@ class ImageStore:
         self._layers.mkdir(exist_ok=True)
         self._building.mkdir(exist_ok=True)
         self._claims = Claims(directory / "claims", owner=owner)
+        self._held = Counter[str]()
 
     def find_layer(self, digest: str) -> Path | None:
         """Find a complete layer; unless it is claimed, another engine may remove it."""
         layer = self._layers / digest
         return layer if layer.is_dir() else None
+
+    @contextmanager
+    def hold(self, digest: str) -> Iterator[None]:
+        """Keep this layer here while somebody works out what to do with it."""
+        self._held[digest] += 1
+        try:
+            yield
+        finally:
+            self._held[digest] -= 1
 
     async def claim(self, digests: Iterable[str]) -> bool:
         """Keep other engines from removing these layers; tells whether all of them are there."""
@@ -89,13 +100,23 @@ class ImageStore:
         """
         await to_its_end(partial(discard_abandoned, self._building))
         async with self._locked():
-            self._claims.replace(layer.name for layer in used())
+            held = (digest for digest, holders in self._held.items() if holders)
+            self._claims.replace((*(layer.name for layer in used()), *held))
             claimed = self._claims.all()
             trash = Scratch.fresh(self._building)
             for layer in list(self._layers.iterdir()):
                 if layer.name not in claimed:
                     layer.rename(trash.path / layer.name)
         await to_its_end(trash.discard)
+
+    @asynccontextmanager
+    async def workplace(self) -> AsyncIterator[Scratch]:
+        """Lend a directory for what becomes no layer; all that is in it is removed at the end."""
+        scratch = Scratch.fresh(self._building)
+        try:
+            yield scratch
+        finally:
+            await to_its_end(scratch.discard)
 
     @asynccontextmanager
     async def _scratch(self, digest: str, *, on_wait: Callable[[], None]) -> AsyncIterator[Scratch]:

@@ -1,0 +1,145 @@
+"""Runs programs on foreign data, without power over this machine."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio import FIRST_COMPLETED
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sandbox_engine.images.jail import Specification
+from sandbox_engine.images.room import Room
+from sandbox_engine.images.scratch import Scratch
+from sandbox_engine.images.sources import program_environment
+from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
+from sandbox_engine.runner import Completed
+
+# The first id above the sandboxes' own; no account of this machine has it either.
+FETCHER = UID_BASE + ID_COUNT
+# All ids there are from the sandboxes' first one on: an image may have owners beyond their range.
+_ALL_IDS = 0xFFFF_FFFF - UID_BASE
+
+_CHUNK = 64 << 10
+_CHUNKS_OF_STDERR = 2
+
+
+class OutputTooLong(Exception):
+    """A program wrote more than anybody asked for."""
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """Where programs work, and how far they may go: `work` is all that they can write to."""
+
+    scratch: Scratch
+    work: Path
+    room: Room
+    time_limit: timedelta
+
+    async def fetch(self, *argv: str, stdout_limit: int = 0) -> Completed:
+        """Run a program that needs the network, as an account without any power."""
+        os.chown(self.work, FETCHER, FETCHER)
+        specification = self._specification(FETCHER, ids=0, network=True, inputs=None)
+        return await self._run(argv, specification, stdout_limit=stdout_limit)
+
+    async def unpack(self, *argv: str, inputs: Path) -> Completed:
+        """Run a program that makes files of many owners, as root over the sandboxes' ids alone."""
+        os.chown(self.work, UID_BASE, UID_BASE)
+        specification = self._specification(
+            UID_BASE, ids=_ALL_IDS, network=False, inputs=str(inputs)
+        )
+        return await self._run(argv, specification, stdout_limit=0)
+
+    def _specification(
+        self, first_id: int, *, ids: int, network: bool, inputs: str | None
+    ) -> Specification:
+        root = self.scratch.path / "root"
+        root.mkdir(exist_ok=True)
+        return Specification(
+            root=str(root),
+            work=str(self.work),
+            inputs=inputs,
+            network=network,
+            first_id=first_id,
+            ids=ids,
+            largest_file=self.room.limit,
+        )
+
+    async def _run(
+        self, argv: Sequence[str], specification: Specification, *, stdout_limit: int
+    ) -> Completed:
+        environment = program_environment(proxies=specification["network"])
+        package = str(Path(__file__).parents[2])
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-S", "-m", "sandbox_engine.images.jail"),
+            *(json.dumps(specification), *argv),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd="/",
+            env=environment | {"HOME": "/work", "TMPDIR": "/work", "PYTHONPATH": package},
+            pass_fds=(self.scratch.lock,),
+        )
+        watch = self.room.watch(self.work)
+        async with asyncio.timeout(self.time_limit.total_seconds()):
+            return await _completed(process, watch, stdout_limit=stdout_limit)
+
+
+async def _completed(
+    process: Process, watch: Coroutine[None, None, None], *, stdout_limit: int
+) -> Completed:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdout = asyncio.create_task(_head(process.stdout, stdout_limit))
+    stderr = asyncio.create_task(_tail(process.stderr))
+    ended = asyncio.create_task(process.wait())
+    watching = asyncio.create_task(watch)
+    waiting = {stdout, stderr, ended}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait({*waiting, watching}, return_when=FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            waiting -= done
+        return Completed(ended.result(), stdout.result(), stderr.result())
+    finally:
+        await _cancel(stdout, stderr, ended, watching)
+        await _end(process)
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _end(process: Process) -> None:
+    """See the process and all that it started end: nobody holds its output open any more."""
+    if process.returncode is None:
+        process.kill()
+    for stream in (process.stdout, process.stderr):
+        while stream is not None and await stream.read(_CHUNK):
+            pass
+    await process.wait()
+
+
+async def _head(stream: asyncio.StreamReader, limit: int) -> bytes:
+    read = bytearray()
+    while chunk := await stream.read(_CHUNK):
+        read += chunk
+        if len(read) > limit:
+            raise OutputTooLong
+    return bytes(read)
+
+
+async def _tail(stream: asyncio.StreamReader) -> bytes:
+    chunks = deque[bytes](maxlen=_CHUNKS_OF_STDERR)
+    while chunk := await stream.read(_CHUNK):
+        chunks.append(chunk)
+    return b"".join(chunks)

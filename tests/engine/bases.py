@@ -1,0 +1,27 @@
+"""The bases of an engine that has nothing else."""
+
+from pathlib import Path
+
+from sandbox_engine.images.bases import Bases
+from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.registry import Registry
+from sandbox_engine.images.room import Room
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.machine import MIB
+from sandbox_engine.settings import Settings
+
+
+def bases_in(
+    directory: Path,
+    *,
+    recipe: BaseRecipe | None = None,
+    insecure: str = "",
+    largest_mb: int = 1024,
+) -> Bases:
+    """Keep bases in this directory, which may be others' too."""
+    directory.mkdir(exist_ok=True)
+    store = ImageStore(directory, owner=directory)
+    room = Room(directory, limit=largest_mb * MIB, kept_free=0)
+    registry = Registry(insecure=frozenset([insecure]), room=room)
+    recipe = recipe or BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
+    return Bases(store, recipe=recipe, registry=registry)

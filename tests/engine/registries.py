@@ -1,0 +1,147 @@
+"""A real registry on the loopback, and images made for it."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_LACKING = [
+    name for name in ("busybox", "docker-registry", "skopeo", "umoci") if shutil.which(name) is None
+]
+needs_registry = pytest.mark.skipif(bool(_LACKING), reason=f"not there: {', '.join(_LACKING)}")
+
+LOGIN = "alice:open sesame"
+_HTPASSWD = "alice:$2y$05$5I9CGBiq6wCktERU8V/nZelEx1UrMHnA9PXdrYR3zCPekQOsIgNti\n"
+
+
+class LocalRegistry:
+    """The address of a registry that serves what is pushed to it."""
+
+    def __init__(self, address: str, *, login: str | None) -> None:
+        self.address = address
+        self._login = login
+
+    def push(self, layout: Path, name: str, *flags: str) -> str:
+        """Put the image of an OCI layout into the registry; gives its reference."""
+        login = [f"--dest-creds={self._login}"] if self._login else []
+        reference = f"{self.address}/{name}"
+        command = ("skopeo", "--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false")
+        run(*command, *login, *flags, f"oci:{layout}:latest", f"docker://{reference}")
+        return reference
+
+
+@contextmanager
+def running_registry(*, login: str | None = None, port: int = 0) -> Iterator[LocalRegistry]:
+    """Run a registry; with a login it serves nobody else."""
+    directory = Path(tempfile.mkdtemp(prefix="registry-"))
+    configuration: dict[str, object] = {
+        "version": "0.1",
+        "log": {"level": "info"},
+        "storage": {"filesystem": {"rootdirectory": str(directory)}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    if login is not None:
+        (directory / "htpasswd").write_text(_HTPASSWD)
+        access = {"realm": "test", "path": str(directory / "htpasswd")}
+        configuration["auth"] = {"htpasswd": access}
+    (directory / "config.json").write_text(json.dumps(configuration))  # JSON is YAML too
+    log = directory / "log"
+    with log.open("wb") as file:
+        command = ["docker-registry", "serve", str(directory / "config.json")]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
+    try:
+        yield LocalRegistry(_address(process, log), login=login)
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(directory)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    while process.poll() is None:
+        if found := re.search(r"listening on (127\.0\.0\.1:\d+)", log.read_text()):
+            return found[1]
+        time.sleep(0.02)
+    raise AssertionError(f"the registry did not start: {log.read_text()}")
+
+
+class Layer:
+    """A layer as its author wants it, also as no honest tool would make it."""
+
+    def __init__(self, tar: tarfile.TarFile) -> None:
+        self._tar = tar
+
+    def file(self, name: str, content: bytes = b"", *, mode: int = 0o644, owner: int = 0) -> None:
+        self.entry(name, tarfile.REGTYPE, content, mode=mode, owner=owner)
+
+    def directory(self, name: str, *, mode: int = 0o755) -> None:
+        self.entry(name, tarfile.DIRTYPE, mode=mode)
+
+    def symlink(self, name: str, target: str) -> None:
+        self.entry(name, tarfile.SYMTYPE, target=target)
+
+    def hardlink(self, name: str, target: str) -> None:
+        self.entry(name, tarfile.LNKTYPE, target=target)
+
+    def device(self, name: str, kind: bytes, major: int, minor: int) -> None:
+        self.entry(name, kind, mode=0o666, device=(major, minor))
+
+    def entry(
+        self,
+        name: str,
+        kind: bytes,
+        content: bytes = b"",
+        *,
+        mode: int = 0o777,
+        owner: int = 0,
+        target: str = "",
+        device: tuple[int, int] = (0, 0),
+    ) -> None:
+        info = tarfile.TarInfo(name)
+        info.type, info.size, info.mode, info.linkname = kind, len(content), mode, target
+        info.uid = info.gid = owner
+        info.devmajor, info.devminor = device
+        self._tar.addfile(info, io.BytesIO(content))
+
+
+Fill = Callable[[Layer], None]
+
+
+def shell(layer: Layer) -> None:
+    """Write what the smallest image has that sandboxes can be made of."""
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    layer.directory("bin")
+    layer.file("bin/busybox", Path(busybox).read_bytes(), mode=0o755)
+    for applet in "sh cat chmod env id ls mkdir sleep stat touch uname".split():
+        layer.symlink(f"bin/{applet}", "busybox")
+
+
+def make_image(directory: Path, *layers: Fill, settings: tuple[str, ...] = ()) -> Path:
+    """Make an OCI layout with an image of these layers."""
+    layout = Path(tempfile.mkdtemp(dir=directory)) / "layout"
+    run("umoci", "init", "--layout", str(layout))
+    image = f"{layout}:latest"
+    run("umoci", "new", "--image", image)
+    for fill in layers:
+        archive = layout.with_suffix(".tar")
+        with tarfile.open(archive, "w") as tar:
+            fill(Layer(tar))
+        run("umoci", "raw", "add-layer", "--image", image, str(archive))
+    if settings:
+        run("umoci", "config", "--image", image, *settings)
+    return layout
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,162 @@
+"""Bases from a real registry."""
+
+import asyncio
+import stat
+
+import pytest
+
+from sandbox_engine.errors import RegistryRefused, RegistryUnreachable
+from sandbox_engine.images.credentials import RegistryCredentials
+from sandbox_engine.rootfs.ownership import UID_BASE
+from tests.engine.bases import bases_in
+from tests.engine.registries import LOGIN, make_image, needs_registry, running_registry, shell
+
+pytestmark = [pytest.mark.needs_engine, needs_registry, pytest.mark.timeout(300)]
+
+ALICE = RegistryCredentials(*LOGIN.split(":"))
+
+
+@pytest.fixture(scope="module")
+def registry():
+    with running_registry() as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def locked_registry():
+    with running_registry(login=LOGIN) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    """Make a small image."""
+
+    def files(layer):
+        shell(layer)
+        layer.file("data", b"first", owner=5)
+
+    def changes(layer):
+        layer.file("data", b"second", owner=5)
+        layer.file("setuid", mode=0o4755)
+        layer.file("far", owner=100_000)
+        layer.file("bin/.wh.sleep")
+
+    settings = ("--config.env=GREETING=hello", "--config.user=5", "--config.workingdir=/srv")
+    return make_image(tmp_path_factory.mktemp("image"), files, changes, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def reference(registry, layout):
+    return registry.push(layout, "small:1")
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def bases(tmp_path, registry):
+    return bases_in(tmp_path, insecure=registry.address)
+
+
+async def test_image_of_a_registry_is_one_layer_with_the_owners_and_modes_it_had(
+    bases, reference, said
+):
+    image = await bases.provide(reference, say=said.append)
+    files = image.layers[0]
+    assert (files / "data").read_bytes() == b"second"
+    assert (files / "data").stat().st_uid == UID_BASE + 5
+    assert stat.S_IMODE((files / "setuid").stat().st_mode) == 0o4755
+    assert not (files / "bin/sleep").is_symlink()
+    assert (files / "far").stat().st_uid == UID_BASE + 65534
+    assert any("fetching" in line for line in said)
+
+
+async def test_environment_of_an_image_is_kept_and_its_user_and_directory_are_not(bases, reference):
+    image = await bases.provide(reference, say=print)
+    assert image.env["GREETING"] == "hello"
+    assert (image.user, image.workdir) == ("user", "")  # as E2B builds it
+
+
+async def test_image_that_did_not_change_is_not_fetched_again(bases, reference, said):
+    first = await bases.provide(reference, say=print)
+    inode = first.layers[0].stat().st_ino
+    assert await bases.provide(reference, say=said.append) == first
+    assert first.layers[0].stat().st_ino == inode
+    assert said == []
+
+
+async def test_tag_that_moved_gives_the_new_image(bases, registry, layout, tmp_path):
+    moving = registry.push(layout, "moving:1")
+    first = await bases.provide(moving, say=print)
+    changed = make_image(tmp_path, shell, lambda layer: layer.file("new"))
+    registry.push(changed, "moving:1")
+    second = await bases.provide(moving, say=print)
+    assert (second.layers[0] / "new").exists()
+    assert not (first.layers[0] / "new").exists()
+
+
+async def test_compressed_by_zstd_is_unpacked_too(bases, registry, layout):
+    reference = registry.push(layout, "small:zstd", "--dest-compress-format=zstd")
+    image = await bases.provide(reference, say=print)
+    assert (image.layers[0] / "data").read_bytes() == b"second"
+
+
+async def test_builds_of_one_image_at_the_same_time_share_it(tmp_path, registry, reference):
+    engines = [bases_in(tmp_path, insecure=registry.address) for _ in range(3)]
+    images = await asyncio.gather(*(bases.provide(reference, say=print) for bases in engines))
+    assert images == [images[0]] * 3
+    assert not list((tmp_path / "building").iterdir())
+
+
+async def test_password_opens_a_registry(tmp_path, locked_registry, layout):
+    reference = locked_registry.push(layout, "small")
+    bases = bases_in(tmp_path, insecure=locked_registry.address)
+    with pytest.raises(RegistryRefused, match="authentication required"):
+        await bases.provide(reference, say=print)
+    image = await bases.provide(reference, credentials=ALICE, say=print)
+    assert (image.layers[0] / "data").exists()
+    with pytest.raises(RegistryRefused):  # also when it is here already
+        await bases.provide(reference, say=print)
+
+
+async def test_wrong_password_is_refused_and_not_repeated(tmp_path, locked_registry, layout):
+    reference = locked_registry.push(layout, "small")
+    bases = bases_in(tmp_path, insecure=locked_registry.address)
+    wrong = RegistryCredentials("alice", "hunter2")
+    with pytest.raises(RegistryRefused) as refusal:
+        await bases.provide(reference, credentials=wrong, say=print)
+    assert "hunter2" not in str(refusal.value) + repr(wrong)
+
+
+async def test_what_a_registry_does_not_have_is_said(bases, registry):
+    with pytest.raises(RegistryRefused, match="manifest unknown"):
+        await bases.provide(f"{registry.address}/none", say=print)
+
+
+async def test_silent_registry_leaves_what_was_fetched_before(tmp_path, layout, said):
+    with running_registry() as registry:
+        reference = registry.push(layout, "small:1")
+        bases = bases_in(tmp_path, insecure=registry.address)
+        first = await bases.provide(reference, say=print)
+    assert await bases.provide(reference, say=said.append) == first
+    assert any("fetched before" in line for line in said)
+    with pytest.raises(RegistryUnreachable, match="connection refused"):
+        await bases.provide(f"{reference}2", say=print)
+
+
+async def test_private_image_is_not_given_out_without_its_registry(tmp_path, layout):
+    with running_registry(login=LOGIN) as registry:
+        reference = registry.push(layout, "small:1")
+        bases = bases_in(tmp_path, insecure=registry.address)
+        await bases.provide(reference, credentials=ALICE, say=print)
+    for credentials in (ALICE, None):
+        with pytest.raises(RegistryUnreachable):
+            await bases.provide(reference, credentials=credentials, say=print)
+
+
+async def test_plain_http_is_refused_unless_the_setting_names_the_registry(tmp_path, reference):
+    with pytest.raises(RegistryUnreachable, match="HTTP response to HTTPS client"):
+        await bases_in(tmp_path).provide(reference, say=print)
