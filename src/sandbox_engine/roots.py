@@ -3,7 +3,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine import disk, search_path
+from sandbox_engine import disk, loops, search_path
 from sandbox_engine.disk_freeze import thaw
 from sandbox_engine.errors import StartFailed
 from sandbox_engine.overlay import mount_overlay, write_engine_layer
@@ -127,7 +127,7 @@ async def wait_released(image: Path) -> None:
     """
     try:
         async with asyncio.timeout(_LONGEST_RELEASE_S):
-            while await asyncio.to_thread(disk.is_attached, image):  # noqa: ASYNC110 - nobody tells
+            while await asyncio.to_thread(loops.is_in_use, image):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(_RELEASE_POLL_S)
     except TimeoutError:
         raise StartFailed("its disk is still in use") from None

@@ -9,7 +9,6 @@ from sandbox_engine import disk
 from sandbox_engine.private_files import flush
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.roots import wait_released
 from sandbox_engine.runner import Runner
 from sandbox_engine.volumes.record import VolumeRecord
 from sandbox_engine.workers import Workers
@@ -57,7 +56,6 @@ class Volume:
         """Have it mounted until this user releases it; gives where."""
         async with self._lock:
             if not os.path.ismount(self._place):
-                await wait_released(self.image)
                 await self.workers.run(self._mount)
             self._users.add(user)
             return self._place
@@ -91,7 +89,8 @@ class Volume:
             await self.release(user)
 
     def _mount(self) -> None:
-        disk.attach(self.image, self._place)
+        # A sandbox that is just ending may have it still.
+        disk.attach(self.image, self._place, again=True)
 
     def _unmount(self) -> None:
         if self._root is not None:

@@ -1,0 +1,197 @@
+"""Volumes through crashes of the engine and of the machine, and what is left of them."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+
+import httpx
+import pytest
+from e2b import AsyncSandbox, AsyncVolume, SandboxException, VolumeNotFoundException
+
+from sandbox_engine import loops
+from tests.engine import leftovers
+from tests.engine.process import host_pid
+from tests.engine.waiting import until
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+async def survivor(small_volume, small_options):
+    """Create a sandbox with the volume in it, in the engine that is going to be killed."""
+    sandbox = await AsyncSandbox.create(
+        timeout=600, volume_mounts={"/mnt/data": small_volume}, **small_options
+    )
+    yield sandbox
+    with contextlib.suppress(SandboxException):
+        await sandbox.kill()
+
+
+def place_of(engine, volume):
+    return engine.state_dir / "volumes" / volume.volume_id
+
+
+def is_mounted(engine, volume):
+    return os.path.ismount(place_of(engine, volume) / "content")
+
+
+async def test_a_volume_is_the_same_after_the_engine_was_killed(
+    small_engine, small_volume, small_options, survivor
+):
+    await survivor.commands.run("echo kept > /mnt/data/file")
+    await small_engine.restart()
+    again = await AsyncVolume.connect(small_volume.volume_id, **small_options)
+    assert (again.name, again.token) == (small_volume.name, small_volume.token)
+    assert await small_volume.read_file("/file") == "kept\n"
+    await small_volume.write_file("/other", "too")
+    assert (await survivor.commands.run("cat /mnt/data/other")).stdout == "too"
+
+
+async def test_it_is_unmounted_when_its_last_sandbox_is_gone(
+    small_engine, small_volume, small_options, survivor
+):
+    other = await AsyncSandbox.create(
+        timeout=600, volume_mounts={"/x": small_volume}, **small_options
+    )
+    await small_engine.restart()
+    await survivor.kill()
+    await small_volume.write_file("/file", "x")
+    assert is_mounted(small_engine, small_volume)
+    await other.kill()
+    assert not is_mounted(small_engine, small_volume)
+    assert await small_volume.read_file("/file") == "x"
+    assert not is_mounted(small_engine, small_volume)
+
+
+async def test_after_a_reboot_of_the_machine_it_is_mounted_again_at_resume(
+    small_engine, small_volume, survivor
+):
+    await survivor.commands.run("echo kept > /mnt/data/file && sync /mnt/data/file")
+    root = f"/run/sandbox-engine/{small_engine.instance}/roots/{survivor.sandbox_id}"
+    small_engine.kill()
+    os.kill(host_pid(small_engine, survivor), signal.SIGKILL)
+    for mounted in (root, place_of(small_engine, small_volume) / "content"):
+        await asyncio.to_thread(subprocess.run, ["umount", "--lazy", mounted], check=True)
+    await asyncio.to_thread(small_engine.start)
+    again = await survivor.connect(timeout=120)
+    assert (await again.commands.run("cat /mnt/data/file")).stdout == "kept\n"
+
+
+async def test_a_destroyed_volume_stays_with_the_sandboxes_that_have_it(
+    small_engine, small_volume, small_options, survivor
+):
+    await survivor.commands.run("echo kept > /mnt/data/file")
+    assert await AsyncVolume.destroy(small_volume.volume_id, **small_options)
+    assert await AsyncVolume.list(**small_options) == []
+    with pytest.raises(SandboxException, match="Volumes not found"):
+        await AsyncSandbox.create(volume_mounts={"/x": small_volume}, **small_options)
+    assert (await survivor.commands.run("cat /mnt/data/file")).stdout == "kept\n"
+    await small_engine.restart()
+    await survivor.pause(keep_memory=False)
+    await small_engine.restart()
+    again = await survivor.connect(timeout=120)
+    assert (await again.commands.run("cat /mnt/data/file")).stdout == "kept\n"
+    with pytest.raises(VolumeNotFoundException):
+        await AsyncVolume.connect(small_volume.volume_id, **small_options)
+    assert place_of(small_engine, small_volume).exists()
+    await again.kill()
+    assert not place_of(small_engine, small_volume).exists()
+
+
+async def test_volumes_are_whole_or_not_there_after_a_crash_while_they_are_created(
+    small_engine, small_options
+):
+    creating = [
+        asyncio.create_task(AsyncVolume.create(f"n{number}", retries=0, **small_options))
+        for number in range(12)
+    ]
+    await until(lambda: _is(any(task.done() for task in creating)), timeout=60)
+    await small_engine.restart()
+    await asyncio.gather(*creating, return_exceptions=True)
+    found = await AsyncVolume.list(**small_options)
+    created = {task.result().volume_id for task in creating if task.exception() is None}
+    assert created <= {one.volume_id for one in found}
+    for one in found:
+        volume = await AsyncVolume.connect(one.volume_id, **small_options)
+        await volume.write_file("/file", "x")
+        assert await AsyncVolume.destroy(one.volume_id, **small_options)
+    assert list((small_engine.state_dir / "volumes").iterdir()) == []
+
+
+async def _is(condition):
+    return condition
+
+
+async def test_an_upload_that_a_crash_cuts_off_changes_nothing(
+    small_engine, small_volume, small_options
+):
+    await small_volume.write_file("/file", "old")
+
+    async def endless():
+        while True:
+            yield bytes(1 << 20)
+
+    async def upload():
+        address = f"{small_engine.url}/volumecontent/{small_volume.volume_id}/file"
+        headers = {"Authorization": f"Bearer {small_volume.token}"}
+        async with httpx.AsyncClient(timeout=60) as api:
+            with pytest.raises(httpx.HTTPError):
+                await api.put(
+                    address,
+                    params={"path": "/file", "force": "true"},
+                    headers=headers,
+                    content=endless(),
+                )
+
+    uploading = asyncio.create_task(upload())
+    await until(lambda: _is(is_mounted(small_engine, small_volume)), timeout=60)
+    small_engine.kill()
+    await uploading
+    await asyncio.to_thread(small_engine.start)
+    assert not is_mounted(small_engine, small_volume)
+    assert await small_volume.read_file("/file") == "old"
+    assert [entry.name for entry in await small_volume.list("/")] == ["file"]
+
+
+async def test_a_mount_that_lingers_is_joined_by_the_next(small_engine, small_volume, survivor):
+    """What was unmounted goes on while something in it is open; a second mount would destroy it."""
+    place = place_of(small_engine, small_volume)
+    lingering = os.open(place / "content", os.O_RDONLY)
+    try:
+        await survivor.kill()
+        assert not is_mounted(small_engine, small_volume)
+        os.mkdir("made", dir_fd=lingering)
+        assert [entry.name for entry in await small_volume.list("/")] == ["made"]
+    finally:
+        os.close(lingering)
+    await until(lambda: _is(not loops.is_in_use(place / "volume.img")), timeout=60)
+    assert [entry.name for entry in await small_volume.list("/")] == ["made"]
+
+
+async def test_a_volume_in_constant_use_stays_sound_and_nothing_is_left(
+    small_engine, small_volume, small_options
+):
+    before = await leftovers.settled(small_engine)
+
+    async def come_and_go(number):
+        for _ in range(4):
+            async with await AsyncSandbox.create(
+                timeout=120, volume_mounts={"/mnt/data": small_volume}, **small_options
+            ) as sandbox:
+                await sandbox.commands.run(
+                    f"date >> /mnt/data/{number}; mkdir -p /mnt/data/d{number}"
+                )
+            await small_volume.write_file(f"/outside{number}", "x", force=True)
+
+    await asyncio.gather(*(come_and_go(number) for number in range(4)))
+    for number in range(4):
+        assert len((await small_volume.read_file(f"/{number}")).splitlines()) == 4
+    assert await leftovers.settled(small_engine) == before
+    image = place_of(small_engine, small_volume) / "volume.img"
+    assert not loops.is_in_use(image)
+    checked = await asyncio.to_thread(
+        subprocess.run, ["e2fsck", "-f", "-n", image], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout

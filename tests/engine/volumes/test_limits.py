@@ -1,0 +1,63 @@
+"""What a full volume and a large file do, and to whom."""
+
+import io
+
+import pytest
+from e2b import AsyncSandbox, VolumeException
+
+from tests.engine.memory import MIB, grows_by_less_than
+
+pytestmark = pytest.mark.needs_engine
+
+
+async def test_a_full_volume_stops_its_writers_and_nobody_else(
+    small_engine, small_volume, small_options
+):
+    await small_volume.write_file("/old", "kept")
+    async with await AsyncSandbox.create(
+        timeout=300, volume_mounts={"/mnt/data": small_volume}, **small_options
+    ) as sandbox:
+        filled = await sandbox.commands.run("cat /dev/zero > /mnt/data/filler; true")
+        assert "No space left on device" in filled.stderr
+        with pytest.raises(VolumeException, match="507"):
+            await small_volume.write_file("/new", bytes(MIB))
+        with pytest.raises(VolumeException, match="507"):
+            await small_volume.write_file("/old", bytes(MIB), force=True)
+        assert await small_volume.read_file("/old") == "kept"
+        assert [one.name for one in await small_volume.list("/")] == ["filler", "old"]
+        image = small_engine.state_dir / "volumes" / small_volume.volume_id / "volume.img"
+        assert image.stat().st_blocks * 512 <= 64 * MIB
+        await sandbox.commands.run("head -c 20M /dev/zero > own")
+        await small_volume.remove("/filler")
+        await small_volume.write_file("/new", bytes(MIB))
+
+
+async def test_what_is_larger_than_the_volume_leaves_nothing_of_it(small_volume):
+    with pytest.raises(VolumeException, match="507"):
+        await small_volume.write_file("/large", _Zeros(200 * MIB))
+    assert await small_volume.list("/") == []
+    await small_volume.write_file("/fits", bytes(40 * MIB))
+
+
+async def test_a_large_file_passes_through_in_constant_memory(engine, volume):
+    size = 200 * MIB
+    with grows_by_less_than(40 * MIB, pid=engine.pid):
+        assert (await volume.write_file("/large", _Zeros(size))).size == size
+        received = 0
+        async for piece in await volume.read_file("/large", format="stream"):
+            received += len(piece)
+    assert received == size
+
+
+class _Zeros(io.RawIOBase):
+    def __init__(self, size):
+        self._left = size
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        count = min(len(buffer), self._left)
+        buffer[:count] = bytes(count)
+        self._left -= count
+        return count
