@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import uvloop
 
-from benchmarks import commands, creation, pausing
+from benchmarks import builds, commands, creation, pausing
 from benchmarks.density import density
 from benchmarks.engine import started_engine
 from benchmarks.report import Figure, print_figure, print_heading
@@ -25,6 +25,7 @@ async def figures() -> AsyncIterator[Figure]:
             await bare.delete(container)
         yield await pausing.first_output(sandbox)
         await sandbox.kill()
+        yield await builds.rebuild(engine)
     async for figure in density():
         yield figure
 
