@@ -7,6 +7,7 @@ import uvloop
 from benchmarks import builds, commands, creation, pausing
 from benchmarks.density import density
 from benchmarks.engine import started_engine
+from benchmarks.forking import forks
 from benchmarks.report import Figure, print_figure, print_heading
 from benchmarks.runtime import bare_runtime
 
@@ -26,6 +27,8 @@ async def figures() -> AsyncIterator[Figure]:
         yield await pausing.first_output(sandbox)
         await sandbox.kill()
         yield await builds.rebuild(engine)
+    async for figure in forks():
+        yield figure
     async for figure in density():
         yield figure
 

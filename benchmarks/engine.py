@@ -13,6 +13,7 @@ from pathlib import Path
 from e2b import E2B, AsyncSandbox
 
 IMAGES = Path(__file__).parent.parent / ".cache" / "images"
+_VAR_TMP = "/var/tmp"  # noqa: S108 - not in memory, as /tmp may be
 _PREFIX = "SANDBOX_ENGINE_"
 
 
@@ -29,9 +30,9 @@ class Engine:
 
 
 @asynccontextmanager
-async def started_engine(*flags: str) -> AsyncIterator[Engine]:
+async def started_engine(*flags: str, parent: Path | None = None) -> AsyncIterator[Engine]:
     """Start an engine with a state directory of its own; it and its sandboxes are gone afterwards."""
-    state_dir = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir="/var/tmp"))
+    state_dir = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir=parent or _VAR_TMP))
     process = await _start("serve", state_dir, *flags)
     try:
         url = await _listening_url(process)

@@ -10,6 +10,22 @@ from sandbox_engine import disk
 
 
 @contextmanager
+def sharing_file_system(size_mb: int) -> Iterator[Path]:
+    """Mount an empty file system whose files can share blocks."""
+    with tempfile.TemporaryDirectory(prefix="engine-disk-") as directory:
+        image, mounted = Path(directory) / "image", Path(directory) / "mounted"
+        mounted.mkdir()
+        with image.open("wb") as file:
+            file.truncate(size_mb << 20)
+        subprocess.run(["mkfs.xfs", "-q", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, mounted], check=True)
+        try:
+            yield mounted
+        finally:
+            subprocess.run(["umount", "--lazy", mounted], check=True)
+
+
+@contextmanager
 def small_file_system(size_mb: int) -> Iterator[Path]:
     """Mount an empty file system of this size."""
     with tempfile.TemporaryDirectory(prefix="engine-disk-") as directory:

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,7 @@ from sandbox_engine.templates.names import DEFAULT_TAG, Reference
 log = get_logger(__name__)
 
 _BLOCK = 512
+_WRITE_OUT_AFTER = timedelta(seconds=2)  # what starts on it meanwhile has the disk for itself
 
 
 class Snapshots:
@@ -146,12 +148,15 @@ class Snapshots:
 
     async def _put_on_disk(self, snapshot: SnapshotRecord) -> None:
         """Make the snapshot outlive a power cut, which takes long and nobody waits for."""
+        await asyncio.sleep(_WRITE_OUT_AFTER.total_seconds())
         try:
             await asyncio.to_thread(write_out, self._store.image(snapshot.id))
             if snapshot.id in self._store.records:
                 snapshot.unwritten_since = None
                 self._store.save(snapshot)
-        except OSError as error:  # removed meanwhile, or the disk fails
+        except FileNotFoundError:
+            return  # it was deleted meanwhile
+        except OSError as error:
             log.warning("a snapshot was not written out", id=snapshot.id, error=error)
 
     def _unlist(self, snapshot: SnapshotRecord) -> None:

@@ -47,9 +47,7 @@ async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
     assert await leftovers.settled(mortal_engine) == before
 
 
-async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(
-    mortal_engine, source
-):
+async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(mortal_engine, source):
     before = await leftovers.settled(mortal_engine)
     await source.commands.run("dd if=/dev/urandom of=big bs=1M count=256 status=none")
     await source.commands.run("sha256sum big > sum")
