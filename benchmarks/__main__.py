@@ -14,11 +14,16 @@ from benchmarks.runtime import bare_runtime
 
 async def figures() -> AsyncIterator[Figure]:
     """Everything measured, in the order it is printed."""
-    async with started_engine() as engine, started_engine("--pool-size", "0") as unprepared:
+    async with (
+        started_engine() as engine,
+        started_engine("--pool-size", "0") as unprepared,
+        started_engine("--ready-sandboxes", "2") as ready,
+    ):
         sandbox = await engine.create()
         async with bare_runtime(engine.state_dir / "sandboxes" / sandbox.sandbox_id) as bare:
             yield await creation.cold_create(engine, bare)
             yield await creation.unprepared_create(unprepared, bare)
+            yield await creation.ready_create(ready, bare)
             container = await bare.start()
             yield await commands.run_true(sandbox, bare, container, at_once=1, rounds=60)
             yield await commands.run_true(sandbox, bare, container, at_once=40, rounds=10)

@@ -1,9 +1,15 @@
+from collections.abc import Awaitable, Callable
+
 from benchmarks.engine import Engine
 from benchmarks.report import Figure
 from benchmarks.runtime import BareRuntime
 from benchmarks.timing import medians, timed
 
 _ROUNDS = 40
+
+
+async def _nothing() -> None:
+    pass
 
 
 async def cold_create(engine: Engine, bare: BareRuntime) -> Figure:
@@ -18,13 +24,23 @@ async def unprepared_create(engine: Engine, bare: BareRuntime) -> Figure:
     return Figure("the same with an empty pool", p50, "ms", floor=floor_p50)
 
 
-async def _create(engine: Engine, bare: BareRuntime) -> tuple[float, float]:
+async def ready_create(engine: Engine, bare: BareRuntime) -> Figure:
+    """Compare the same where a sandbox is ready each time."""
+    p50, floor_p50 = await _create(engine, bare, prepare=engine.wait_ready)
+    return Figure("create of a ready one, p50", p50, "ms", target=0.3, floor=floor_p50)
+
+
+async def _create(
+    engine: Engine, bare: BareRuntime, *, prepare: Callable[[], Awaitable[None]] = _nothing
+) -> tuple[float, float]:
     async def ours() -> float:
+        await prepare()
         elapsed, sandbox = await timed(engine.create())
         await sandbox.kill()
         return elapsed
 
     async def floor() -> float:
+        await prepare()
         elapsed, container = await timed(bare.start())
         await bare.delete(container)
         return elapsed

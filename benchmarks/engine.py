@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from e2b import E2B, AsyncSandbox
 
 IMAGES = Path(__file__).parent.parent / ".cache" / "images"
 _VAR_TMP = "/var/tmp"  # noqa: S108 - not in memory, as /tmp may be
+_POLL_SECONDS = 0.02
 _PREFIX = "SANDBOX_ENGINE_"
 
 
@@ -23,10 +25,22 @@ class Engine:
 
     client: E2B
     state_dir: Path
+    url: str
+    api_key: str
 
     async def create(self) -> AsyncSandbox:
         """Ask for a sandbox once; a refusal is a failure, not a reason to try again."""
         return await self.client.AsyncSandbox.create(timeout=600, retries=0)
+
+    async def wait_ready(self) -> None:
+        """Wait until all sandboxes that are to be ready are."""
+        headers = {"X-API-Key": self.api_key}
+        async with httpx.AsyncClient(base_url=self.url, headers=headers) as client:
+            while True:
+                shelves = (await client.get("/ready-sandboxes")).json()
+                if all(shelf["ready"] >= shelf["wanted"] for shelf in shelves):
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
 
 
 @asynccontextmanager
@@ -37,7 +51,7 @@ async def started_engine(*flags: str, parent: Path | None = None) -> AsyncIterat
     try:
         url = await _listening_url(process)
         key = (state_dir / "api.key").read_text().strip()
-        yield Engine(E2B(api_key=key, api_url=url, sandbox_url=url), state_dir)
+        yield Engine(E2B(api_key=key, api_url=url, sandbox_url=url), state_dir, url, key)
     finally:
         if process.returncode is None:
             process.terminate()

@@ -14,6 +14,7 @@ from sandbox_engine.catalog import Catalog
 from sandbox_engine.disk_guard import DiskGuard
 from sandbox_engine.engine import Engine
 from sandbox_engine.ground import Ground
+from sandbox_engine.housekeeping import Housekeeping
 from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.registry import Registry
@@ -43,14 +44,17 @@ async def assemble(
     api_key = find_api_key(settings)
     lifecycle = await ground.adopt()
     builder = Builder(settings, ground, lifecycle, images=images, bases=bases)
-    templates = await Templates.open(settings, base=base, builder=builder, key=api_key)
+    templates = await Templates.open(
+        settings, ground.capacity, base=base, builder=builder, key=api_key
+    )
     running.push_async_callback(templates.close)
     catalog = Catalog()
     catalog.add(templates.library.find)
     catalog.on_use(templates.library.note_use)
     catalog.add(ground.snapshots.find_template)
     in_use = partial(_layers_in_use, templates, builder, lifecycle, ground.snapshots)
-    await images.remove_unused(in_use)
+    housekeeping = Housekeeping(images, builder, templates, layers_in_use=in_use)
+    await housekeeping.tidy()
     reserve = Reserve(settings, lifecycle, catalog=catalog, always=BASE)
     engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
     snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
@@ -63,6 +67,7 @@ async def assemble(
         sampler.run(),
         reserve.run(),
         guard.run(),
+        housekeeping.run(),
     )
     return Services(
         engine=engine,

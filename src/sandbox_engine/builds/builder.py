@@ -42,7 +42,6 @@ class Builder:
         self._images = images
         self._origins = Origins(bases=bases, images=images, foundations=ground.foundations)
         self._cache = StepCache(settings.state_dir / "build-cache", images)
-        self._cache.forget_unused(settings.build_cache_age)
         self._slots = asyncio.Semaphore(settings.max_builds)
         self._under_way: set[Build] = set()
 
@@ -61,6 +60,10 @@ class Builder:
             await workshop.close()
         log.append(Level.INFO, f"Build finished, took {time.monotonic() - begun:.0f}s")
         return image
+
+    def forget_unused(self) -> None:
+        """Let go of steps that no build has come to for long."""
+        self._cache.forget_unused(self._settings.build_cache_age)
 
     def layers(self) -> Iterator[Path]:
         """Every layer that a build stands on, or a later one may start from."""

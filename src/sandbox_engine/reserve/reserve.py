@@ -95,13 +95,23 @@ class Reserve:
     async def _create(self, wanted: SandboxRecord) -> SandboxRecord:
         attempts = self._attempts.setdefault(kind_of(wanted), Attempts())
         try:
-            with self._disturbing():
-                await self._lifecycle.create(wanted)
+            await self._create_giving_way(wanted)
         except StartFailed as error:
             attempts.fail(str(error))
             raise
         attempts.succeed()
         return wanted
+
+    async def _create_giving_way(self, wanted: SandboxRecord) -> None:
+        """Start a sandbox; where the machine has no room, ready ones go first."""
+        with self._disturbing():
+            while True:
+                try:
+                    return await self._lifecycle.create(wanted)
+                except MachineFull:
+                    if not (idle := self._reserved()):
+                        raise
+                await self._discard(idle[0])
 
     def _settle(self) -> None:
         """Start what brings the ready ones closer to the wanted ones."""

@@ -3,6 +3,7 @@ from datetime import timedelta
 from typing import Self
 
 from sandbox_engine.builds.builder import Builder
+from sandbox_engine.capacity import Capacity
 from sandbox_engine.images.image import Image
 from sandbox_engine.settings import Settings
 from sandbox_engine.templates.builds import Builds
@@ -24,16 +25,20 @@ class Templates:
     links: UploadLinks
 
     @classmethod
-    async def open(cls, settings: Settings, *, base: Image, builder: Builder, key: str) -> Self:
+    async def open(
+        cls, settings: Settings, capacity: Capacity, *, base: Image, builder: Builder, key: str
+    ) -> Self:
         """Take over the templates that are there; builds that were under way have failed."""
         directory = settings.state_dir / "templates"
         store = TemplateStore(directory / "records")
         library = Library(store, defaults=settings.resources)
         await library.keep_base(base)
         uploads = Uploads(
-            directory / "uploads", largest=settings.upload_mb << 20, keep=settings.upload_lifetime
+            directory / "uploads",
+            capacity=capacity,
+            largest=settings.upload_mb << 20,
+            keep=settings.upload_lifetime,
         )
-        uploads.remove_old()
         builds = Builds(library, store, builder, uploads)
         await builds.settle_interrupted()
         return cls(library, builds, uploads, UploadLinks(key, lifetime=_LINK_LIFETIME))

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
+from sandbox_engine.capacity import Capacity
 from sandbox_engine.errors import InvalidRequest, UploadNotFound, UploadTooLarge
 
 _DIGEST = re.compile(r"[0-9a-f]{32,128}")
@@ -22,11 +23,16 @@ class Uploads:
     does not send them again.
     """
 
-    def __init__(self, directory: Path, *, largest: int, keep: timedelta) -> None:
+    def __init__(
+        self, directory: Path, *, capacity: Capacity, largest: int, keep: timedelta
+    ) -> None:
+        self._capacity = capacity
         self._directory = directory
         self._largest = largest
         self._keep = keep
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left_by_a_crash in directory.glob(f"*{_UNFINISHED}"):
+            left_by_a_crash.unlink()
 
     def is_present(self, digest: str) -> bool:
         with suppress(UploadNotFound):
@@ -50,6 +56,7 @@ class Uploads:
         path = self._path(digest)
         self._check_size(length or 0)
         with (
+            self._capacity.reserve(disk=length or 0),
             tempfile.NamedTemporaryFile(
                 dir=self._directory, suffix=_UNFINISHED, buffering=_CHUNK, delete=False
             ) as file,
@@ -57,15 +64,16 @@ class Uploads:
         ):
             async for chunk in body:
                 self._check_size(file.tell() + len(chunk))
-                await asyncio.to_thread(file.write, chunk)
+                with self._capacity.reserve(disk=0 if length else len(chunk)):
+                    await asyncio.to_thread(file.write, chunk)
             await asyncio.to_thread(file.flush)
             unfinished.rename(path)
 
     def remove_old(self) -> None:
-        """Remove what no build has used for long, and what a crash left unfinished."""
+        """Remove what no build has used for long."""
         oldest = time.time() - self._keep.total_seconds()
         for path in self._directory.iterdir():
-            if path.suffix == _UNFINISHED or path.stat().st_mtime < oldest:
+            if path.suffix != _UNFINISHED and path.stat().st_mtime < oldest:
                 path.unlink(missing_ok=True)
 
     def _path(self, digest: str) -> Path:

@@ -1,0 +1,3 @@
+require("node:http")
+  .createServer((_, answer) => answer.end(require("./lib/greeting")))
+  .listen(8000);

