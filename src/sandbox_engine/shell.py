@@ -58,10 +58,16 @@ async def run(
     command: ShellCommand,
     *,
     timeout: timedelta | None = None,
+    linger: timedelta | None = None,
     on_line: OnLine | None = None,
 ) -> Finished:
-    """Run a command line to its end; it is killed when its time is up or nobody waits for it."""
+    """Run a command line to its end; it is killed when its time is up or nobody waits for it.
+
+    What it leaves running may hold its outputs open: they are read for as long as `linger` then.
+    """
     started = await start(sandbox, command, timeout=timeout)
+    if linger is not None:
+        started.linger(linger)
     try:
         return await follow(started, on_line=on_line)
     finally:

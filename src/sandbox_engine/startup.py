@@ -3,6 +3,7 @@ from datetime import timedelta
 
 from sandbox_engine import shell
 from sandbox_engine.commands import Command
+from sandbox_engine.commands.transcript import OnLine
 from sandbox_engine.errors import StartFailed
 from sandbox_engine.readiness import wait_ready
 from sandbox_engine.sandbox import Sandbox
@@ -12,14 +13,14 @@ from sandbox_engine.shell import NotStarted, ShellCommand
 _DEFAULT_READY_COMMAND = "sleep 20"
 
 
-async def start_up(sandbox: Sandbox, *, timeout: timedelta) -> None:
+async def start_up(sandbox: Sandbox, *, timeout: timedelta, on_line: OnLine | None = None) -> None:
     """Start the template's start command and wait until its ready command holds."""
     if not sandbox.record.starts_something:
         return
     try:
         with sandbox.coming_up():
             async with asyncio.timeout(timeout.total_seconds()):
-                await _start_up(sandbox)
+                await _start_up(sandbox, on_line)
     except NotStarted as error:
         raise StartFailed(str(error)) from error
     except TimeoutError as error:
@@ -29,11 +30,11 @@ async def start_up(sandbox: Sandbox, *, timeout: timedelta) -> None:
         ) from error
 
 
-async def _start_up(sandbox: Sandbox) -> None:
+async def _start_up(sandbox: Sandbox, on_line: OnLine | None) -> None:
     started = None
     if script := sandbox.record.start_command:
         started = await shell.start(sandbox, _command(sandbox, script))
-    failing = asyncio.create_task(_wait_failure(started))
+    failing = asyncio.create_task(_wait_failure(started, on_line))
     becoming_ready = asyncio.create_task(
         wait_ready(sandbox, _command(sandbox, _ready_command(sandbox)))
     )
@@ -48,10 +49,10 @@ async def _start_up(sandbox: Sandbox) -> None:
         await asyncio.gather(failing, becoming_ready, return_exceptions=True)
 
 
-async def _wait_failure(started: Command | None) -> None:
+async def _wait_failure(started: Command | None, on_line: OnLine | None) -> None:
     """Fail when the start command does; one that ended well has done its part."""
     if started is not None:
-        finished = await shell.follow(started)
+        finished = await shell.follow(started, on_line=on_line)
         if not finished.succeeded:
             status, output = finished.ended.error, finished.output
             raise StartFailed(f"its start command ended with {status}: {output}".rstrip(": \n"))

@@ -12,6 +12,7 @@ from sandbox_engine.builds.plan import BuildPlan, Step, StepKind
 from sandbox_engine.builds.steps import FindFiles, Site, StepProblem, set_environment
 from sandbox_engine.builds.workshop import Workshop
 from sandbox_engine.commands.spool import Stream
+from sandbox_engine.commands.transcript import OnLine
 from sandbox_engine.errors import EngineError, StepFailed
 from sandbox_engine.images.image import Image
 from sandbox_engine.startup import start_up
@@ -84,10 +85,7 @@ class Build:
         return image
 
     async def _carry_out(self, step: Step, *, prefix: str, number: str) -> Image:
-        def say(stream: Stream, line: str) -> None:
-            if line.strip():
-                self._say(f"[{prefix}] [{stream}]: {line}", number)
-
+        say = self._output(prefix, number)
         sandbox = await self._workshop.stand_on(self._image)
         site = Site(sandbox, self._image, self._files, say)
         image = await self._workshop.take_changes(await _IN_SANDBOX[step.kind](step, site))
@@ -108,7 +106,8 @@ class Build:
             sandbox = await self._workshop.stand_on(self._image)
             sandbox.record.start_command = commands.start
             sandbox.record.ready_command = commands.ready
-            await start_up(sandbox, timeout=self._start_timeout)
+            said = self._output("start", _FINALIZE)
+            await start_up(sandbox, timeout=self._start_timeout, on_line=said)
             self._cache.keep(key, self._image)
         self._say("[finalize] Template is ready", _FINALIZE)
 
@@ -118,6 +117,15 @@ class Build:
             yield
         except (EngineError, StepProblem) as error:
             raise StepFailed(step, str(error)) from error
+        except OSError as error:
+            raise StepFailed(step, f"its files could not be kept: {error.strerror}") from error
+
+    def _output(self, prefix: str, step: str) -> OnLine:
+        def say(stream: Stream, line: str) -> None:
+            if line.strip():
+                self._say(f"[{prefix}] [{stream}]: {line}", step)
+
+        return say
 
     def _say(self, message: str, step: str) -> None:
         self._log.append(Level.INFO, message, step=step)

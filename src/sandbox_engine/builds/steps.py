@@ -3,6 +3,7 @@ import posixpath
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 from sandbox_engine import shell
@@ -23,6 +24,8 @@ _ADD_USER = (
     "else adduser -D {name}; fi"  # what busybox has
 )
 _TAIL_CHARACTERS = 1_000
+# A step is over when its command is, as with Docker: a daemon that it started ends with it.
+_LINGER = timedelta(seconds=1)
 
 
 class StepProblem(Exception):
@@ -59,7 +62,7 @@ class Site:
             envs["PATH"] = with_standard(envs["PATH"])
         command = ShellCommand(script, user, workdir, envs)
         with self.sandbox.coming_up():
-            return await shell.run(self.sandbox, command, on_line=self.say)
+            return await shell.run(self.sandbox, command, linger=_LINGER, on_line=self.say)
 
 
 def argument(step: Step, position: int = 0) -> str:

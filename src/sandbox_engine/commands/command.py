@@ -5,7 +5,7 @@ import struct
 import termios
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sandbox_engine.commands.followers import Follower, Followers
@@ -125,6 +125,14 @@ class Command:
         """Kill the command then, if it has not ended by itself."""
         left = (deadline - datetime.now(UTC)).total_seconds()
         self._timers.append(self._loop.call_later(max(0.0, left), self._expire))
+
+    def linger(self, longest: timedelta) -> None:
+        """Wait no longer than this, after the process's own end, for who holds its outputs open."""
+
+        def begin(_: object) -> None:
+            self._timers.append(self._loop.call_later(longest.total_seconds(), self._end))
+
+        self.held.ended.add_done_callback(begin)
 
     def _expire(self) -> None:
         self.has_expired = True

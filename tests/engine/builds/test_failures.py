@@ -29,6 +29,7 @@ def test_a_failure_points_at_the_line_of_the_step(builds, begin):
         (lambda one: one.set_workdir("/etc/passwd/below"), "failed to create workdir"),
         (lambda one: one.run_cmd("kill -9 $$"), "signal: killed"),
         (lambda one: one.set_start_cmd("echo broken; exit 3", "false"), "exit status 3: broken"),
+        (lambda one: one.set_start_cmd("/no/such/command", "false"), "exit status 127"),
     ],
 )
 def test_what_cannot_be_done_is_said(builds, begin, spoil, message):
@@ -39,3 +40,9 @@ def test_a_failed_build_keeps_the_layers_of_what_went_well(builds, begin):
     builds.fail(begin().run_cmd("echo 1 > ~/1").run_cmd("false"))
     builds.build(begin().run_cmd("echo 1 > ~/1").run_cmd("true"))
     assert builds.cached_steps == 1
+
+
+def test_a_start_commands_output_is_in_the_log(builds, begin):
+    failure = builds.fail(begin().set_start_cmd("echo said; echo worse >&2; exit 3", "false"))
+    assert "start command" in str(failure)
+    assert {"[start] [stdout]: said", "[start] [stderr]: worse"} <= set(builds.said)

@@ -34,7 +34,7 @@ def made(builds, first_sandbox):
         .run_cmd(_CHANGES, user="root")
         .set_envs({"NAME": "value", "PATH": "/opt/tools:$PATH"})
         .set_envs({"TWICE": "$NAME-${NAME}", "NOT": "$(id) `id` ${MISSING:-none}"})
-        .run_cmd("env > ~/seen; sleep 1000 >/dev/null 2>&1 & echo $! > ~/left-running")
+        .run_cmd("env > ~/seen; sleep 1000 & echo $! > ~/left-running")
         .set_workdir("/work/place")
         .set_workdir("deeper")
         .run_cmd("pwd > where; id -un > who")
