@@ -15,6 +15,7 @@ EngineError
   WrongState                already paused, already running, being killed
   IdempotencyConflict       the key stands for another request
   StartFailed               the runtime would not start it
+  SnapshotFailed            the sandbox's files could not be copied
   BuildFailed               a template could not be built
     StepFailed              one of its steps failed
   VolumeNotFound, VolumePathNotFound, VolumePathExists, VolumeFull    in volumes/errors.py
@@ -142,6 +143,12 @@ class StartFailed(EngineError):
     """The sandbox could not be brought up."""
 
     code = "sandbox_create_failed"
+
+
+class SnapshotFailed(EngineError):
+    """The sandbox's files could not be copied."""
+
+    code = "snapshot_failed"
 
 
 class BuildFailed(EngineError):

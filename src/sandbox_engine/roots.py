@@ -64,7 +64,8 @@ class Roots:
 
     async def keep(self, record: SandboxRecord) -> None:
         """Go on with a root that an engine before this one has mounted."""
-        await self._foundations.hold(record.base, holder=record.id)
+        with suppress(StartFailed):  # a snapshot's record is lost; what is mounted goes on
+            await self._foundations.hold(record.base, holder=record.id)
 
     async def unmount(self, sandbox_id: str) -> None:
         """Unmount the root and the disk, as far as they are mounted."""

@@ -49,6 +49,7 @@ async def reset(settings: Settings) -> None:
         lifecycle = await ground.adopt()
         for record in list(lifecycle.records.values()):
             await lifecycle.kill(record, "the engine is being reset")
+        await ground.foundations.collect([])
         await ground.clear()
     cgroups.remove(settings.cgroup)
     shutil.rmtree(settings.instance_run_dir)

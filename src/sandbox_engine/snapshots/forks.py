@@ -32,9 +32,9 @@ class Forks:
         self._engine.check_timeout(timeout)
         if not 1 <= count <= MOST_FORKS:
             raise InvalidRequest(f"Count must be between 1 and {MOST_FORKS}")
+        source = self._engine.get(sandbox_id)
         snapshot = await self._snapshots.copy(sandbox_id)
         with self._store.pinned(snapshot.id):
-            source = self._engine.get(sandbox_id)
             forks = [_fork_of(source, base=snapshot.id, timeout=timeout) for _ in range(count)]
             results = await asyncio.gather(*map(self._start, forks))
         await self._snapshots.collect()

@@ -1,10 +1,14 @@
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 from sandbox_engine import disk
 from sandbox_engine.errors import StartFailed
+from sandbox_engine.log import get_logger
 from sandbox_engine.snapshots.store import SnapshotStore
+
+log = get_logger(__name__)
 
 
 class Foundations:
@@ -41,6 +45,17 @@ class Foundations:
         async with self._locks.pop(snapshot_id, asyncio.Lock()):
             await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
             await asyncio.to_thread(self._store.remove, snapshot_id)
+
+    async def collect(self, bases: Iterable[str | None]) -> None:
+        """Delete what nobody can ask for and no sandbox stands on; `bases` are the sandboxes'."""
+        unneeded = self._store.unneeded(bases)
+        for snapshot in unneeded:
+            del self._store.records[snapshot.id]
+        for snapshot in unneeded:
+            try:
+                await self.remove(snapshot.id)
+            except OSError as error:  # the next engine tries again
+                log.error("a snapshot was not removed", id=snapshot.id, error=error)
 
     async def sweep(self) -> None:
         """Unmount what an engine before this one left, but for what is held."""

@@ -7,7 +7,7 @@ from typing import Self
 
 from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
-from sandbox_engine.errors import InvalidRequest, TemplateNotFound
+from sandbox_engine.errors import InvalidRequest, SnapshotFailed, TemplateNotFound
 from sandbox_engine.ground import Ground
 from sandbox_engine.images.scratch import to_its_end
 from sandbox_engine.lifecycle import Lifecycle
@@ -73,8 +73,8 @@ class Snapshots:
             snapshot = SnapshotRecord.of(sandbox, name=name, tag=tag, listed=listed)
             with self._store.pinned(snapshot.id):
                 await self._copy(sandbox, snapshot)
+            self._lifecycle.journal(sandbox).note(f"copied to {snapshot.id}: files, no processes")
         self._write_out(snapshot)
-        log.info("snapshot taken", id=snapshot.id, sandbox=sandbox_id)
         return snapshot
 
     def listed(
@@ -100,15 +100,7 @@ class Snapshots:
 
     async def collect(self) -> None:
         """Delete the files of snapshots that nobody can ask for and no sandbox stands on."""
-        records = self._lifecycle.records.values()
-        unneeded = self._store.unneeded(record.base for record in records)
-        for snapshot in unneeded:
-            del self._store.records[snapshot.id]
-        for snapshot in unneeded:
-            try:
-                await self._foundations.remove(snapshot.id)
-            except OSError as error:  # the next engine tries again
-                log.error("a snapshot was not removed", id=snapshot.id, error=error)
+        await self._foundations.collect(one.base for one in self._lifecycle.records.values())
 
     async def _settle(self) -> None:
         """Remove what a crash left half done, and what it left unwritten as far as it is lost."""
@@ -136,9 +128,11 @@ class Snapshots:
                 await to_its_end(partial(copy_disk, source, image))
                 snapshot.state, snapshot.unwritten_since = SnapshotState.READY, _boot_id()
                 self._store.save(snapshot)
-            except BaseException:
+            except BaseException as error:
                 del self._store.records[snapshot.id]
                 await self._foundations.remove(snapshot.id)
+                if isinstance(error, OSError):
+                    raise SnapshotFailed(f"The disk could not be copied: {error}") from error
                 raise
 
     def _write_out(self, snapshot: SnapshotRecord) -> None:
