@@ -71,7 +71,11 @@ class Lifecycle:
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
         async with self._created(record) as sandbox:
-            of = "" if record.base is None else f" from the files of {record.base}, without processes"
+            of = (
+                ""
+                if record.base is None
+                else f" from the files of {record.base}, without processes"
+            )
             self._run(record, sandbox, record.timeout, f"created{of}")
 
     async def reserve(self, record: SandboxRecord) -> None:
