@@ -6,7 +6,7 @@ from pydantic import Field
 
 from sandbox_engine.api.deps import ReserveDep, check_api_key
 from sandbox_engine.api.wire import WireModel
-from sandbox_engine.reserve import Shelf
+from sandbox_engine.reserve import Stock
 
 router = APIRouter(tags=["ready sandboxes"], dependencies=[Depends(check_api_key)])
 
@@ -23,15 +23,15 @@ class ReadySandboxes(WireModel):
     next_try: datetime | None
 
     @classmethod
-    def of(cls, shelf: Shelf) -> Self:
+    def of(cls, stock: Stock) -> Self:
         return cls(
-            template_id=shelf.model.template,
-            alias=shelf.model.template_name,
-            ready=len(shelf.ready),
-            wanted=shelf.wanted,
-            failures=shelf.attempts.failures,
-            failure=shelf.attempts.reason or None,
-            next_try=shelf.attempts.next_try,
+            template_id=stock.model.template,
+            alias=stock.model.template_name,
+            ready=len(stock.ready),
+            wanted=stock.wanted,
+            failures=stock.attempts.failures,
+            failure=stock.attempts.reason or None,
+            next_try=stock.attempts.next_try,
         )
 
 
@@ -42,4 +42,4 @@ async def list_ready_sandboxes(reserve: ReserveDep) -> list[ReadySandboxes]:
     After three failures in a row nothing more is tried until a create of that template succeeds, or
     the template is built anew.
     """
-    return [ReadySandboxes.of(shelf) for shelf in reserve.shelves()]
+    return [ReadySandboxes.of(stock) for stock in reserve.stocks()]

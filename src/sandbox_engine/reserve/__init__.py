@@ -1,6 +1,6 @@
 """Sandboxes made ready before anybody asks for them."""
 
 from sandbox_engine.reserve.reserve import Reserve
-from sandbox_engine.reserve.shelf import Shelf
+from sandbox_engine.reserve.stock import Stock
 
-__all__ = ["Reserve", "Shelf"]
+__all__ = ["Reserve", "Stock"]

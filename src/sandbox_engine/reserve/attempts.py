@@ -1,12 +1,12 @@
 from datetime import UTC, datetime, timedelta
 
 _MOST = 3
-_POSTPONED = timedelta(seconds=10)
 _PAUSES = (timedelta(seconds=1), timedelta(seconds=3))
+_UNTIL_THERE_IS_ROOM = timedelta(seconds=10)
 
 
 class Attempts:
-    """How it went to make one kind of sandbox ready; given up after the third failure."""
+    """How it went to start one kind of sandbox; given up after the third failure in a row."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -19,23 +19,27 @@ class Attempts:
 
     @property
     def may_try(self) -> bool:
-        is_due = self.next_try is None or self.next_try <= datetime.now(UTC)
-        return is_due and not self.is_given_up
+        return not self.is_given_up and self.pause is None
 
-    def begin(self) -> None:
+    @property
+    def pause(self) -> timedelta | None:
+        """How long to wait before the next try, where that is to be waited for."""
+        if self.next_try is None or self.next_try <= (now := datetime.now(UTC)):
+            return None
+        return self.next_try - now
+
+    def fail(self, reason: str) -> None:
+        """Note a failure; after the next one the pause is longer."""
+        self.failures += 1
+        self.reason = reason
         self.next_try = None
+        if not self.is_given_up:
+            self.next_try = datetime.now(UTC) + _PAUSES[self.failures - 1]
 
     def postpone(self, reason: str) -> None:
         """Wait for what is no failure of the sandbox's."""
         self.reason = reason
-        self.next_try = datetime.now(UTC) + _POSTPONED
-
-    def fail(self, reason: str) -> None:
-        """Note a failure; the next attempt waits longer."""
-        self.failures += 1
-        self.reason = reason
-        if not self.is_given_up:
-            self.next_try = datetime.now(UTC) + _PAUSES[self.failures - 1]
+        self.next_try = datetime.now(UTC) + _UNTIL_THERE_IS_ROOM
 
     def succeed(self) -> None:
         """Note a success, which makes earlier failures the past."""

@@ -35,7 +35,7 @@ class Reserve:
         found = (self.engine.state_dir / "sandboxes").glob("*/record.json")
         return [json.loads(path.read_text()) for path in found]
 
-    async def shelf(self, template: str = "base") -> dict[str, Any]:
+    async def stock(self, template: str = "base") -> dict[str, Any]:
         """Ask what the engine says of one template."""
         headers = {"X-API-Key": self.engine.api_key}
         async with httpx.AsyncClient(base_url=self.engine.url, timeout=60) as client:
@@ -47,8 +47,8 @@ class Reserve:
         """Wait until as many are ready as are wanted; gives their ids."""
 
         async def is_full() -> bool:
-            shelf = await self.shelf(template)
-            return bool(shelf) and shelf["ready"] == shelf["wanted"] > 0
+            stock = await self.stock(template)
+            return bool(stock) and stock["ready"] == stock["wanted"] > 0
 
         await until(is_full, timeout=60)
         return self.ids(template)
