@@ -156,9 +156,11 @@ class Containers:
         ids = {record.id for record in kept}
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
-        for stray in (known | cgroups.children(self._cgroup_parent)) - ids:
+        known |= cgroups.children(self._cgroup_parent) | self._roots.mounted()
+        for stray in known - ids:
             await self._destroy(stray)
             cgroups.remove(f"{self._cgroup_parent}/{stray}")
+            await self._roots.unmount(stray)
         for directory in list(self._store.without_record()):
             await self._roots.unmount(directory.name)
             await asyncio.to_thread(self._store.remove, directory.name)

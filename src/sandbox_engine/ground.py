@@ -50,9 +50,6 @@ class Ground:
             subnet_pool=settings.subnet_pool,
             allow=settings.allow_private,
         )
-        volumes = Volumes(
-            settings.state_dir / "volumes", size_mb=settings.volume_mb, run=keeper.run
-        )
         init = shutil.which("catatonit")
         assert init is not None, "checked before the engine starts"
         snapshots = SnapshotStore(settings.state_dir / "snapshots")
@@ -61,6 +58,12 @@ class Ground:
             settings.state_dir,
             min_free_memory=settings.min_free_memory_mb * MIB,
             min_free_disk=settings.min_free_disk_mb * MIB,
+        )
+        volumes = Volumes(
+            settings.state_dir / "volumes",
+            size_mb=settings.volume_mb,
+            capacity=capacity,
+            run=keeper.run,
         )
         containers = Containers(
             settings,

@@ -52,6 +52,10 @@ class Roots:
         """Where the sandbox's disk is kept."""
         return self._store.path(sandbox_id) / "disk.img"
 
+    def mounted(self) -> set[str]:
+        """List the sandboxes that have a root, as far as that is known without their records."""
+        return {path.name for path in self._directory.iterdir()}
+
     async def mount(self, record: SandboxRecord) -> None:
         """Mount the sandbox's root; one that has no disk yet gets an empty one."""
         image = self.image(record.id)

@@ -19,7 +19,7 @@ def modules():
     return install("e2b", VERSION)
 
 
-@pytest.mark.parametrize("subject", ["sandboxes", "templates"])
+@pytest.mark.parametrize("subject", ["sandboxes", "templates", "volumes"])
 async def test_the_javascript_sdk_works_unmodified(engine, modules, subject):
     environment = {
         "PATH": os.environ["PATH"],
@@ -27,13 +27,14 @@ async def test_the_javascript_sdk_works_unmodified(engine, modules, subject):
         "E2B_API_KEY": engine.api_key,
         "E2B_API_URL": engine.url,
         "E2B_SANDBOX_URL": engine.url,
+        "E2B_VOLUME_API_URL": engine.url,
     }
-    steps = await asyncio.create_subprocess_exec(
+    running = await asyncio.create_subprocess_exec(
         NODE,
         *("--test", "--test-reporter", "spec", STEPS / f"{subject}.test.cjs"),
         env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    told, _ = await steps.communicate()
-    assert steps.returncode == 0, told.decode()
+    told, _ = await running.communicate()
+    assert running.returncode == 0, told.decode()

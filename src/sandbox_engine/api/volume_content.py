@@ -38,6 +38,7 @@ class OpenVolume:
 
     root: Root
     workers: Workers
+    disk_room: Callable[[], int]
 
     async def run(self, work: Callable[[], T]) -> T:
         return await self.workers.run(work)
@@ -52,7 +53,7 @@ async def open_volume(
     if not hmac.compare_digest(authorization.encode(), expected.encode()):
         raise Unauthorized("Invalid volume token")
     async with volumes.opened(volume) as root:
-        yield OpenVolume(root, volume.workers)
+        yield OpenVolume(root, volume.workers, volumes.capacity.disk_room)
 
 
 def read_path(path: str) -> str:
@@ -189,7 +190,9 @@ async def write_file(
 ) -> Stat:
     """Store a file whole or not at all; `force` makes its directories, and replaces what is there."""
     begin = partial(NewFile, volume.root, path, owner=owner, mode=mode, force=force)
-    file = await volume.workers.run(begin, discard=NewFile.close)
+    file = await volume.workers.run(
+        partial(begin, disk_room=volume.disk_room), discard=NewFile.close
+    )
     try:
         async for piece in _pieces(read_body(request.receive)):
             await volume.run(partial(file.write, piece))

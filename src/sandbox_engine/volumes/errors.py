@@ -29,9 +29,9 @@ class VolumePathExists(EngineError):
 
 
 class VolumeFull(EngineError):
-    """There is no room left in the volume."""
+    """There is no room left, in the volume or on the machine."""
 
     code = "volume_full"
 
-    def __init__(self) -> None:
-        super().__init__("not enough disk space available in the volume")
+    def __init__(self, where: str = "in the volume") -> None:
+        super().__init__(f"not enough disk space available {where}")

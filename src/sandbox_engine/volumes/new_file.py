@@ -2,6 +2,7 @@ import os
 import posixpath
 import secrets
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 from sandbox_engine.errors import InvalidRequest
@@ -10,8 +11,10 @@ from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.volumes.content import look, reported, require_sane
 from sandbox_engine.volumes.entry import Entry
-from sandbox_engine.volumes.errors import VolumePathExists
+from sandbox_engine.volumes.errors import VolumeFull, VolumePathExists
 from sandbox_engine.volumes.volume import DIRECTORY_MODE
+
+_SETTLED_AT_ONCE = 16 << 20
 
 
 class NewFile:
@@ -21,8 +24,19 @@ class NewFile:
     is never published leaves nothing, also when the machine stops in the middle.
     """
 
-    def __init__(self, root: Root, path: str, *, owner: Owner, mode: int, force: bool) -> None:
+    def __init__(
+        self,
+        root: Root,
+        path: str,
+        *,
+        owner: Owner,
+        mode: int,
+        force: bool,
+        disk_room: Callable[[], int],
+    ) -> None:
         require_sane(owner, mode)
+        self._disk_room = disk_room
+        self._unsettled = 0
         self._root, self._shown, self._force = root, path, force
         self._owner, self._mode = owner, mode
         with reported(path):
@@ -37,11 +51,14 @@ class NewFile:
                 raise
 
     def write(self, data: bytes) -> None:
-        """Add to the end."""
+        """Add to the end, as far as the machine has room for it too."""
+        if self._unsettled + len(data) > self._disk_room():
+            raise VolumeFull("on the machine")
         with reported(self._shown), memoryview(data) as view:
             written = 0
             while written < len(view):
                 written += os.write(self._file, view[written:])
+            self._settle(len(data))
 
     def publish(self) -> Entry:
         """Give the file its name, once it is on the disk."""
@@ -56,6 +73,13 @@ class NewFile:
     def close(self) -> None:
         os.close(self._file)
         os.close(self._directory)
+
+    def _settle(self, written: int) -> None:
+        """Have what was written take its room on the machine's disk, now and then."""
+        self._unsettled += written
+        if self._unsettled >= _SETTLED_AT_ONCE:
+            os.fdatasync(self._file)
+            self._unsettled = 0
 
     def _target(self) -> str:
         """Find what is to be replaced: behind a link, if there is a file."""

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sandbox_engine.errors import InvalidRequest
+from sandbox_engine.capacity import START_DISK, Capacity
+from sandbox_engine.errors import EngineError, InvalidRequest
 from sandbox_engine.ids import new_id
 from sandbox_engine.log import get_logger
 from sandbox_engine.records import MountRecord, SandboxRecord
@@ -27,7 +28,8 @@ _TOKEN_BYTES = 32
 class Volumes:
     """All volumes: what callers may do with them, and which sandbox has which."""
 
-    def __init__(self, directory: Path, *, size_mb: int, run: Runner) -> None:
+    def __init__(self, directory: Path, *, size_mb: int, capacity: Capacity, run: Runner) -> None:
+        self.capacity = capacity
         self._shelf = Shelf(directory, VolumeRecord)
         self._size_mb = size_mb
         self._run = run
@@ -57,9 +59,10 @@ class Volumes:
             self._volumes[record.id] = volume
             self._shelf.add(record)
             try:
-                await volume.make(self._run)
+                with self.capacity.reserve(disk=START_DISK):
+                    await volume.make(self._run)
                 await self._become(volume, VolumeState.READY)
-            except OSError:
+            except (EngineError, OSError):
                 await self._discard(volume)
                 raise
         log.info("volume created", id=record.id, name=name)

@@ -100,6 +100,26 @@ async def test_a_destroyed_volume_stays_with_the_sandboxes_that_have_it(
     assert not place_of(small_engine, small_volume).exists()
 
 
+async def test_a_sandbox_with_an_unreadable_record_holds_no_volume(
+    small_engine, small_volume, survivor
+):
+    """The files of a volume that stayed mounted in its root would be removed with the root."""
+    root = f"/run/sandbox-engine/{small_engine.instance}/roots/{survivor.sandbox_id}"
+    record = small_engine.state_dir / "sandboxes" / survivor.sandbox_id / "record.json"
+    readable = record.read_text()
+    await small_volume.write_file("/file", "kept")
+    small_engine.kill()
+    record.write_text("{}")
+    await asyncio.to_thread(small_engine.start)
+    assert not os.path.ismount(root)
+    assert not is_mounted(small_engine, small_volume)
+    small_engine.kill()
+    record.write_text(readable)
+    await asyncio.to_thread(small_engine.start)
+    again = await survivor.connect(timeout=120)
+    assert (await again.commands.run("cat /mnt/data/file")).stdout == "kept"
+
+
 async def test_volumes_are_whole_or_not_there_after_a_crash_while_they_are_created(
     small_engine, small_options
 ):

@@ -3,9 +3,12 @@
 import io
 
 import pytest
-from e2b import AsyncSandbox, VolumeException
+from e2b import AsyncSandbox, AsyncVolume, VolumeException
 
+from sandbox_engine import machine
+from tests.engine.file_system import small_file_system
 from tests.engine.memory import MIB, grows_by_less_than
+from tests.engine.process import running_engine
 
 pytestmark = pytest.mark.needs_engine
 
@@ -34,19 +37,38 @@ async def test_a_full_volume_stops_its_writers_and_nobody_else(
 
 async def test_what_is_larger_than_the_volume_leaves_nothing_of_it(small_volume):
     with pytest.raises(VolumeException, match="507"):
-        await small_volume.write_file("/large", _Zeros(200 * MIB))
+        await small_volume.write_file("/large", _zeros(200 * MIB))
     assert await small_volume.list("/") == []
     await small_volume.write_file("/fits", bytes(40 * MIB))
+
+
+async def test_what_the_machine_has_no_room_for_is_refused(monkeypatch):
+    """A volume is sparse and may promise more than there is."""
+    with (
+        small_file_system(200) as directory,
+        running_engine("--min-free-disk-mb", "120", "--pool-size", "0", parent=directory) as engine,
+    ):
+        monkeypatch.setenv("E2B_VOLUME_API_URL", engine.url)
+        volume = await AsyncVolume.create("sparse", **engine.options)
+        with pytest.raises(VolumeException, match=r"507: .* on the machine"):
+            await volume.write_file("/large", _zeros(400 * MIB))
+        assert machine.free_disk(directory) > 40 * MIB
+        assert await volume.list("/") == []
+        await volume.write_file("/small", bytes(MIB))
 
 
 async def test_a_large_file_passes_through_in_constant_memory(engine, volume):
     size = 200 * MIB
     with grows_by_less_than(40 * MIB, pid=engine.pid):
-        assert (await volume.write_file("/large", _Zeros(size))).size == size
+        assert (await volume.write_file("/large", _zeros(size))).size == size
         received = 0
         async for piece in await volume.read_file("/large", format="stream"):
             received += len(piece)
     assert received == size
+
+
+def _zeros(size):
+    return _Zeros(size)
 
 
 class _Zeros(io.RawIOBase):

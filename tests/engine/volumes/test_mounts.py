@@ -90,6 +90,24 @@ async def test_a_volume_survives_a_pause_with_and_without_memory(mounted, volume
         assert (await again.commands.run("cat /mnt/data/meanwhile")).stdout == str(keep_memory)
 
 
+async def test_forks_share_the_volumes_of_their_source_and_snapshots_have_none(
+    mounted, volume, volume_options
+):
+    await mounted.commands.run("echo before > /mnt/data/file")
+    [fork] = await mounted.fork()
+    await fork.commands.run("echo from the fork >> /mnt/data/file")
+    assert (await mounted.commands.run("cat /mnt/data/file")).stdout == "before\nfrom the fork\n"
+    assert (await fork.get_info()).volume_mounts == (await mounted.get_info()).volume_mounts
+    await fork.kill()
+    snapshot = await mounted.create_snapshot()
+    async with await AsyncSandbox.create(
+        snapshot.snapshot_id, timeout=120, **volume_options
+    ) as later:
+        assert (await later.commands.run("ls /mnt/data")).stdout == ""
+    await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **volume_options)
+    assert await volume.read_file("/file") == "before\nfrom the fork\n"
+
+
 async def test_devices_and_setuid_programs_on_a_volume_do_nothing(mounted, volume):
     await mounted.commands.run("cp /usr/bin/id /mnt/data/id", user="root")
     await volume.update_metadata("/id", uid=0, gid=0, mode=0o4755)
