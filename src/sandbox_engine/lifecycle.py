@@ -119,8 +119,13 @@ class Lifecycle:
         async with sandbox.gate.exclusive():
             if keep_memory:
                 await self._containers.freeze(record)
+            before = record.ends_at
             record.filesystem_only = not keep_memory
-            self._rest(record, reason)
+            try:
+                self._rest(record, reason)
+            except OSError:
+                self._go_on(record, ends_at=before)
+                raise
         if keep_memory:
             sandbox.suspend(reason)
         else:
@@ -218,6 +223,13 @@ class Lifecycle:
         record.state, record.reason = State.PAUSED, reason
         record.ends_at = datetime.now(UTC)
         self._store.save(record)
+
+    def _go_on(self, record: SandboxRecord, *, ends_at: datetime) -> None:
+        """Leave running what a full disk keeps from being written down as paused."""
+        record.state, record.reason, record.filesystem_only = State.RUNNING, "", False
+        record.ends_at = ends_at
+        self._containers.thaw(record)
+        self.deadlines.arm(record.id, ends_at)
 
     async def _end_container(self, record: SandboxRecord, reason: str) -> None:
         await self._let_go(record, reason)

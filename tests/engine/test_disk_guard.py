@@ -1,11 +1,14 @@
 """A machine whose disk runs full while sandboxes write, on a file system of the test's own."""
 
 import os
+import subprocess
+from contextlib import contextmanager, suppress
 
 import pytest
 from e2b import (
     AsyncSandbox,
     NotEnoughSpaceException,
+    SandboxException,
     SandboxState,
     ServiceBusyException,
 )
@@ -51,7 +54,7 @@ async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is
         await writer.commands.run(WRITE_ON, background=True, timeout=0)
         await until(lambda: _is_paused(writer), timeout=60)
         assert "disk is nearly full" in await engine.state_reason(writer)
-        os.sync()  # what it wrote before it was paused is on its way
+        _flush(engine.state_dir / "sandboxes" / writer.sandbox_id / "disk")
         assert machine.free_disk(directory) > LEAST_FREE // 8 * MIB
         assert (await neighbour.commands.run("echo well")).stdout == "well\n"
         with pytest.raises(ServiceBusyException, match="disk is nearly full"):
@@ -68,6 +71,44 @@ async def test_an_upload_that_the_machine_has_no_room_for_is_refused(directory, 
     assert not await neighbour.files.exists("large")
     await neighbour.files.write("small", bytes(MIB))
     assert machine.free_disk(directory) > LEAST_FREE // 2 * MIB
+
+
+async def test_a_pause_that_cannot_be_written_down_leaves_the_sandbox_running(directory, neighbour):
+    with _full(directory):
+        with pytest.raises(SandboxException):
+            await neighbour.pause(retries=0)
+        assert not await _is_paused(neighbour)
+    assert (await neighbour.commands.run("echo well")).stdout == "well\n"
+    await neighbour.pause()
+    assert await _is_paused(neighbour)
+
+
+@contextmanager
+def _full(directory):
+    """Take all the room there is, until the block ends."""
+    filler = directory / "filler"
+    try:
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, machine.free_disk(directory) - MIB)
+        _write_until_full(filler)
+        yield
+    finally:
+        filler.unlink()
+
+
+def _write_until_full(path):
+    """Take the last block; what the file system reserves for itself it gives up bit by bit."""
+    with path.open("ab", buffering=0) as file:
+        for _ in range(3):
+            with suppress(OSError):
+                while file.write(bytes(1024)):
+                    pass
+            _flush(path)
+
+
+def _flush(path):
+    """Wait until what was written there is on the disk."""
+    subprocess.run(["sync", "--file-system", path], check=True)
 
 
 async def _pieces(count):

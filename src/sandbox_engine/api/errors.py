@@ -134,4 +134,7 @@ async def _client_left(_request: Request, _error: Exception) -> JSONResponse:
 
 async def _unknown_error(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", method=request.method, path=request.url.path, error=repr(error))
-    return body(500, "Internal server error")
+    answer = body(500, "Internal server error")
+    # The server closes the connection after it; a client that does not know sends its next on it.
+    answer.headers["Connection"] = "close"
+    return answer
