@@ -52,7 +52,9 @@ def telling(**addresses: str) -> Behaviour:
     known = {name.replace("_", "."): address for name, address in addresses.items()}
 
     def behave(asked: bytes) -> list[bytes]:
-        found = next((name for name in known if question(name)[12:-4] == asked[12:-4]), None)
+        found = next(
+            (name for name in known if question(name)[12:-4] == asked[12:-4].lower()), None
+        )
         return [answer(asked, known[found])] if found else [answer(asked, flags=NO_SUCH_NAME)]
 
     return behave

@@ -94,7 +94,7 @@ def read_label(message: bytes, position: int) -> str:
     label = message[position + 1 : position + 1 + length]
     if len(label) < length:
         raise Malformed("a name without end")
-    return label.decode("latin-1").lower().replace(".", r"\.")
+    return label.decode("latin-1").lower().replace(".", r"\046")
 
 
 def _question(message: bytes) -> bytes:

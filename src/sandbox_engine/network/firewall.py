@@ -105,22 +105,27 @@ class Firewall:
         await self._load(ruleset.absence(self._table))
 
     async def admit(self, link: Link, policy: Policy) -> None:
-        """Let a link's sandbox reach what its policy permits, and cut it off from the rest."""
+        """Let a link's sandbox begin connections to what its policy permits."""
         async with self._changing:
             before = self._admitted.get(link.address)
             openings = before.openings if before else Openings(self._left_open.pop(link.name, ()))
             now = _Admitted(link, policy, openings)
-            self._admitted[link.address] = now
+            self._admitted.setdefault(link.address, now)  # what fails half done is still removed
             await self._enforce(now, before.policy if before else None)
-        if not policy.is_open:
+            self._admitted[link.address] = now
+
+    async def cut(self, link: Link) -> None:
+        """End the connections from a link's address that its policy does not permit."""
+        one = self._admitted[link.address]
+        if not one.policy.is_open:
             await asyncio.to_thread(
-                conntrack.cut, IPv4Address(link.address), unless=partial(_spares, now)
+                conntrack.cut, IPv4Address(link.address), unless=partial(_spares, one)
             )
 
     async def forget(self, link: Link) -> None:
         """Let a link's sandbox reach nothing, and keep nothing of it."""
         async with self._changing:
-            before = self._admitted.pop(link.address, None)
+            before = self._admitted.get(link.address)
             changes = [delete(self._place(link))] if before else []
             counted = element(self._table, "connections", IPv4Address(link.address).packed)
             if self._is_there(find(counted)):
@@ -129,6 +134,7 @@ class Firewall:
                 await self._commit(*changes)
             if before and before.policy.is_partial:
                 await self._load(egress.removal(self._table, link.name))
+            self._admitted.pop(link.address, None)
 
     def admitted(self) -> list[Link]:
         """List the links that are in the table."""
@@ -147,8 +153,9 @@ class Firewall:
             if one is None:
                 return
             for found in told:
+                before = one.openings.find(found.address, one.policy)
                 if one.openings.note(name, found.address, found.life) and one.policy.opens(name):
-                    await self._open(one, found.address)
+                    await self._open(one, found.address, is_open=before is not None)
                 if (surplus := one.openings.drop_surplus()) is not None:
                     await self._shut(one, surplus)
 
@@ -163,18 +170,16 @@ class Firewall:
         if before is not None and before.is_partial and not one.policy.is_partial:
             await self._load(egress.removal(self._table, one.link.name))
 
-    async def _open(self, one: _Admitted, address: IPv4Address) -> None:
+    async def _open(self, one: _Admitted, address: IPv4Address, *, is_open: bool) -> None:
         opening = one.openings.find(address, one.policy)
         assert opening is not None
-        key = partial(element, self._table, egress.set_of_opened(one.link.name), address.packed)
+        if is_open:  # kernels before 6.12 do not lengthen the life of an element that is there
+            await self._shut(one, address)
+        name = egress.set_of_opened(one.link.name)
+        comment = nftables.commented(egress.comment_on(opening))
         lasting = nftables.lasting(opening.life)
-        added = add(key(lasting, nftables.commented(egress.comment_on(opening))))
-        try:
-            # Kernels before 6.12 do not lengthen the life of an element that is there.
-            await self._commit(delete(key()), added)
-        except FileNotFoundError:
-            with suppress(FileNotFoundError):  # who flushes the rules has them put back, with this
-                await self._commit(added)
+        with suppress(FileNotFoundError):  # who flushes the rules has them put back, with this
+            await self._commit(add(element(self._table, name, address.packed, lasting, comment)))
 
     async def _shut(self, one: _Admitted, address: IPv4Address) -> None:
         name = egress.set_of_opened(one.link.name)

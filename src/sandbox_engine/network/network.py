@@ -111,6 +111,8 @@ class Network:
         try:
             if not policy.is_open:
                 await self._firewall.admit(link, policy)
+            if policy.is_partial:  # a connection of who had the address before would be a way out
+                await self._firewall.cut(link)
         except BaseException:
             await self.release(link)
             raise
@@ -132,6 +134,7 @@ class Network:
     async def police(self, link: Link, policy: Policy) -> None:
         """Have another policy for a link in use, and end what it does not permit."""
         await self._firewall.admit(link, policy)
+        await self._firewall.cut(link)
 
     async def sweep(self, keep: Iterable[Link]) -> None:
         """Remove what an engine before this one left, but for the links to keep."""

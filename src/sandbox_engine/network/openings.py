@@ -5,7 +5,9 @@ from ipaddress import IPv4Address
 
 from sandbox_engine.network.policy import Policy
 
-MOST = 4096  # addresses that a sandbox may have open for names' sake
+# What a sandbox may have open for names' sake. Its own name servers could fill more than that.
+MOST = 1024
+_MOST_NAMES = 8
 
 # Programs keep addresses for longer than they are told to, the more so where that is seconds.
 _SHORTEST_LIFE = 300.0
@@ -40,7 +42,10 @@ class Openings:
         self._until[address] = names
         if names.get(name, 0.0) - now >= life:
             return False
+        names.pop(name, None)
         names[name] = now + 2 * life  # so that not every answer is a change of the firewall
+        if len(names) > _MOST_NAMES:
+            del names[next(iter(names))]
         return True
 
     def drop_surplus(self) -> IPv4Address | None:

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -8,7 +9,6 @@ from ipaddress import (
     collapse_addresses,
     ip_interface,
 )
-from typing import Self
 
 from sandbox_engine.errors import InvalidRequest, NotImplementedHere
 
@@ -29,35 +29,16 @@ class Policy:
     deny: tuple[IPv4Network, ...] = ()
     names: frozenset[str] = frozenset()
 
-    @classmethod
+    @staticmethod
     def parse(
-        cls,
         *,
         allow_out: Sequence[str] = (),
         deny_out: Sequence[str] = (),
         dns_servers: Sequence[str] = (),
         internet: bool = True,
-    ) -> Self:
+    ) -> "Policy":
         """Read what a caller asks for; raises InvalidRequest in E2B's words."""
-        for option, entries in (("allowOut", allow_out), ("denyOut", deny_out)):
-            if len(entries) > _MOST_ENTRIES:
-                raise InvalidRequest(
-                    f"{option} has {len(entries)} entries; at most {_MOST_ENTRIES} are allowed"
-                )
-        denied = [ALL_TRAFFIC] if not internet else []
-        denied += _denied(deny_out)
-        allowed, names = _allowed(allow_out)
-        servers = _servers(dns_servers)
-        if names and ALL_TRAFFIC not in denied:
-            raise InvalidRequest(
-                "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in "
-                "deny out to block all other traffic."
-            )
-        return cls(
-            allow=tuple(collapse_addresses([*allowed, *(servers if names else ())])),
-            deny=tuple(collapse_addresses(denied)),
-            names=names,
-        )
+        return _read(tuple(allow_out), tuple(deny_out), tuple(dns_servers), internet=internet)
 
     @property
     def is_open(self) -> bool:
@@ -97,6 +78,34 @@ class Policy:
 
 OPEN = Policy()
 CLOSED = Policy(deny=(ALL_TRAFFIC,))
+
+
+@lru_cache(maxsize=256)  # of a thousand entries it takes tens of milliseconds
+def _read(
+    allow_out: tuple[str, ...],
+    deny_out: tuple[str, ...],
+    dns_servers: tuple[str, ...],
+    *,
+    internet: bool,
+) -> Policy:
+    for option, entries in (("allowOut", allow_out), ("denyOut", deny_out)):
+        if len(entries) > _MOST_ENTRIES:
+            raise InvalidRequest(
+                f"{option} has {len(entries)} entries; at most {_MOST_ENTRIES} are allowed"
+            )
+    allowed, names = _allowed(allow_out)
+    denied = [*_denied(deny_out), *(() if internet else (ALL_TRAFFIC,))]
+    servers = _servers(dns_servers)
+    if names and ALL_TRAFFIC not in denied:
+        raise InvalidRequest(
+            "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in "
+            "deny out to block all other traffic."
+        )
+    return Policy(
+        allow=tuple(collapse_addresses([*allowed, *(servers if names else ())])),
+        deny=tuple(collapse_addresses(denied)),
+        names=names,
+    )
 
 
 def _allowed(entries: Collection[str]) -> tuple[list[IPv4Network], frozenset[str]]:
@@ -139,8 +148,8 @@ def _network(entry: str) -> IPv4Network | IPv6Network | None:
         interface = ip_interface(entry)
     except ValueError:
         return None
-    unspecified = interface.ip.is_unspecified and interface.network != ALL_TRAFFIC
-    return None if unspecified else interface.network
+    is_rest = interface.network == ALL_TRAFFIC
+    return interface.network if is_rest or not interface.ip.is_unspecified else None
 
 
 def _name(entry: str) -> str | None:

@@ -1,22 +1,25 @@
 """Runs in a sandbox: tries to reach places, all at once, and tells what came of each.
 
-A place is `tcp:ADDRESS:PORT`, `udp:ADDRESS:PORT` or `icmp:ADDRESS:0`.
+A place is `tcp:ADDRESS:PORT`, `udp:ADDRESS:PORT` or `icmp:ADDRESS:0`. Answers to what has no
+connection are awaited for PATIENCE seconds.
 """
 
 import asyncio
 import json
+import os
 import socket
 import sys
 
 ECHO_REQUEST = bytes.fromhex("0800f7fd00010001")
-SECONDS = 1
+SECONDS = 20
+PATIENCE = float(os.environ.get("PATIENCE", SECONDS))
 
 
 async def reach(place: str) -> str:
     kind, _, rest = place.partition(":")
     address, _, port = rest.rpartition(":")
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(SECONDS if kind == "tcp" else PATIENCE):
             if kind == "tcp":
                 return await call(address, int(port))
             return await send(kind, address, int(port))

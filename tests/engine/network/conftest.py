@@ -1,6 +1,8 @@
 import pytest
 
+from tests.engine.network.dialling import equip
 from tests.engine.network.policing import STUB
+from tests.engine.network.stubbed import EngineElsewhere, stubbed
 from tests.engine.outside import outside, server, workplace
 
 
@@ -34,3 +36,19 @@ async def servers(beyond):
         server(beyond.netns, beyond.elsewhere) as other,
     ):
         yield (beyond.internet, one), (beyond.elsewhere, other)
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory):
+    """Run an engine that listens on all of the host's addresses and resolves by a stub."""
+    with stubbed(tmp_path_factory.mktemp("stubbed")) as mounts:
+        engine = EngineElsewhere("--host", "0.0.0.0", "--pool-size", "2", mounts=mounts)
+        engine.start()
+        yield engine
+        engine.remove()
+
+
+@pytest.fixture
+async def online(shared):
+    """Hand out a sandbox that may use the internet."""
+    return await equip(shared)

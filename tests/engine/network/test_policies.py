@@ -17,6 +17,7 @@ from tests.engine.outside import (
 from tests.engine.resolving import (
     LOOKUP_REFUSED,
     answer,
+    ask,
     ask_by_stream,
     connection,
     question,
@@ -101,8 +102,10 @@ async def test_a_wildcard_opens_every_name_below(network, servers, beyond):
     async with resolver(STUB, telling(a_b_example_com=beyond.internet)) as stub:
         await learns(network, link, "example.com")
         await learns(network, link, "notexample.com")
+        dotted = question("x_example.com").replace(b"x_", b"x.")  # one label, with a dot in it
+        await ask(link.netns, network.dns_address, dotted)
         assert not stub.asked
-        await learns(network, link, "A.b.Example.com".lower())
+        await learns(network, link, "A.b.Example.com")
         assert await call(link.netns, *reached) == beyond.host_in_lan
 
 

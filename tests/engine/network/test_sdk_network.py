@@ -2,69 +2,22 @@
 
 import json
 import os
-import shlex
 import socket
-import time
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 
 import pytest
 from e2b import AsyncSandbox, CommandExitException
 
+from tests.engine.network.dialling import dial, equip, is_refused
+from tests.engine.network.stubbed import STUB, resolves_to
 from tests.engine.outside import datagrams_to, run, server
-from tests.engine.process import REPOSITORY, EngineProcess
-from tests.engine.resolving import answer, resolver
+from tests.engine.resolving import resolver
 
 pytestmark = pytest.mark.needs_engine
 
-GUESTS = REPOSITORY / "tests/engine/guests"
-STUB = f"127.53.{os.getpid() % 250 + 1}.53"
-NO_DATA = 0x8580
 SANDBOXES = IPv4Network("10.128.0.0/9")
 METADATA = ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192"]
-
-
-class EngineElsewhere(EngineProcess):
-    """An engine that sees the host's files as a mount namespace has them."""
-
-    def __init__(self, *flags: str, mounts: Path) -> None:
-        super().__init__(*flags)
-        self._mounts = mounts
-
-    def command(self, name: str) -> list[str]:
-        return ["nsenter", f"--mount={self._mounts}", *super().command(name)]
-
-
-@pytest.fixture(scope="module")
-def stubbed(tmp_path_factory):
-    """Make a mount namespace in which the host's only resolver is a stub on its loopback."""
-    place = tmp_path_factory.mktemp("stubbed")
-    configuration, mounts = place / "resolv.conf", place / "mounts"
-    configuration.write_text(f"nameserver {STUB}\n")
-    mounts.touch()
-    run("mount", "--bind", str(place), str(place))
-    run("mount", "--make-private", str(place))
-    bind = ["mount", "--bind", str(configuration), "/etc/resolv.conf"]
-    run("unshare", f"--mount={mounts}", *bind)
-    yield mounts
-    run("umount", str(mounts))
-    run("umount", str(place))
-
-
-@pytest.fixture(scope="module")
-def engine(stubbed):
-    """Run an engine that listens on all of the host's addresses."""
-    engine = EngineElsewhere("--host", "0.0.0.0", "--pool-size", "2", mounts=stubbed)
-    engine.start()
-    yield engine
-    engine.remove()
-
-
-@pytest.fixture
-async def online(shared):
-    """Hand out a sandbox that may use the internet."""
-    return await _equip(shared)
 
 
 @pytest.fixture
@@ -73,7 +26,7 @@ async def offline(options):
     async with await AsyncSandbox.create(
         timeout=120, allow_internet_access=False, **options
     ) as sandbox:
-        yield await _equip(sandbox)
+        yield await equip(sandbox)
 
 
 @pytest.fixture
@@ -92,29 +45,6 @@ def address_of_no_network():
     run("ip", "address", "delete", f"{address}/32", "dev", "lo")
 
 
-async def _equip(sandbox):
-    for script in GUESTS.glob("*.py"):
-        await sandbox.files.write(f"/opt/{script.name}", script.read_text())
-    return sandbox
-
-
-async def _dial(sandbox, *places, user="user"):
-    """Have the sandbox try places; gives what came of each."""
-    command = shlex.join(["python3", "/opt/dialling.py", *places])
-    return json.loads((await sandbox.commands.run(command, user=user)).stdout)
-
-
-async def _is_refused(sandbox, *places):
-    """Tell that nothing answers the sandbox there, and TCP not even with silence."""
-    for user in ("user", "root"):
-        for place, outcome in (await _dial(sandbox, *places, user=user)).items():
-            if place.startswith("tcp:"):
-                assert outcome == "ConnectionRefusedError", place
-            else:  # the kernel says no by ICMP, but not each time
-                assert outcome in ("ConnectionRefusedError", "OSError", "TimeoutError"), place
-    return True
-
-
 def _host_addresses(family):
     return [
         (address["local"], address["scope"])
@@ -123,21 +53,12 @@ def _host_addresses(family):
     ]
 
 
-def _resolves_to(address):
-    def behave(asked):
-        end_of_name = asked.index(0, 12)
-        wants_ipv4 = asked[end_of_name + 1 : end_of_name + 3] == b"\0\1"
-        return [answer(asked, address) if wants_ipv4 else answer(asked, flags=NO_DATA)]
-
-    return behave
-
-
 async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(online, beyond):
     async with server(beyond.netns, beyond.internet) as port:
         place = f"tcp:{beyond.internet}:{port}"
-        assert await _dial(online, place) == {place: beyond.host_in_lan}
+        assert await dial(online, place) == {place: beyond.host_in_lan}
     ping = f"icmp:{beyond.internet}:0"
-    assert await _dial(online, ping) == {ping: "answered"}
+    assert await dial(online, ping) == {ping: "answered"}
 
 
 async def test_names_resolve_through_the_hosts_stub_on_its_loopback(online, beyond):
@@ -145,11 +66,11 @@ async def test_names_resolve_through_the_hosts_stub_on_its_loopback(online, beyo
     route = (await online.commands.run("ip route show default")).stdout.split()
     assert configuration.split() == ["nameserver", route[2]]
     async with (
-        resolver(STUB, _resolves_to(beyond.internet)) as stub,
+        resolver(STUB, resolves_to(beyond.internet)) as stub,
         server(beyond.netns, beyond.internet) as port,
     ):
         place = f"tcp:packages.example:{port}"
-        assert await _dial(online, place) == {place: beyond.host_in_lan}
+        assert await dial(online, place) == {place: beyond.host_in_lan}
         found = await online.commands.run("getent ahosts packages.example")
     assert {line.split()[0] for line in found.stdout.splitlines()} == {beyond.internet}
     assert stub.asked
@@ -158,21 +79,19 @@ async def test_names_resolve_through_the_hosts_stub_on_its_loopback(online, beyo
 async def test_without_internet_access_nothing_is_reached_and_no_name_resolves(offline, beyond):
     gateway = (await offline.commands.run("ip route show default")).stdout.split()[2]
     async with (
-        resolver(STUB, _resolves_to(beyond.internet)) as stub,
+        resolver(STUB, resolves_to(beyond.internet)) as stub,
         server(beyond.netns, beyond.internet) as port,
     ):
         addresses = (beyond.internet, beyond.private, beyond.lan, beyond.host_in_lan, gateway)
-        assert await _is_refused(
+        assert await is_refused(
             offline,
             *(f"tcp:{address}:{port}" for address in addresses),
             *(f"udp:{address}:{port}" for address in addresses),
             f"udp:{beyond.internet}:53",
             f"icmp:{beyond.internet}:0",
         )
-        began = time.monotonic()
         with pytest.raises(CommandExitException):
             await offline.commands.run("getent hosts packages.example")
-        assert time.monotonic() - began < 5
     assert not stub.asked
 
 
@@ -193,14 +112,14 @@ async def test_the_host_is_not_reached_at_any_of_its_addresses(
     for address in (beyond.host_in_lan, address_of_no_network):
         assert address in addresses
         socket.create_connection((address, listening)).close()
-    assert await _is_refused(
+    assert await is_refused(
         online,
         *(f"tcp:{address}:{listening}" for address in addresses),
         *(f"tcp:{address}:{engine.port}" for address in addresses),
         *(f"tcp:{address}:22" for address in addresses),
         *(f"udp:{address}:{listening}" for address in addresses),
     )
-    assert set((await _dial(online, f"tcp:127.0.0.1:{engine.port}")).values()) == {
+    assert set((await dial(online, f"tcp:127.0.0.1:{engine.port}")).values()) == {
         "ConnectionRefusedError"
     }
 
@@ -211,7 +130,7 @@ async def test_networks_around_the_host_and_metadata_are_refused(online, beyond)
         ports = [
             await stack.enter_async_context(server(beyond.netns, address)) for address in around
         ]
-        assert await _is_refused(
+        assert await is_refused(
             online,
             *(f"tcp:{address}:{port}" for address, port in zip(around, ports, strict=True)),
             *(f"icmp:{address}:0" for address in around),
@@ -224,7 +143,7 @@ async def test_a_neighbour_is_not_reached(online, sandbox):
     address = (await sandbox.commands.run("hostname -I")).stdout.strip()
     own = f"until curl -sf http://{address}:8000/ >/dev/null; do sleep 0.05; done"
     await sandbox.commands.run(own)
-    assert await _is_refused(
+    assert await is_refused(
         online, f"tcp:{address}:8000", f"udp:{address}:8000", f"icmp:{address}:0"
     )
 
@@ -234,7 +153,7 @@ async def test_ipv6_leads_nowhere(online, listening):
         f"tcp:{address}{'%eth0' if scope == 'link' else ''}:{listening}"
         for address, scope in _host_addresses("-6")
     ]
-    came_of_it = await _dial(online, *places, f"tcp:2001:db8::1:{listening}", user="root")
+    came_of_it = await dial(online, *places, f"tcp:2001:db8::1:{listening}", user="root")
     assert set(came_of_it.values()) <= {"ConnectionRefusedError", "OSError"}
     shown = (await online.commands.run("ip -6 address show dev eth0; ip -6 route")).stdout
     assert shown == ""
@@ -269,7 +188,7 @@ async def test_what_was_allowed_and_denied_stays_so_without_and_after_the_engine
         await offline.commands.run(watch, background=True, timeout=0)
         await engine.restart()
         for sandbox, is_online in ((online, True), (offline, False)):
-            came_of_it = await _dial(sandbox, place, *forbidden)
+            came_of_it = await dial(sandbox, place, *forbidden)
             assert (came_of_it.pop(place) == beyond.host_in_lan) is is_online
             assert set(came_of_it.values()) == {"ConnectionRefusedError"}
         assert not await offline.files.exists("out")
@@ -279,4 +198,4 @@ async def test_a_resumed_sandbox_has_the_access_it_was_created_with(offline, bey
     async with server(beyond.netns, beyond.internet) as port:
         await offline.pause()
         await offline.connect(timeout=60)
-        assert await _is_refused(offline, f"tcp:{beyond.internet}:{port}")
+        assert await is_refused(offline, f"tcp:{beyond.internet}:{port}")

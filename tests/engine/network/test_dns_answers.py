@@ -1,0 +1,88 @@
+import struct
+from ipaddress import IPv4Address
+
+import pytest
+
+from sandbox_engine.network.dns_answers import addresses
+from tests.engine.resolving import question
+
+A, ALIAS, AAAA = 1, 5, 28
+NAME = "api.example.com"
+TO_QUESTION = b"\xc0\x0c"
+
+
+def wire(name):
+    return question(name)[12:-4]
+
+
+def record(owner, kind, data, *, life=60, family=1):
+    return owner + struct.pack("!HHIH", kind, family, life, len(data)) + data
+
+
+def message(*records, name=NAME):
+    asked = question(name)
+    return (
+        asked[:2]
+        + struct.pack("!5H", 0x8180, 1, len(records), 0, 0)
+        + asked[12:]
+        + b"".join(records)
+    )
+
+
+def found(*records):
+    return [(str(one.address), one.life) for one in addresses(message(*records))]
+
+
+def address(text):
+    return IPv4Address(text).packed
+
+
+def test_every_address_of_the_name_is_found_with_its_life():
+    first = record(TO_QUESTION, A, address("192.0.2.1"), life=5)
+    second = record(wire("API.example.COM"), A, address("192.0.2.2"), life=3600)
+    assert found(first, second) == [("192.0.2.1", 5), ("192.0.2.2", 3600)]
+
+
+def test_a_name_is_followed_through_what_it_stands_for():
+    alias = record(TO_QUESTION, ALIAS, wire("edge.cdn.example"), life=30)
+    further = record(wire("edge.cdn.example"), ALIAS, wire("node.cdn.example"), life=300)
+    last = record(wire("node.cdn.example"), A, address("192.0.2.7"), life=600)
+    assert found(alias, further, last) == [("192.0.2.7", 30)]
+
+
+def test_an_alias_may_be_a_pointer_into_the_message():
+    inside = TO_QUESTION[:1] + bytes([12 + 4])  # "example.com" within the question
+    alias = record(TO_QUESTION, ALIAS, b"\x03www" + inside)
+    last = record(wire("www.example.com"), A, address("192.0.2.8"))
+    assert found(alias, last) == [("192.0.2.8", 60)]
+
+
+def test_what_belongs_to_other_names_opens_nothing():
+    smuggled = record(wire("internal.example"), A, address("192.0.2.9"))
+    alias = record(TO_QUESTION, ALIAS, wire("edge.cdn.example"))
+    assert found(smuggled) == found(alias, smuggled) == []
+
+
+def test_records_of_other_kinds_are_no_addresses():
+    assert found(
+        record(TO_QUESTION, AAAA, bytes(16)),
+        record(TO_QUESTION, A, address("192.0.2.1"), family=3),
+        record(TO_QUESTION, A, bytes(5)),
+        record(TO_QUESTION, A, address("192.0.2.2")),
+    ) == [("192.0.2.2", 60)]
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"",
+        b"\0" * 12,
+        message(record(TO_QUESTION, A, address("192.0.2.1")))[:-2],
+        message(record(b"\xc0\x0c" * 0 + b"\xc0\x1d", A, b"")),  # a pointer to itself
+        message(record(b"\x3fshort", A, b"")),
+        message(record(b"\x01a" * 200 + b"\0", A, b"")),
+        question(NAME)[:6] + b"\xff\xff" + question(NAME)[8:],
+    ],
+)
+def test_rubbish_opens_nothing(rubbish):
+    assert addresses(rubbish) == []

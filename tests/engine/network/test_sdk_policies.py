@@ -1,0 +1,162 @@
+"""Network policies through the unmodified SDK: what a sandbox reaches, and what callers are told."""
+
+import pytest
+from e2b import (
+    ALL_TRAFFIC,
+    AsyncSandbox,
+    NotFoundException,
+    Sandbox,
+    SandboxException,
+    SandboxNetworkOpts,
+)
+
+from tests.engine.network.dialling import dial, equip, is_refused
+from tests.engine.network.stubbed import STUB
+from tests.engine.outside import echo
+from tests.engine.resolving import resolver, telling
+from tests.engine.waiting import until
+
+pytestmark = pytest.mark.needs_engine
+
+NAME = "api.example.com"
+TALKING = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as talking:
+    for line in sys.stdin:
+        talking.sendall(line.encode())
+        print(talking.recv(100).decode(), end="", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def limited_sync(engine):
+    """Create a sandbox that may reach one name."""
+    network = SandboxNetworkOpts(allow_out=[NAME], deny_out=[ALL_TRAFFIC])
+    with Sandbox.create(timeout=600, network=network, **engine.options) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def limited(limited_sync, options):
+    """Hand out that sandbox with nothing changed about its network."""
+    sandbox = await equip(await AsyncSandbox.connect(limited_sync.sandbox_id, **options))
+    await sandbox.update_network({"allow_out": [NAME], "deny_out": [ALL_TRAFFIC]})
+    return sandbox
+
+
+@pytest.fixture
+async def stub(beyond):
+    """Run the host's resolver, which knows two names."""
+    known = telling(api_example_com=beyond.internet, other_example=beyond.elsewhere)
+    async with resolver(STUB, known) as stub:
+        yield stub
+
+
+async def test_a_sandbox_reaches_the_name_it_may_and_nothing_else(limited, beyond, servers, stub):
+    (_, port), (_, other) = servers
+    reached = f"tcp:{NAME}:{port}"
+    assert await dial(limited, reached) == {reached: beyond.host_in_lan}
+    assert await is_refused(
+        limited,
+        f"tcp:{beyond.elsewhere}:{other}",
+        f"udp:{beyond.elsewhere}:{other}",
+        f"icmp:{beyond.elsewhere}:0",
+    )
+    asked = len(stub.asked)
+    unknown = f"tcp:other.example:{other}"
+    assert await dial(limited, unknown) == {unknown: "gaierror"}
+    assert len(stub.asked) == asked
+
+
+async def test_ping_and_datagrams_follow_the_policy_too(limited, beyond, servers, stub):
+    await limited.update_network({"allow_out": [beyond.internet], "deny_out": [ALL_TRAFFIC]})
+    ping, other = f"icmp:{beyond.internet}:0", f"icmp:{beyond.elsewhere}:0"
+    assert await dial(limited, ping) == {ping: "answered"}
+    assert await is_refused(limited, other)
+
+
+async def test_an_update_takes_effect_on_connections_that_are_open(limited, beyond, stub):
+    await limited.update_network({})
+    await limited.files.write("talking.py", TALKING)
+    async with echo(beyond.netns, beyond.internet) as port:
+        heard: list[str] = []
+        talking = await limited.commands.run(
+            f"python3 talking.py {beyond.internet} {port}",
+            background=True,
+            stdin=True,
+            timeout=0,
+            on_stdout=heard.append,
+        )
+        await limited.commands.send_stdin(talking.pid, "before\n")
+        await until(lambda: _has(heard, "before"), timeout=60)
+        await limited.update_network({"deny_out": [f"{beyond.internet}/32"]})
+        await limited.commands.send_stdin(talking.pid, "after\n")
+        with pytest.raises(SandboxException):
+            await talking.wait()
+        assert "after" not in "".join(heard)
+
+
+async def test_what_is_left_out_of_an_update_is_cleared_and_shown_so(limited, beyond, servers):
+    _, (address, port) = servers
+    place = f"tcp:{address}:{port}"
+    assert await is_refused(limited, place)
+    await limited.update_network({"allow_internet_access": False})
+    info = await limited.get_info()
+    assert (info.network, info.allow_internet_access) == ({}, False)
+    assert await is_refused(limited, place)
+    await limited.update_network({"deny_out": [beyond.internet]})
+    info = await limited.get_info()
+    assert info.network == {"deny_out": [beyond.internet]}
+    assert info.allow_internet_access is None
+    assert await dial(limited, place) == {place: beyond.host_in_lan}
+
+
+async def test_a_policy_outlives_pause_and_engine(limited, beyond, engine, servers, stub):
+    (_, port), (elsewhere, other) = servers
+    reached, refused = f"tcp:{NAME}:{port}", f"tcp:{elsewhere}:{other}"
+    await limited.pause()
+    with pytest.raises(NotFoundException):
+        await limited.update_network({})
+    await limited.connect(timeout=600)
+    assert await is_refused(limited, refused)
+    await engine.restart()
+    assert await dial(limited, reached) == {reached: beyond.host_in_lan}
+    assert await is_refused(limited, refused)
+    network = (await limited.get_info()).network
+    assert network == {"allow_out": [NAME], "deny_out": [ALL_TRAFFIC]}
+
+
+async def test_a_resumed_and_a_forked_sandbox_are_held_to_the_policy(limited, servers, beyond):
+    (address, port), _ = servers
+    await limited.update_network({"allow_out": [beyond.elsewhere], "deny_out": [ALL_TRAFFIC]})
+    (fork,) = await limited.fork(timeout=120)
+    assert isinstance(fork, AsyncSandbox)
+    async with fork:
+        assert await is_refused(fork, f"tcp:{address}:{port}")
+        assert (await fork.get_info()).network == (await limited.get_info()).network
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        ({"deny_out": ["example.com"]}, "400: invalid denied CIDR example.com"),
+        ({"deny_out": ["10.0.0.0/33"]}, "400: invalid denied CIDR 10.0.0.0/33"),
+        ({"deny_out": ["0.0.0.0"]}, "400: invalid denied CIDR 0.0.0.0"),
+        ({"allow_out": ["https://example.com"]}, "400: invalid allowed address https://"),
+        ({"allow_out": ["1.2.3.400"]}, "400: invalid allowed address 1.2.3.400"),
+        ({"allow_out": ["a*.example.com"]}, "400: invalid allowed address"),
+        ({"allow_out": ["example.com"]}, "400: When specifying allowed domains in allow out"),
+        ({"deny_out": ["192.0.2.1"] * 1001}, "400: denyOut has 1001 entries; at most 1000"),
+        ({"allow_out": ["2001:db8::1"]}, "501: Reaching IPv6 addresses is not implemented"),
+        ({"https_ports": [443]}, "501: .*HTTPS is not implemented"),
+        ({"rules": {"example.com": [{}]}}, "501: .*rules.* is not implemented"),
+        ({"egress_proxy": {"address": "a.example:1080"}}, "501: .*proxy is not implemented"),
+    ],
+)
+async def test_what_cannot_be_done_is_said(options, network, told):
+    with pytest.raises(SandboxException, match=told):
+        await AsyncSandbox.create(network=network, **options)
+
+
+async def _has(heard, text):
+    return text in "".join(heard)
