@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_engine import memory_return
+from sandbox_engine import machine, memory_return
+from sandbox_engine.machine import MIB
 from sandbox_engine.network.conflicts import find_conflicts
 from sandbox_engine.network.naming import link_prefix
 from sandbox_engine.runner import Completed
@@ -56,6 +57,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _registry_programs()
         yield from _kernel_features()
         yield from _limits()
+        yield _memory_room(settings)
+        yield _disk_room(settings)
         yield _memory_return()
         if os.geteuid() == 0 and shutil.which("nft"):
             yield _host_firewall(settings)
@@ -135,6 +138,26 @@ def _limits() -> Iterator[Finding]:
     yield Finding(
         "open files", hard == resource.RLIM_INFINITY or hard >= _LEAST_OPEN_FILES, f"at most {hard}",
         f"Raise it: ulimit -Hn {_LEAST_OPEN_FILES * 4}", required=False,
+    )  # fmt: skip
+
+
+def _memory_room(settings: Settings) -> Finding:
+    free = machine.memory().available // MIB
+    return Finding(
+        "free memory", free >= settings.min_free_memory_mb, f"{free} MiB",
+        "Nothing is started before there is more: end programs on this machine, or lower "
+        f"--min-free-memory-mb ({settings.min_free_memory_mb}).", required=False,
+    )  # fmt: skip
+
+
+def _disk_room(settings: Settings) -> Finding:
+    directory = settings.state_dir
+    there = next(one for one in (directory, *directory.parents) if one.exists())
+    free = machine.free_disk(there) // MIB
+    return Finding(
+        "free disk", free >= settings.min_free_disk_mb, f"{free} MiB for {directory}",
+        "Nothing is started or resumed before there is more: delete files there, choose another "
+        f"--state-dir, or lower --min-free-disk-mb ({settings.min_free_disk_mb}).", required=False,
     )  # fmt: skip
 
 

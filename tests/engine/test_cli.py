@@ -33,6 +33,16 @@ def test_doctor_finds_everything_where_the_engine_works():
     assert told.stdout.endswith("The engine can work here.\n")
 
 
+@pytest.mark.needs_engine
+def test_doctor_says_what_of_the_machine_is_short_and_which_setting_decides():
+    much = str(1 << 40)
+    told = engine("doctor", "--min-free-disk-mb", much, "--min-free-memory-mb", much)
+    assert told.returncode == 0
+    for name in ("memory", "disk"):
+        assert f"low   free {name}: " in told.stdout
+        assert f"--min-free-{name}-mb ({much})" in told.stdout
+
+
 def test_doctor_fails_where_something_is_missing():
     told = engine("doctor", PATH="/nowhere")
     assert told.returncode == 78

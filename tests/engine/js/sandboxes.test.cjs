@@ -111,6 +111,17 @@ test("pause keeps what runs, and connect goes on with it", async () => {
   assert.ok((await again.commands.list()).some((one) => one.pid === command.pid));
 });
 
+test("a call wakes a paused sandbox whose lifecycle says so", async () => {
+  const lifecycle = { onTimeout: "pause", autoResume: true };
+  const sleeper = await Sandbox.create({ timeoutMs: 120_000, lifecycle });
+  try {
+    await sleeper.pause();
+    assert.equal((await sleeper.commands.run("echo awake")).stdout, "awake\n");
+  } finally {
+    await sleeper.kill();
+  }
+});
+
 test("what is wrong is said by the client's own errors", async () => {
   await assert.rejects(Sandbox.create({ apiKey: `e2b_${"0".repeat(40)}` }), AuthenticationError);
   await assert.rejects(Sandbox.connect("i0000000000000000000"), SandboxNotFoundError);
