@@ -16,13 +16,15 @@ from sandbox_engine.sandbox import Sandbox, SandboxNotRunning
 class ShellCommand:
     """A command line that the engine itself runs in a sandbox, as its users' are run.
 
-    Without a working directory it starts in its user's home.
+    Without a working directory it starts in its user's home. The sandbox's journal tells of those
+    that are noted.
     """
 
     script: str
     user: str
     workdir: str = ""
     envs: Mapping[str, str] = field(default_factory=dict)
+    is_noted: bool = True
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def _request(sandbox: Sandbox, command: ShellCommand) -> CommandRequest:
         account=account,
         workdir=_workdir(sandbox, command.workdir, account),
         environment={**sandbox.environment(account), **command.envs},
+        is_noted=command.is_noted,
     )
 
 

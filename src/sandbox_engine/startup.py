@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 from sandbox_engine import shell
@@ -35,9 +36,8 @@ async def _start_up(sandbox: Sandbox, on_line: OnLine | None) -> None:
     if script := sandbox.record.start_command:
         started = await shell.start(sandbox, _command(sandbox, script))
     failing = asyncio.create_task(_wait_failure(started, on_line))
-    becoming_ready = asyncio.create_task(
-        wait_ready(sandbox, _command(sandbox, _ready_command(sandbox)))
-    )
+    asking = replace(_command(sandbox, _ready_command(sandbox)), is_noted=False)
+    becoming_ready = asyncio.create_task(wait_ready(sandbox, asking))
     try:
         await asyncio.wait((failing, becoming_ready), return_when=asyncio.FIRST_COMPLETED)
         if failing.done():

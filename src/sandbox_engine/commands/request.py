@@ -18,7 +18,10 @@ class TerminalSize(NamedTuple):
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """What a caller asked to be run, and what that means in its sandbox."""
+    """What a caller asked to be run, and what that means in its sandbox.
+
+    The sandbox's journal tells of those that are noted.
+    """
 
     cmd: str
     args: tuple[str, ...]
@@ -30,6 +33,7 @@ class CommandRequest:
     account: Account
     workdir: str
     environment: Mapping[str, str]
+    is_noted: bool = True
 
     @property
     def argv(self) -> tuple[str, ...]:

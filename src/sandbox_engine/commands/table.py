@@ -152,7 +152,7 @@ class CommandTable:
             files.remove()
             raise self._gone
         command = self._add(held, record)
-        self._journal.note("command started", _described(command))
+        self._note("command started", command)
         return command
 
     def _finish_start(self, start: asyncio.Task[Command]) -> None:
@@ -201,9 +201,12 @@ class CommandTable:
         self._purge()
         self._remembered.pop(command.pid, None)
         assert command.ended is not None
-        status = command.ended.error or command.ended.status
-        self._journal.note("command ended", _described(command) | {"status": status})
+        self._note("command ended", command, status=command.ended.error or command.ended.status)
         self._remembered[command.pid] = (self._loop.time() + _REMEMBER_SECONDS, command)
+
+    def _note(self, message: str, command: Command, **more: str) -> None:
+        if command.request.is_noted:
+            self._journal.note(message, _described(command) | more)
 
     def _discard(self, command: Command) -> None:
         self._keeper.forget(command.held)

@@ -1,5 +1,6 @@
 import contextlib
 
+import httpx
 import pytest
 from e2b import AsyncSandbox, AsyncTemplate, CommandExitException, SandboxException
 
@@ -35,6 +36,22 @@ async def test_the_start_command_is_a_command_as_any_other(server):
     assert await server.commands.kill(command.pid)
     with pytest.raises(CommandExitException):
         await connected.wait()
+
+
+async def test_the_log_tells_of_the_start_command_and_of_no_ready_command(server, engine):
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
+        answer = await client.get(
+            f"/v2/sandboxes/{server.sandbox_id}/logs", headers={"X-API-Key": engine.api_key}
+        )
+    told = [one["fields"] for one in answer.json()["logs"] if one["message"] == "command started"]
+    assert [SERVER in one["command"] for one in told] == [True]
+
+
+async def test_a_ready_command_may_leave_something_running(options, name):
+    template = AsyncTemplate().from_base_image().set_ready_cmd("sleep 1000 & test -e /etc")
+    await AsyncTemplate.build(template, name, **options)
+    async with await AsyncSandbox.create(name, timeout=120, **options) as sandbox:
+        assert (await sandbox.commands.run("pgrep -c sleep")).stdout == "1\n"
 
 
 async def test_a_sandbox_that_is_thawed_goes_on_with_its_start_command(server):
