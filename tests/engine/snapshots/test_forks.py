@@ -3,8 +3,6 @@ import asyncio
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNotFoundException
 
-from tests.engine import leftovers
-from tests.engine.process import running_engine
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -107,20 +105,6 @@ async def test_forks_race_with_pauses_kills_and_commands(options):
         fork = await AsyncSandbox.connect(info.sandbox_id, timeout=60, **options)
         assert (await fork.commands.run("echo up")).stdout == "up\n"
         await fork.kill()
-
-
-async def test_nothing_is_left_when_the_last_fork_is_gone():
-    with running_engine("--pool-size", "2") as engine:
-        before = await leftovers.settled(engine)
-        source = await AsyncSandbox.create(timeout=120, **engine.options)
-        forks = await _forks(source, 2)
-        forks += await _forks(forks[0], 2)
-        snapshot = await forks[-1].create_snapshot()
-        await _kill([source, *forks])
-        created = await AsyncSandbox.create(snapshot.snapshot_id, timeout=60, **engine.options)
-        await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **engine.options)
-        await created.kill()
-        assert await leftovers.settled(engine) == before
 
 
 async def test_forks_that_cannot_be_are_refused(sandbox, options):

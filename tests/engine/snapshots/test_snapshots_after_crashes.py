@@ -33,6 +33,22 @@ async def source(mortal_engine):
     await sandbox.kill()
 
 
+async def test_nothing_is_left_when_the_last_fork_is_gone(mortal_engine):
+    before = await leftovers.settled(mortal_engine)
+    source = await AsyncSandbox.create(timeout=120, **mortal_engine.options)
+    (second,) = await source.fork(timeout=120)
+    (third,) = await second.fork(timeout=120)
+    snapshot = await third.create_snapshot()
+    for sandbox in (source, second, third):
+        await sandbox.kill()
+    of_snapshot = await AsyncSandbox.create(
+        snapshot.snapshot_id, timeout=60, **mortal_engine.options
+    )
+    await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **mortal_engine.options)
+    await of_snapshot.kill()
+    assert await leftovers.settled(mortal_engine) == before
+
+
 async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
     before = await leftovers.settled(mortal_engine)
     snapshot = await source.create_snapshot(name="kept")
