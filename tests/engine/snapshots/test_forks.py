@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNotFoundException
 
+from tests.engine.snapshots.forking import fork_of, forks_of, kill_all
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -18,7 +19,7 @@ async def test_forks_have_the_files_of_their_source_and_none_of_its_processes(op
         await source.commands.run("sleep 1000", background=True, timeout=0)
         await source.commands.run("echo first > note; dd if=/dev/urandom of=big bs=1M count=20")
         digest = (await source.commands.run("sha256sum big")).stdout
-        forks = await _forks(source, 3)
+        forks = await forks_of(source, 3)
         await asyncio.gather(*(one.files.write("note", one.sandbox_id) for one in forks))
         for fork in forks:
             assert await fork.files.read("note") == fork.sandbox_id
@@ -30,7 +31,7 @@ async def test_forks_have_the_files_of_their_source_and_none_of_its_processes(op
             assert (info.template_id, info.metadata) == (of_source.template_id, {"of": "all"})
         assert (await source.commands.run(SLEEPERS)).stdout == "1\n"
         assert await source.files.read("note") == "first\n"
-        await _kill(forks)
+        await kill_all(forks)
 
 
 async def test_the_source_of_forks_goes_on_with_its_commands_and_connections(sandbox):
@@ -48,7 +49,7 @@ async def test_the_source_of_forks_goes_on_with_its_commands_and_connections(san
 
     await hear_more()
     for _ in range(3):
-        await _kill(await _forks(sandbox, 1))
+        await (await fork_of(sandbox)).kill()
         await hear_more()
     await sandbox.files.write("stop", "")
     said = (await counting.wait()).stdout.split()
@@ -58,10 +59,10 @@ async def test_the_source_of_forks_goes_on_with_its_commands_and_connections(san
 
 async def test_a_fork_can_be_forked_after_its_source_is_gone(sandbox):
     await sandbox.files.write("note", "from the first")
-    (second,) = await _forks(sandbox, 1)
+    second = await fork_of(sandbox)
     await sandbox.kill()
     await second.files.write("other", "from the second")
-    (third,) = await _forks(second, 1)
+    third = await fork_of(second)
     await second.kill()
     await third.pause(mode="filesystem")
     await third.connect(timeout=60)
@@ -76,9 +77,9 @@ async def test_eight_forks_at_once_of_a_sandbox_that_writes_have_what_was_writte
             f"dd if=/dev/urandom of=big-{number} bs=1M count=12 conv=fsync status=none;"
             f" sha256sum big-{number} > sum-{number}"
         )
-        forks = await _forks(sandbox, 1)
-        assert (await forks[0].commands.run(f"sha256sum -c sum-{number}")).stdout
-        await _kill(forks)
+        forked = await fork_of(sandbox)
+        await forked.commands.run(f"sha256sum -c sum-{number}")
+        await forked.kill()
 
     await asyncio.gather(*(fork(number) for number in range(8)))
 
@@ -121,16 +122,6 @@ def test_the_synchronous_sdk_forks_too(options):
         assert isinstance(fork, Sandbox)
         assert fork.files.read("note") == "text"
         fork.kill()
-
-
-async def _forks(sandbox, count):
-    forks = await sandbox.fork(count=count, timeout=120)
-    assert all(isinstance(fork, AsyncSandbox) for fork in forks)
-    return forks
-
-
-async def _kill(sandboxes):
-    await asyncio.gather(*(one.kill() for one in sandboxes))
 
 
 async def _is(condition):

@@ -10,6 +10,7 @@ from e2b import AsyncSandbox, NotFoundException, Sandbox, SandboxException
 
 from tests.engine.file_system import sharing_file_system
 from tests.engine.process import running_engine
+from tests.engine.snapshots.forking import fork_of
 
 pytestmark = pytest.mark.needs_engine
 
@@ -64,8 +65,7 @@ async def test_forks_share_blocks_with_their_source_where_the_file_system_can():
         sandbox = await AsyncSandbox.create(timeout=300, **engine.options)
         await sandbox.commands.run("head -c 150M /dev/urandom | tee big | sha256sum > sum; sync")
         before = os.statvfs(directory)
-        (fork,) = await sandbox.fork(timeout=300)
-        assert isinstance(fork, AsyncSandbox)
+        fork = await fork_of(sandbox)
         taken = (before.f_bfree - os.statvfs(directory).f_bfree) * before.f_frsize
         assert taken < 60 << 20
         await sandbox.commands.run("head -c 150M /dev/zero > big")

@@ -10,6 +10,7 @@ from e2b import AsyncSandbox
 
 from tests.engine import leftovers
 from tests.engine.process import host_pid, running_engine
+from tests.engine.snapshots.forking import fork_of
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -36,8 +37,8 @@ async def source(mortal_engine):
 async def test_nothing_is_left_when_the_last_fork_is_gone(mortal_engine):
     before = await leftovers.settled(mortal_engine)
     source = await AsyncSandbox.create(timeout=120, **mortal_engine.options)
-    (second,) = await source.fork(timeout=120)
-    (third,) = await second.fork(timeout=120)
+    second = await fork_of(source)
+    third = await fork_of(second)
     snapshot = await third.create_snapshot()
     for sandbox in (source, second, third):
         await sandbox.kill()
@@ -52,7 +53,7 @@ async def test_nothing_is_left_when_the_last_fork_is_gone(mortal_engine):
 async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
     before = await leftovers.settled(mortal_engine)
     snapshot = await source.create_snapshot(name="kept")
-    (fork,) = await source.fork(timeout=300)
+    fork = await fork_of(source)
     await mortal_engine.restart()
     assert await fork.files.read("note") == "text"
     again = await AsyncSandbox.create("kept", timeout=60, **mortal_engine.options)
@@ -88,7 +89,7 @@ async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(mor
 
 
 async def test_a_fork_resumes_after_the_machine_was_restarted(mortal_engine, source):
-    (fork,) = await source.fork(timeout=300)
+    fork = await fork_of(source)
     pid = host_pid(mortal_engine, fork)
     mortal_engine.kill()
     os.kill(pid, signal.SIGKILL)

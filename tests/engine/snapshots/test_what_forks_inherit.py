@@ -3,6 +3,8 @@ import secrets
 import pytest
 from e2b import AsyncSandbox, AsyncTemplate, AsyncVolume, wait_for_file
 
+from tests.engine.snapshots.forking import fork_of
+
 pytestmark = pytest.mark.needs_engine
 
 START = "echo started >> ~/starts; sleep 1000"
@@ -30,8 +32,7 @@ async def equipped(monkeypatch, engine):
 
 
 async def test_a_fork_has_the_settings_of_its_source_and_tokens_of_its_own(equipped):
-    (fork,) = await equipped.fork(timeout=120)
-    assert isinstance(fork, AsyncSandbox)
+    fork = await fork_of(equipped)
     info, of_source = await fork.get_info(), await equipped.get_info()
     assert (info.lifecycle, info.template_id) == (of_source.lifecycle, of_source.template_id)
     assert fork.traffic_access_token not in (None, equipped.traffic_access_token)
@@ -42,7 +43,7 @@ async def test_a_fork_has_the_settings_of_its_source_and_tokens_of_its_own(equip
 
 async def test_what_a_template_starts_is_started_again_in_forks_and_on_snapshots(equipped, options):
     snapshot = await equipped.create_snapshot()
-    (fork,) = await equipped.fork(timeout=120)
+    fork = await fork_of(equipped)
     created = await AsyncSandbox.create(snapshot.snapshot_id, timeout=120, **options)
     for sandbox in (fork, created):
         assert isinstance(sandbox, AsyncSandbox)
