@@ -12,7 +12,7 @@ from sandbox_engine.builds.plan import BuildPlan, Step, StepKind
 from sandbox_engine.builds.steps import FindFiles, Site, StepProblem, set_environment
 from sandbox_engine.builds.workshop import Workshop
 from sandbox_engine.commands.spool import Stream
-from sandbox_engine.commands.transcript import OnLine
+from sandbox_engine.commands.transcript import HeardEnough, OnLine
 from sandbox_engine.errors import EngineError, StepFailed
 from sandbox_engine.images.image import Image
 from sandbox_engine.startup import start_up
@@ -25,6 +25,7 @@ _IN_SANDBOX: Mapping[StepKind, Callable[[Step, Site], Awaitable[Image]]] = {
     StepKind.USER: steps.change_user,
 }
 _BASE = "base"
+_MOST_LINES = 5_000  # of one step
 _FINALIZE = "finalize"
 
 
@@ -121,9 +122,17 @@ class Build:
             raise StepFailed(step, f"its files could not be kept: {error.strerror}") from error
 
     def _output(self, prefix: str, step: str) -> OnLine:
+        """Log what a command writes, but for what no reader would get to."""
+        numbers = iter(range(_MOST_LINES))
+
         def say(stream: Stream, line: str) -> None:
-            if line.strip():
-                self._say(f"[{prefix}] [{stream}]: {line}", step)
+            if not line.strip():
+                return
+            if next(numbers, None) is None:
+                text = f"[{prefix}] wrote {_MOST_LINES} lines; what follows is not kept"
+                self._log.append(Level.WARN, text, step=step)
+                raise HeardEnough
+            self._say(f"[{prefix}] [{stream}]: {line}", step)
 
         return say
 

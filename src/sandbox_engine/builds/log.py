@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-_MOST_ENTRIES = 20_000
+_MOST_ENTRIES = 50_000
 _LONGEST_MESSAGE = 8_192
 _CUT = " [cut]"
 

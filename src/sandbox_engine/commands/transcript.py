@@ -10,6 +10,10 @@ _LONGEST_LINE = 1 << 14
 _TAIL_CHARACTERS = 1 << 13
 
 
+class HeardEnough(Exception):
+    """Raised by who is told the lines, and wants no more of them."""
+
+
 class Transcript:
     """A command's output as text: every line told as it comes, the last ones kept."""
 
@@ -41,16 +45,21 @@ class Transcript:
         if len(rest) > _LONGEST_LINE:
             lines, rest = [*lines, rest], ""
         self._unfinished[stream] = rest
+        if self._on_line is None:  # a flood must not cost more than reading it
+            lines = lines[-_TAIL_CHARACTERS:]
         for line in lines:
             self._tell(stream, line.removesuffix("\r"))
 
     def _tell(self, stream: Stream, line: str) -> None:
         self._lines.append(line)
-        self._characters += len(line)
+        self._characters += len(line) + 1
         while self._characters > _TAIL_CHARACTERS and len(self._lines) > 1:
-            self._characters -= len(self._lines.popleft())
+            self._characters -= len(self._lines.popleft()) + 1
         if self._on_line is not None:
-            self._on_line(stream, line)
+            try:
+                self._on_line(stream, line)
+            except HeardEnough:
+                self._on_line = None
 
 
 def _decoder() -> codecs.IncrementalDecoder:

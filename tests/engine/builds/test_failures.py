@@ -46,3 +46,12 @@ def test_a_start_commands_output_is_in_the_log(builds, begin):
     failure = builds.fail(begin().set_start_cmd("echo said; echo worse >&2; exit 3", "false"))
     assert "start command" in str(failure)
     assert {"[start] [stdout]: said", "[start] [stderr]: worse"} <= set(builds.said)
+
+
+def test_of_a_flood_the_log_keeps_the_beginning_and_the_failure_the_end(builds, begin):
+    failure = builds.fail(begin().run_cmd("seq 1000000; yes '' | head -c 10M; echo last; exit 1"))
+    assert str(failure).endswith("last")
+    lines = [line for line in builds.said if "[stdout]: " in line]
+    assert lines[0].endswith("[stdout]: 1")
+    assert 1_000 < len(lines) < 10_000
+    assert any("what follows is not kept" in line for line in builds.said)
