@@ -28,6 +28,13 @@ def count(engine: EngineProcess) -> Counter[str]:
     )
 
 
+def of_sandboxes(engine: EngineProcess) -> dict[str, int]:
+    """Count what there is one of for each sandbox, and nothing that is made ahead."""
+    counted = count(engine)
+    names = ("loops", "cgroups", "directories", "roots", "containers")
+    return {name: counted[name] for name in names}
+
+
 async def settled(engine: EngineProcess) -> Counter[str]:
     """Count once the pool is full again and nothing is on its way out."""
     counts: list[Counter[str]] = []
