@@ -1,11 +1,13 @@
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 
 from sandbox_engine import disk
 from sandbox_engine.disk_freeze import frozen
 
 _FICLONE = 0x40049409
+_PAGE = 4096
 
 
 def copy_disk(sandbox: Path, target: Path) -> None:
@@ -21,6 +23,14 @@ def copy_image(source: Path, target: Path) -> None:
     """Copy a disk image, sharing its blocks where the file system can."""
     if not _cloned(source, target):
         disk.copy_sparse(source, target)
+
+
+def is_shared(directory: Path) -> bool:
+    """Tell whether copies in this directory take no room until they are changed."""
+    with tempfile.TemporaryDirectory(dir=directory) as place:
+        source = Path(place) / "source"
+        source.write_bytes(bytes(_PAGE))
+        return _cloned(source, Path(place) / "target")
 
 
 def write_out(image: Path) -> None:

@@ -13,13 +13,14 @@ from sandbox_engine.images.scratch import to_its_end
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.log import get_logger
 from sandbox_engine.records import SandboxRecord
-from sandbox_engine.snapshots.copying import copy_disk, write_out
+from sandbox_engine.snapshots.copying import copy_disk, is_shared, write_out
 from sandbox_engine.snapshots.records import SnapshotRecord, SnapshotState
 from sandbox_engine.templates.names import DEFAULT_TAG, Reference
 
 log = get_logger(__name__)
 
 _BLOCK = 512
+_MOST_LEVELS = 100  # with the layers of an image 200 can be mounted at once
 _WRITE_OUT_AFTER = timedelta(seconds=2)  # what starts on it meanwhile has the disk for itself
 
 
@@ -36,6 +37,7 @@ class Snapshots:
         self._sandboxes = ground.store
         self._capacity = ground.capacity
         self._store = ground.snapshots
+        self._is_shared = is_shared(ground.snapshots.directory)
         self._foundations = ground.foundations
         self._lifecycle = lifecycle
         self._engine = engine
@@ -70,6 +72,11 @@ class Snapshots:
         """Copy the sandbox's disk; what runs in it goes on, and waits if it writes meanwhile."""
         async with self._lifecycle.transition(sandbox_id):
             sandbox = self._engine.get(sandbox_id)
+            if len(self._store.chain(sandbox.base)) >= _MOST_LEVELS:
+                raise InvalidRequest(
+                    f"It stands on {_MOST_LEVELS} snapshots, one on another, and no more go: build "
+                    "a template from one of them"
+                )
             snapshot = SnapshotRecord.of(sandbox, name=name, tag=tag, listed=listed)
             with self._store.pinned(snapshot.id):
                 await self._copy(sandbox, snapshot)
@@ -120,8 +127,7 @@ class Snapshots:
     async def _copy(self, sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
         source = self._sandboxes.path(sandbox.id)
         image = self._store.image(snapshot.id)
-        size = (source / "disk.img").stat().st_blocks * _BLOCK
-        with self._capacity.reserve(disk=size):
+        with self._capacity.reserve(disk=self._size_of_copy(source / "disk.img")):
             self._store.records[snapshot.id] = snapshot
             try:
                 self._store.add(snapshot)
@@ -134,6 +140,9 @@ class Snapshots:
                 if isinstance(error, OSError):
                     raise SnapshotFailed(f"The disk could not be copied: {error}") from error
                 raise
+
+    def _size_of_copy(self, image: Path) -> int:
+        return 0 if self._is_shared else image.stat().st_blocks * _BLOCK
 
     def _write_out(self, snapshot: SnapshotRecord) -> None:
         task = asyncio.create_task(self._put_on_disk(snapshot))

@@ -1,16 +1,10 @@
 import asyncio
-import os
 import secrets
-import shutil
 from asyncio.subprocess import PIPE
 
 import httpx
 import pytest
 from e2b import AsyncSandbox, NotFoundException, Sandbox, SandboxException
-
-from tests.engine.file_system import sharing_file_system
-from tests.engine.process import running_engine
-from tests.engine.snapshots.forking import fork_of
 
 pytestmark = pytest.mark.needs_engine
 
@@ -54,22 +48,6 @@ async def test_a_snapshot_of_a_disk_that_is_written_to_is_a_whole_file_system(en
     assert checked.returncode == 0, told.decode()
     await writing.kill()
     await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **engine.options)
-
-
-@pytest.mark.skipif(shutil.which("mkfs.xfs") is None, reason="xfsprogs is not installed")
-async def test_forks_share_blocks_with_their_source_where_the_file_system_can():
-    with (
-        sharing_file_system(2048) as directory,
-        running_engine("--pool-size", "0", "--min-free-disk-mb", "0", parent=directory) as engine,
-    ):
-        sandbox = await AsyncSandbox.create(timeout=300, **engine.options)
-        await sandbox.commands.run("head -c 150M /dev/urandom | tee big | sha256sum > sum; sync")
-        before = os.statvfs(directory)
-        fork = await fork_of(sandbox)
-        taken = (before.f_bfree - os.statvfs(directory).f_bfree) * before.f_frsize
-        assert taken < 60 << 20
-        await sandbox.commands.run("head -c 150M /dev/zero > big")
-        await fork.commands.run("sha256sum big | cut -c-64 | grep -qf - sum")
 
 
 async def test_a_snapshot_takes_over_what_its_sandbox_runs_with(options, name):
