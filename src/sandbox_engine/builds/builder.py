@@ -85,7 +85,10 @@ class Builder:
         )
         self._under_way.add(build)
         try:
-            return await build.run()
+            image = await build.run()
+            if not await self._images.claim(layer.name for layer in image.layers):
+                raise BuildFailed("a layer of the image has been removed")
+            return image
         finally:
             self._under_way.discard(build)
 

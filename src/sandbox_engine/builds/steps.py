@@ -74,6 +74,8 @@ def set_environment(step: Step, image: Image) -> Image:
     """Give the image variables, which may refer to those it has."""
     if not step.args or len(step.args) % 2:
         raise StepProblem(f"{step.kind} requires both a key and value arguments")
+    if wrong := [name for name in step.args[::2] if not name or "=" in name]:
+        raise StepProblem(f"invalid environment variable name: {wrong[0]!r}")
     known = {"PATH": STANDARD_PATH, **image.env}
     pairs = zip(step.args[::2], step.args[1::2], strict=True)
     return replace(image, env={**image.env, **{key: expand(text, known) for key, text in pairs}})

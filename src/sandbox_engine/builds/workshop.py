@@ -14,6 +14,8 @@ from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.records import SandboxRecord
 from sandbox_engine.sandbox import Sandbox
 
+_BLOCK = 512
+
 
 class Workshop:
     """The sandbox that the steps of one build run in.
@@ -71,7 +73,8 @@ class Workshop:
         # What a step left running must not write while its files are read.
         await self._containers.freeze(self._record)
         fill = partial(copy_changes, self._changes)
-        layer = await self._images.add_layer(self._next_layer, fill)
+        with self._capacity.reserve(disk=self._disk.stat().st_blocks * _BLOCK):
+            layer = await self._images.add_layer(self._next_layer, fill)
         self._next_layer = token_hex(16)
         return replace(image, layers=(*image.layers, layer))
 
@@ -81,7 +84,7 @@ class Workshop:
             self._sandbox.close("the build goes on")
             self._sandbox = None
             await self._containers.stop(self._record)
-            (self._store.path(self._record.id) / "disk.img").unlink()
+            self._disk.unlink()
 
     async def close(self) -> None:
         """Leave nothing of the sandbox behind, even where the build is being cancelled."""
@@ -109,6 +112,10 @@ class Workshop:
         async with self._lifecycle.transition(self._record.id):
             await self._lifecycle.kill(self._record, "the build has ended")
         self._slots.release()
+
+    @property
+    def _disk(self) -> Path:
+        return self._store.path(self._record.id) / "disk.img"
 
     @property
     def _changes(self) -> Path:

@@ -3,7 +3,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from e2b import AsyncTemplate
+from e2b import AsyncSandbox, AsyncTemplate, NotFoundException
 
 from tests.engine import leftovers
 from tests.engine.builds.building import Builds
@@ -54,6 +54,19 @@ async def _delete(own, template_id):
     async with httpx.AsyncClient(base_url=own.engine.url, headers=headers, timeout=60) as client:
         answer = await client.delete(f"/templates/{template_id}")
     assert answer.status_code == 204
+
+
+async def test_the_sandbox_of_a_build_is_nobodys(own, begin):
+    async with _endless(own, begin()) as building:
+        (sandbox_id,) = [path.name for path in (own.engine.state_dir / "sandboxes").iterdir()]
+        assert await AsyncSandbox.list(**own.engine.options).next_items() == []
+        with pytest.raises(NotFoundException):
+            await AsyncSandbox.connect(sandbox_id, **own.engine.options)
+        assert not await AsyncSandbox.kill(sandbox_id, **own.engine.options)
+        headers = {"E2b-Sandbox-Id": sandbox_id, "E2b-Sandbox-Port": "49983"}
+        async with httpx.AsyncClient(base_url=own.engine.url, headers=headers) as client:
+            assert (await client.get("/health")).status_code == 502
+        await _delete(own, building.template_id)
 
 
 async def test_a_failing_build_leaves_nothing(own, begin, nothing_more):

@@ -27,6 +27,7 @@ def test_a_failure_points_at_the_line_of_the_step(builds, begin):
         (lambda one: one.run_cmd("true", user="nobody-here"), "no user 'nobody-here'"),
         (lambda one: one.set_user("not/a name"), "failed to create user"),
         (lambda one: one.set_workdir("/etc/passwd/below"), "failed to create workdir"),
+        (lambda one: one.set_envs({"A=B": "x"}), "invalid environment variable name: 'A=B'"),
         (lambda one: one.run_cmd("kill -9 $$"), "signal: killed"),
         (lambda one: one.set_start_cmd("echo broken; exit 3", "false"), "exit status 3: broken"),
         (lambda one: one.set_start_cmd("/no/such/command", "false"), "exit status 127"),

@@ -1,0 +1,79 @@
+import os
+from datetime import timedelta
+
+import pytest
+
+from sandbox_engine.builds.cache import StepCache, step_key
+from sandbox_engine.builds.plan import Step, StepKind
+from sandbox_engine.images.image import Image
+from sandbox_engine.images.store import ImageStore
+
+pytestmark = pytest.mark.needs_engine
+
+_RUN = Step(StepKind.RUN, ("echo",))
+
+
+@pytest.fixture
+def images(tmp_path):
+    return ImageStore(tmp_path / "images", owner=tmp_path)
+
+
+@pytest.fixture
+def cache(tmp_path, images):
+    return StepCache(tmp_path / "cache", images)
+
+
+@pytest.fixture
+async def image(images):
+    """Make an image of two layers."""
+    layers = [await images.add_layer(name, lambda tree: None) for name in ("one", "two")]
+    return Image(tuple(layers), {"A": "1"}, "builder", "/srv")
+
+
+async def test_what_a_step_came_to_is_found_after_a_restart(cache, image, images, tmp_path):
+    cache.keep("key", image)
+    again = StepCache(tmp_path / "cache", images)
+    assert again.find("key") == image
+    assert set(again.layers()) == set(image.layers)
+    assert again.find("other") is None
+
+
+async def test_a_result_whose_layers_are_gone_is_none(cache, image):
+    cache.keep("key", image)
+    image.layers[1].rmdir()
+    assert cache.find("key") is None
+    assert set(cache.layers()) == {image.layers[0]}
+
+
+async def test_a_result_that_a_crash_cut_short_is_none(cache, image, tmp_path):
+    cache.keep("key", image)
+    path = tmp_path / "cache" / "key"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert cache.find("key") is None
+    assert list(cache.layers()) == []
+
+
+async def test_results_that_no_build_came_to_for_long_are_forgotten(cache, image, tmp_path):
+    for key in ("used", "unused"):
+        cache.keep(key, image)
+        os.utime(tmp_path / "cache" / key, (0, 0))
+    cache.find("used")
+    cache.forget_unused(timedelta(days=1))
+    assert cache.find("used") == image
+    assert cache.find("unused") is None
+
+
+async def test_a_key_depends_on_all_that_a_result_does(image, images):
+    keys = {
+        step_key(image, _RUN),
+        step_key(image, Step(StepKind.RUN, ("echo", ""))),
+        step_key(image, Step(StepKind.COPY, ("echo",))),
+        step_key(image, Step(StepKind.RUN, ("echo",), files_hash="x")),
+        step_key(Image(image.layers[:1], image.env, image.user, image.workdir), _RUN),
+        step_key(Image(image.layers, {"A": "2"}, image.user, image.workdir), _RUN),
+        step_key(Image(image.layers, image.env, "root", image.workdir), _RUN),
+        step_key(Image(image.layers, image.env, image.user, "/"), _RUN),
+    }
+    assert len(keys) == 8
+    forced = Step(StepKind.RUN, ("echo",), force=True)
+    assert step_key(image, forced) == step_key(image, _RUN)
