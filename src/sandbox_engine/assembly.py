@@ -59,7 +59,7 @@ async def assemble(
     engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
     snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
-    guard = DiskGuard(engine, ground.capacity, images=ground.containers.images)
+    guard = DiskGuard(engine, builder, capacity=ground.capacity, images=ground.containers.images)
     _work(
         running,
         templates.library.keep_counts(),

@@ -143,7 +143,7 @@ class Engine:
         async with self._lifecycle.transition(sandbox_id):
             record = self._lifecycle.records.get(sandbox_id)
             if record is not None and record.state is State.RUNNING:
-                await self._lifecycle.pause(record, reason)
+                await self._lifecycle.pause(record, f"paused: {reason}")
 
     async def kill(self, sandbox_id: str) -> None:
         """End the sandbox and delete its files."""

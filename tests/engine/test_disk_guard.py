@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 import pytest
 from e2b import (
     AsyncSandbox,
+    AsyncTemplate,
+    BuildException,
     NotEnoughSpaceException,
     SandboxException,
     SandboxState,
@@ -60,6 +62,19 @@ async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is
         with pytest.raises(ServiceBusyException, match="disk is nearly full"):
             await writer.connect(timeout=60, retries=0)
     await neighbour.files.write("note", "there is room again")
+
+
+async def test_a_build_that_fills_the_disk_fails_and_leaves_nothing(engine, directory, neighbour):
+    free = machine.free_disk(directory)
+    template = AsyncTemplate().from_template("base").run_cmd(WRITE_ON)
+    with pytest.raises(BuildException, match="disk is nearly full"):
+        await AsyncTemplate.build(template, "filling", **engine.options)
+    assert (await neighbour.commands.run("echo well")).stdout == "well\n"
+
+    async def is_given_back():
+        return machine.free_disk(directory) > free - 16 * MIB
+
+    await until(is_given_back, timeout=60)
 
 
 async def test_an_upload_that_the_machine_has_no_room_for_is_refused(directory, neighbour):

@@ -2,6 +2,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from sandbox_engine.builds.build import Build
@@ -19,6 +20,7 @@ from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.new_sandbox import NewSandbox, new_record
+from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.settings import Settings
 
 _NAME = "build"
@@ -44,6 +46,7 @@ class Builder:
         self._cache = StepCache(settings.state_dir / "build-cache", images)
         self._slots = asyncio.Semaphore(settings.max_builds)
         self._under_way: set[Build] = set()
+        self._workshops: set[Workshop] = set()
 
     async def build(self, plan: BuildPlan, *, files: FindFiles, log: BuildLog) -> Image:
         """Carry out the plan; `files` gives the archive that was uploaded under a hash.
@@ -53,13 +56,27 @@ class Builder:
         """
         begun = time.monotonic()
         workshop = self._workshop(plan)
+        self._workshops.add(workshop)
         try:
             async with self._in_time(workshop):
                 image = await self._run(plan, files=files, log=log, workshop=workshop)
         finally:
+            self._workshops.discard(workshop)
             await workshop.close()
         log.append(Level.INFO, f"Build finished, took {time.monotonic() - begun:.0f}s")
         return image
+
+    def running(self) -> Iterator[Sandbox]:
+        """List the sandboxes that steps run in."""
+        for workshop in self._workshops:
+            if workshop.sandbox is not None:
+                yield workshop.sandbox
+
+    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+        """Have the build of this sandbox fail."""
+        for workshop in self._workshops:
+            if workshop.sandbox is not None and workshop.sandbox.id == sandbox_id:
+                workshop.give_up(reason)
 
     def forget_unused(self) -> None:
         """Let go of steps that no build has come to for long."""
@@ -100,9 +117,11 @@ class Builder:
         try:
             async with asyncio.timeout(None) as limit:
                 workshop.on_open(lambda: limit.reschedule(clock() + longest))
+                workshop.on_given_up(partial(_expire, limit))
                 yield
         except TimeoutError:
-            raise BuildFailed(f"build timed out after {longest / 60:g} minutes") from None
+            timed_out = f"build timed out after {longest / 60:g} minutes"
+            raise BuildFailed(workshop.given_up or timed_out) from None
 
     def _workshop(self, plan: BuildPlan) -> Workshop:
         template = Template(
@@ -116,3 +135,8 @@ class Builder:
             images=self._images,
             slots=self._slots,
         )
+
+
+def _expire(limit: asyncio.Timeout) -> None:
+    if not limit.expired():
+        limit.reschedule(asyncio.get_running_loop().time())

@@ -42,12 +42,28 @@ class Workshop:
         self._slots = slots
         self._has_slot = False
         self._on_open: Callable[[], None] = lambda: None
+        self._on_given_up: Callable[[], None] = lambda: None
+        self.given_up = ""
         self._sandbox: Sandbox | None = None
         self._next_layer = token_hex(16)
 
     def on_open(self, begin: Callable[[], None]) -> None:
         """Have something done once the sandbox may start."""
         self._on_open = begin
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox as it is now, if it runs."""
+        return self._sandbox
+
+    def on_given_up(self, end: Callable[[], None]) -> None:
+        """Have something done when the build may not go on."""
+        self._on_given_up = end
+
+    def give_up(self, reason: str) -> None:
+        """Have the build fail for this reason."""
+        self.given_up = reason
+        self._on_given_up()
 
     @property
     def next_layer(self) -> Path:
