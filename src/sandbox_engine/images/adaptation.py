@@ -17,7 +17,9 @@ from sandbox_engine.rootfs.root import Root
 
 _REVISION = 1
 _SHELL = "/bin/sh"
+# E2B's SDKs run every command with bash. No link, since busybox does what its name says.
 _BASH = "/bin/bash"
+_BASH_BY_SHELL = f'#!{_SHELL}\nexec {_SHELL} "$@"\n'.encode()
 _DIRECTORIES = {
     **dict.fromkeys(("/dev", "/etc", "/home", "/mnt", "/opt", "/proc", "/run", "/sys"), 0o755),
     **dict.fromkeys(("/usr/local/bin", "/var/lib", "/var/log"), 0o755),
@@ -41,7 +43,7 @@ def adapt(tree: Path, image: Path, certificates: tuple[Certificate, ...]) -> Non
         for path, mode in _DIRECTORIES.items():
             addition.make_directory(path, mode=mode)
         if not _is_program(root, _BASH):
-            addition.link(_BASH, "sh")  # what E2B's SDKs run every command with
+            addition.write(_BASH, _BASH_BY_SHELL, mode=0o755)
         add_account(root, addition, trusting=bool(certificates))
         add_certificates(root, addition, certificates)
     finally:

@@ -32,12 +32,6 @@ class Addition:
         target.chmod(mode)
         _give(target, owner)
 
-    def link(self, path: str, destination: str) -> None:
-        """Have a symlink there."""
-        target = self._parent(path) / posixpath.basename(path)
-        target.symlink_to(destination)
-        _give(target, _ROOT)
-
     def _parent(self, path: str) -> Path:
         return self._place(posixpath.dirname(path), mode=0o755, owner=_ROOT)
 

@@ -24,7 +24,7 @@ class Bases:
     """The images that templates are built on, made or fetched when they are first asked for."""
 
     def __init__(self, store: ImageStore, *, recipe: BaseRecipe, registry: Registry) -> None:
-        self._store = store
+        self.store = store
         self._recipe = recipe
         self._registry = registry
         self._memory = Memory(store.directory / "references")
@@ -59,10 +59,10 @@ class Bases:
         return old
 
     async def _build(self, recipe: BaseRecipe, held: ExitStack, say: Progress) -> Image:
-        held.enter_context(self._store.hold(recipe.digest))
-        layer = await self._store.make_layer(
+        held.enter_context(self.store.hold(recipe.digest))
+        layer = await self.store.make_layer(
             recipe.digest,
-            partial(make_base, recipe=recipe, uid_base=self._store.uid_base, progress=say),
+            partial(make_base, recipe=recipe, uid_base=self.store.uid_base, progress=say),
             on_wait=lambda: say("waiting for another engine that builds the base image"),
         )
         return Image((layer,), recipe.env)
@@ -75,7 +75,7 @@ class Bases:
         say: Progress,
     ) -> Remembered:
         """Ask the registry, and fetch what was not fetched before."""
-        async with self._store.workplace() as scratch:
+        async with self.store.workplace() as scratch:
             skopeo = self._registry.connect(scratch, wanted, credentials)
             document = await self._registry.ask(skopeo, wanted)
             answer = manifests.digest_of(document)
@@ -86,8 +86,8 @@ class Bases:
         say(f"fetching {wanted} ({image.size / MIB:.1f} MiB)")
         assert image.reference.digest is not None
         name = image.reference.digest.removeprefix("sha256:")[:_LENGTH_OF_NAMES]
-        held.enter_context(self._store.hold(name))
-        await self._store.make_layer(
+        held.enter_context(self.store.hold(name))
+        await self.store.make_layer(
             name,
             partial(self._registry.fetch, image=image, credentials=credentials),
             on_wait=lambda: say("waiting for another build that fetches it"),
@@ -98,12 +98,12 @@ class Bases:
 
     async def _adapted(self, image: Remembered, held: ExitStack) -> Image:
         """Add what the image lacks to be a sandbox's."""
-        base = self._store.find_layer(image.layer)
+        base = self.store.find_layer(image.layer)
         assert base is not None, "it is claimed"
         certificates = self._recipe.certificates
         name = adaptation_digest(base, certificates)
-        held.enter_context(self._store.hold(name))
-        addition = await self._store.add_layer(
+        held.enter_context(self.store.hold(name))
+        addition = await self.store.add_layer(
             name,
             partial(adapt, image=base, certificates=certificates),
         )
@@ -114,5 +114,5 @@ class Bases:
         old = self._memory.find(wanted)
         if old is None:
             return None
-        held.enter_context(self._store.hold(old.layer))
-        return old if await self._store.claim([old.layer]) else None
+        held.enter_context(self.store.hold(old.layer))
+        return old if await self.store.claim([old.layer]) else None

@@ -6,7 +6,6 @@ import os
 import sys
 from asyncio import FIRST_COMPLETED
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections import deque
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +25,7 @@ FETCHER = UID_BASE + ID_COUNT
 _ALL_IDS = 0xFFFF_FFFF - UID_BASE
 
 _CHUNK = 64 << 10
-_CHUNKS_OF_STDERR = 2
+_KEPT_OF_STDERR = 64 << 10
 
 
 class OutputTooLong(Exception):
@@ -139,7 +138,8 @@ async def _head(stream: asyncio.StreamReader, limit: int) -> bytes:
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:
-    chunks = deque[bytes](maxlen=_CHUNKS_OF_STDERR)
+    read = bytearray()
     while chunk := await stream.read(_CHUNK):
-        chunks.append(chunk)
-    return b"".join(chunks)
+        read += chunk
+        del read[:-_KEPT_OF_STDERR]
+    return bytes(read)

@@ -78,6 +78,10 @@ class Registry:
             done = await place.unpack(*command, inputs=fetched)
         except TimeoutError:
             raise ImageRefused("The image takes too long to unpack.") from None
+        reason = explain(done.stderr)
+        if done.returncode != 0 and "file too large" in reason:  # one file for itself
+            raise self._room.too_large()
         if done.returncode != 0:
-            raise ImageRefused(f"The image cannot be unpacked: {explain(done.stderr)}")
+            raise ImageRefused(f"The image cannot be unpacked: {reason}")
+        await self._room.measure(work)  # the last look of the watch may be long ago
         return work / "tree"

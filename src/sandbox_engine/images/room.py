@@ -37,14 +37,18 @@ class Room:
     def too_large(self) -> ImageRefused:
         return ImageRefused(f"The image is larger than {self.limit // MIB} MiB.")
 
+    async def measure(self, directory: Path) -> None:
+        """Refuse what has become too large."""
+        if await _size(directory) > self.limit:
+            raise self.too_large()
+
     async def watch(self, directory: Path) -> None:
         """Look again and again, for as long as somebody writes there, and raise what is wrong."""
         pause = _LOOK_EVERY_S
         while True:
             await asyncio.sleep(pause)
             start = time.monotonic()
-            if await _size(directory) > self.limit:
-                raise self.too_large()
+            await self.measure(directory)
             self.require(0)
             pause = max(_LOOK_EVERY_S, (time.monotonic() - start) / _SHARE_OF_LOOKING)
 

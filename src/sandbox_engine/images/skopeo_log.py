@@ -9,21 +9,10 @@ _URL_PARAMETERS = re.compile(r"(https?://[^\s\"?]+)\?[^\s\"]*")
 _MOST_CHARACTERS = 1000
 
 # What a registry answers that does not have the image, or not for this caller.
-_REFUSALS = (
-    *("manifest unknown", "name unknown", "not found", "repository name not known"),
-    *(
-        "unauthorized",
-        "authentication required",
-        "access denied",
-        "access to the resource is denied",
-    ),
-    *(
-        "invalid username/password",
-        "denied:",
-        "status code 401",
-        "status code 403",
-        "status code 404",
-    ),
+_REFUSAL = re.compile(
+    r"(?:manifest|name) unknown|repository name not known|not found|unauthorized|denied"
+    r"|authentication required|invalid username/password|\b40[134] \(?[A-Z]",
+    re.IGNORECASE,
 )
 
 
@@ -40,8 +29,7 @@ def explain(log: bytes) -> str:
 
 def is_refusal(reason: str) -> bool:
     """Tell a registry that says no from one that does not answer."""
-    said = reason.lower()
-    return any(refusal in said for refusal in _REFUSALS)
+    return _REFUSAL.search(reason) is not None
 
 
 def _unquoted(value: str) -> str:

@@ -20,7 +20,7 @@ from sandbox_engine.images.store import ImageStore
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.settings import Settings
 from sandbox_engine.syscalls import mount, unmount
-from tests.engine.bases import bases_in
+from tests.engine.images.keeping import bases_in
 from tests.engine.process import IMAGES, REPOSITORY
 from tests.engine.waiting import until
 
@@ -33,7 +33,7 @@ import asyncio, sys
 from pathlib import Path
 from sandbox_engine.images.apt import host_sources, host_suite
 from sandbox_engine.images.recipe import BaseRecipe
-from tests.engine.bases import bases_in
+from tests.engine.images.keeping import bases_in
 
 suite = host_suite()
 recipe = BaseRecipe(suite=suite, sources=host_sources(suite), packages=("sudo",))

@@ -8,24 +8,18 @@ import pytest
 from sandbox_engine.errors import RegistryRefused, RegistryUnreachable
 from sandbox_engine.images.credentials import RegistryCredentials
 from sandbox_engine.rootfs.ownership import UID_BASE
-from tests.engine.bases import bases_in
-from tests.engine.registries import LOGIN, make_image, needs_registry, running_registry, shell
+from tests.engine.images.keeping import bases_in
+from tests.engine.images.registries import (
+    LOGIN,
+    make_image,
+    needs_registry,
+    running_registry,
+    shell,
+)
 
 pytestmark = [pytest.mark.needs_engine, needs_registry, pytest.mark.timeout(300)]
 
 ALICE = RegistryCredentials(*LOGIN.split(":"))
-
-
-@pytest.fixture(scope="module")
-def registry():
-    with running_registry() as registry:
-        yield registry
-
-
-@pytest.fixture(scope="module")
-def locked_registry():
-    with running_registry(login=LOGIN) as registry:
-        yield registry
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +43,6 @@ def layout(tmp_path_factory):
 @pytest.fixture(scope="module")
 def reference(registry, layout):
     return registry.push(layout, "small:1")
-
-
-@pytest.fixture
-def said():
-    return []
-
-
-@pytest.fixture
-def bases(tmp_path, registry):
-    return bases_in(tmp_path, insecure=registry.address)
 
 
 async def test_image_of_a_registry_is_one_layer_with_the_owners_and_modes_it_had(

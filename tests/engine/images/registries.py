@@ -1,5 +1,6 @@
 """A real registry on the loopback, and images made for it."""
 
+import hashlib
 import io
 import json
 import re
@@ -8,9 +9,10 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,8 +85,11 @@ class Layer:
     def file(self, name: str, content: bytes = b"", *, mode: int = 0o644, owner: int = 0) -> None:
         self.entry(name, tarfile.REGTYPE, content, mode=mode, owner=owner)
 
-    def directory(self, name: str, *, mode: int = 0o755) -> None:
-        self.entry(name, tarfile.DIRTYPE, mode=mode)
+    def directory(
+        self, name: str, *, mode: int = 0o755, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        headers = {f"SCHILY.xattr.{name}": value for name, value in (attributes or {}).items()}
+        self.entry(name, tarfile.DIRTYPE, mode=mode, headers=headers)
 
     def symlink(self, name: str, target: str) -> None:
         self.entry(name, tarfile.SYMTYPE, target=target)
@@ -105,11 +110,13 @@ class Layer:
         owner: int = 0,
         target: str = "",
         device: tuple[int, int] = (0, 0),
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         info = tarfile.TarInfo(name)
         info.type, info.size, info.mode, info.linkname = kind, len(content), mode, target
         info.uid = info.gid = owner
         info.devmajor, info.devminor = device
+        info.pax_headers = dict(headers or {})
         self._tar.addfile(info, io.BytesIO(content))
 
 
@@ -140,6 +147,29 @@ def make_image(directory: Path, *layers: Fill, settings: tuple[str, ...] = ()) -
     if settings:
         run("umoci", "config", "--image", image, *settings)
     return layout
+
+
+def reconfigure(layout: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change an image's configuration as no tool would."""
+    index = json.loads((layout / "index.json").read_bytes())
+    manifest = json.loads(_blob(layout, index["manifests"][0]).read_bytes())
+    configuration = json.loads(_blob(layout, manifest["config"]).read_bytes())
+    change(configuration)
+    _replace(layout, manifest["config"], configuration)
+    _replace(layout, index["manifests"][0], manifest)
+    (layout / "index.json").write_text(json.dumps(index))
+
+
+def _blob(layout: Path, descriptor: dict[str, Any]) -> Path:
+    digest: str = descriptor["digest"]
+    return layout / "blobs" / digest.replace(":", "/")
+
+
+def _replace(layout: Path, descriptor: dict[str, Any], document: dict[str, Any]) -> None:
+    content = json.dumps(document).encode()
+    descriptor["digest"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    descriptor["size"] = len(content)
+    _blob(layout, descriptor).write_bytes(content)
 
 
 def run(*command: str) -> None:
