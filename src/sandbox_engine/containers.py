@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine import cgroups
+from sandbox_engine.boot_id import give_boot_id
 from sandbox_engine.capacity import Capacity
 from sandbox_engine.cgroups import Cgroup
 from sandbox_engine.commands import CommandRequest, CommandTable
@@ -79,6 +80,7 @@ class Containers:
             record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
         )
         record.init = identify(pid)
+        await give_boot_id(pid, file=directory / "bundle" / "boot_id")
         self._cgroup(record.id).limit_sockets(record.resources.memory_mb << 20)
         return self._sandbox(record, record.init, record.link)
 

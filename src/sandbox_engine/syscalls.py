@@ -10,13 +10,18 @@ from pathlib import Path
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _SYS_OPENAT2 = 437
+_SYS_OPEN_TREE = 428
+_SYS_MOVE_MOUNT = 429
 _AT_FDCWD = -100
+_OPEN_TREE_CLONE = 1
+_MOVE_MOUNT_F_EMPTY_PATH = 4
 
 RESOLVE_NO_XDEV = 0x01
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_IN_ROOT = 0x10
 
+CLONE_FS = 0x00000200
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -74,6 +79,22 @@ def mount(source: str, target: str, fstype: str, flags: int = 0, options: str = 
         os.fsencode(fstype),
         ctypes.c_ulong(flags),
         os.fsencode(options) if options else None,
+    )
+    _checked(result, target)
+
+
+def open_mount(source: str) -> int:
+    """Make a mount of `source` that is nowhere yet."""
+    result = _libc.syscall(
+        _SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC
+    )
+    return _checked(result, source)
+
+
+def move_mount(opened: int, target: str) -> None:
+    """Put what `open_mount` made on `target`."""
+    result = _libc.syscall(
+        _SYS_MOVE_MOUNT, opened, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH
     )
     _checked(result, target)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from e2b import AsyncSandbox, SandboxState, TimeoutException
+from e2b import AsyncSandbox, CommandExitException, SandboxState, TimeoutException
 from e2b.sandbox.sandbox_api import SandboxOnTimeoutPause
 
 from tests.engine.process import host_pid, running_engine
@@ -80,6 +81,25 @@ async def test_a_disk_that_is_still_in_use_is_not_mounted_twice(engine, sandbox)
         assert not connecting.done()
     again = await connecting
     assert await again.files.read("kept") == "text"
+
+
+async def test_the_boot_id_is_another_after_a_filesystem_pause_and_in_another_sandbox(
+    sandbox, neighbour
+):
+    async def boot_id(of):
+        return (await of.commands.run("cat /proc/sys/kernel/random/boot_id")).stdout
+
+    first = await boot_id(sandbox)
+    await sandbox.pause()
+    await sandbox.connect(timeout=60)
+    assert await boot_id(sandbox) == first
+    await sandbox.pause(mode="filesystem")
+    await sandbox.connect(timeout=60)
+    hosts = Path("/proc/sys/kernel/random/boot_id").read_text()
+    assert len({hosts, first, await boot_id(sandbox), await boot_id(neighbour)}) == 4
+    assert str(UUID(first.strip())) == first.strip()
+    with pytest.raises(CommandExitException):
+        await sandbox.commands.run("echo x > /proc/sys/kernel/random/boot_id", user="root")
 
 
 async def test_a_filesystem_pause_outlives_the_engine():
