@@ -1,4 +1,5 @@
 import contextlib
+import json
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -64,7 +65,9 @@ async def test_a_log_is_read_from_either_end_and_searched(engine, storied):
     assert len(await messages(engine, storied, cursor=after, direction="backward")) == 4
     async with api(engine) as client:
         older = await client.get(f"/sandboxes/{storied.sandbox_id}/logs")
-    assert [line["line"] for line in older.json()["logs"]] == await messages(engine, storied)
+    lines = [json.loads(line["line"]) for line in older.json()["logs"]]
+    assert [line["message"] for line in lines] == await messages(engine, storied)
+    assert {line["level"] for line in lines} == {"info"}
 
 
 async def test_what_a_log_cannot_be_asked_is_refused(engine, sandbox):

@@ -1,5 +1,6 @@
 """E2B's wire models, as far as the engine has them."""
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Self
 
@@ -15,6 +16,8 @@ from sandbox_engine.sandbox import Usage
 # What the SDK allows itself by it: file metadata, entry info in watch events, closing of stdin.
 ENVD_VERSION = "0.6.4"
 CLIENT_ID = "6532622b"
+
+_LOGGER = "engine"
 
 DEFAULT_TIMEOUT_S = 300
 DEFAULT_TIMEOUT_V1_S = 15
@@ -229,8 +232,15 @@ class Metric(WireModel):
 
 
 class LogLine(WireModel):
+    """A log entry as older clients take it: its fields are in a text that is JSON again."""
+
     timestamp: datetime
     line: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        said = {"level": entry.level, "logger": _LOGGER, "message": entry.message}
+        return cls(timestamp=entry.at, line=json.dumps({**entry.fields, **said}))
 
 
 class LogEntryBody(WireModel):

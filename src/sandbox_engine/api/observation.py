@@ -57,7 +57,7 @@ async def get_logs(
     since = _instant(start)
     shown = [one for one in engine.journal(sandbox_id).entries() if one.at >= since][:limit]
     return Logs(
-        logs=[LogLine(timestamp=entry.at, line=entry.message) for entry in shown],
+        logs=[LogLine.of(entry) for entry in shown],
         log_entries=[LogEntryBody.of(entry) for entry in shown],
     )
 

@@ -1,5 +1,6 @@
 """Templates as lists, names and tags show them; the builds here change nothing but settings."""
 
+import httpx
 import pytest
 from e2b import (
     AsyncSandbox,
@@ -171,3 +172,10 @@ async def test_publishing_a_template_is_noted(client, options, name):
     assert (await client.get(f"/templates/{name}")).json()["public"] is True
     assert (await client.patch(f"/templates/{name}", json={"public": False})).status_code == 200
     assert (await client.get(f"/templates/{name}")).json()["public"] is False
+
+
+async def test_the_key_is_taken_as_an_access_token_too(engine):
+    async with httpx.AsyncClient(base_url=engine.url) as client:
+        for sent, status in {f"Bearer {engine.api_key}": 200, "Bearer e2b_0": 401}.items():
+            answer = await client.get("/templates", headers={"Authorization": sent})
+            assert answer.status_code == status
