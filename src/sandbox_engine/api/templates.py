@@ -15,6 +15,7 @@ from sandbox_engine.api.template_models import (
     UpdateBody,
 )
 from sandbox_engine.api.template_pages import page
+from sandbox_engine.templates import tags
 from sandbox_engine.templates.records import TemplateRecord
 
 router = APIRouter(tags=["templates"], dependencies=[Depends(check_api_key)])
@@ -53,21 +54,23 @@ async def find_template_by_alias(alias: str, library: LibraryDep) -> TemplateAli
 @router.post("/templates/tags", status_code=201)
 async def assign_tags(body: AssignTagsBody, library: LibraryDep) -> AssignedTags:
     """Give further tags to the build that `name:tag` leads to."""
-    build, tags = await library.assign_tags(body.target, body.tags)
-    return AssignedTags(tags=tags, build_id=build.id)
+    build, given = await tags.assign_tags(library, body.target, body.tags)
+    return AssignedTags(tags=given, build_id=build.id)
 
 
 @router.delete("/templates/tags", status_code=204)
 async def remove_tags(body: RemoveTagsBody, library: LibraryDep) -> None:
     """Take tags from a template."""
-    await library.remove_tags(body.name, body.tags)
+    await tags.remove_tags(library, body.name, body.tags)
 
 
 @router.get("/templates/{template_id}/tags")
 async def list_tags(template_id: str, library: LibraryDep) -> list[Tag]:
     """List a template's tags with the builds they lead to."""
-    tags = library.resolve(template_id).tags.items()
-    return [Tag(tag=tag, build_id=to.build_id, created_at=to.created_at) for tag, to in tags]
+    return [
+        Tag(tag=tag, build_id=led_to.build_id, created_at=led_to.created_at)
+        for tag, led_to in library.resolve(template_id).tags.items()
+    ]
 
 
 @router.get("/templates/{template_id}")

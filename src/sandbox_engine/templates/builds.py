@@ -8,7 +8,6 @@ from sandbox_engine.errors import EngineError, InvalidRequest, StepFailed
 from sandbox_engine.images.image import Image
 from sandbox_engine.log import get_logger
 from sandbox_engine.templates.library import Library
-from sandbox_engine.templates.names import parse_name
 from sandbox_engine.templates.records import BuildRecord, BuildStatus, Failure, TemplateRecord
 from sandbox_engine.templates.store import TemplateStore
 from sandbox_engine.templates.uploads import Uploads
@@ -66,9 +65,9 @@ class Builds:
 
     async def delete(self, name: str) -> None:
         """Delete a template; a build of it that is under way ends first."""
-        template = self._library.get(parse_name(name))
+        template = self._library.get_changeable(name)
         await self._end([template], _DELETED)
-        await self._library.delete(template)
+        self._library.delete(template)
 
     async def close(self) -> None:
         """End what is under way, which cannot go on without the engine."""

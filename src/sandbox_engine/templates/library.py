@@ -7,7 +7,6 @@ from sandbox_engine.catalog import Template
 from sandbox_engine.errors import (
     BuildNotFound,
     InvalidRequest,
-    TagNotFound,
     TemplateNotFound,
     TemplateProtected,
 )
@@ -46,7 +45,7 @@ class Library:
             template.point([DEFAULT_TAG], template.builds[-1])
         template.builds[-1].cpu_count = resources.cpu_count
         template.builds[-1].memory_mb = resources.memory_mb
-        await self._store.save(template)
+        await self._store.keep(template)
 
     def list_all(self) -> list[TemplateRecord]:
         """List every template, the oldest first."""
@@ -57,6 +56,12 @@ class Library:
         template = self._find(name)
         if template is None:
             raise TemplateNotFound(name)
+        return template
+
+    def get_changeable(self, name: str) -> TemplateRecord:
+        """Get the template of this id or name if it is not the engine's own."""
+        template = self.get(parse_name(name))
+        _check_changeable(template)
         return template
 
     def get_build(self, name: str, build_id: str) -> tuple[TemplateRecord, BuildRecord]:
@@ -76,14 +81,14 @@ class Library:
         template = self._find(reference.name)
         if template is None:
             return None
-        return _runnable(template, self._ready_build(template, reference.tag))
+        return _runnable(template, template.ready_build(reference.tag))
 
     def resolve(self, text: str) -> TemplateRecord:
         """Get the template of an id or name; a tag must be there too where one is given."""
         reference = Reference.parse(text)
         template = self.get(reference.name)
         if reference.tag is not None:
-            self._ready_build(template, reference.tag)
+            template.ready_build(reference.tag)
         return template
 
     async def request_build(
@@ -105,55 +110,25 @@ class Library:
                 other.fail(_SUPERSEDED)
         template.add(build)
         self._templates[template.id] = template
-        await self._store.save(template)
+        await self._store.keep(template)
         return template, build
 
     async def save(self, template: TemplateRecord) -> None:
         """Write a change down, unless the template was deleted meanwhile."""
         if template.id in self._templates:
-            await self._store.save(template)
-
-    async def assign_tags(self, target: str, tags: Iterable[str]) -> tuple[BuildRecord, list[str]]:
-        """Let tags lead to the build that a reference leads to."""
-        reference = Reference.parse(target)
-        template = self.get(reference.name)
-        _check_changeable(template)
-        given = parse_tags(tags)
-        if not given:
-            raise InvalidRequest("At least one tag is required")
-        build = self._ready_build(template, reference.tag)
-        template.point(given, build)
-        await self._store.save(template)
-        return build, given
-
-    async def remove_tags(self, name: str, tags: Iterable[str]) -> None:
-        """Take tags from a template; a build that no tag leads to cannot be run any more."""
-        template = self.get(parse_name(name))
-        _check_changeable(template)
-        taken = parse_tags(tags)
-        if not taken:
-            raise InvalidRequest("At least one tag is required")
-        if DEFAULT_TAG in taken:
-            raise InvalidRequest(f"Cannot delete the '{DEFAULT_TAG}' tag")
-        for tag in taken:
-            if tag not in template.tags:
-                raise TagNotFound(tag, template.name)
-        template.untag(taken)
-        await self._store.save(template)
+            await self._store.keep(template)
 
     async def publish(self, name: str, *, public: bool) -> TemplateRecord:
         """Note whether others may use the template; on this engine everyone with its key may."""
-        template = self.get(parse_name(name))
-        _check_changeable(template)
+        template = self.get_changeable(name)
         template.public = public
-        await self._store.save(template)
+        await self._store.keep(template)
         return template
 
-    async def delete(self, template: TemplateRecord) -> None:
+    def delete(self, template: TemplateRecord) -> None:
         """Forget a template; sandboxes of it go on."""
-        _check_changeable(template)
         self._templates.pop(template.id, None)
-        await self._store.remove(template.id)
+        self._store.remove(template.id)
 
     def note_use(self, template_id: str) -> None:
         """Count a sandbox that was created; the count is written down a little later."""
@@ -172,7 +147,7 @@ class Library:
         while self._used:
             template = self._templates.get(self._used.pop())
             if template is not None:
-                await self._store.save(template)
+                await self._store.keep(template)
 
     def layers(self) -> set[Path]:
         """Collect what the builds that can be run are made of."""
@@ -182,13 +157,6 @@ class Library:
     def _find(self, name: str) -> TemplateRecord | None:
         by_name = (one for one in self._templates.values() if name in one.names)
         return self._templates.get(name) or next(by_name, None)
-
-    def _ready_build(self, template: TemplateRecord, tag: str | None) -> BuildRecord:
-        led_to = template.tags.get(tag or DEFAULT_TAG)
-        build = template.find_build(led_to.build_id if led_to else tag or "")
-        if build is None or build.image is None:
-            raise TagNotFound(tag or DEFAULT_TAG, template.name)
-        return build
 
 
 def _runnable(template: TemplateRecord, build: BuildRecord) -> Template:

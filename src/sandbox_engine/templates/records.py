@@ -4,6 +4,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, Field
 
+from sandbox_engine.errors import TagNotFound
 from sandbox_engine.images.image import Image
 from sandbox_engine.templates.names import DEFAULT_TAG
 
@@ -103,6 +104,15 @@ class TemplateRecord(BaseModel):
 
     def find_build(self, build_id: str) -> BuildRecord | None:
         return next((build for build in self.builds if build.id == build_id), None)
+
+    def ready_build(self, tag: str | None) -> BuildRecord:
+        """Get the build that a tag, or a build's own id, leads to."""
+        tag = tag or DEFAULT_TAG
+        led_to = self.tags.get(tag)
+        build = self.find_build(led_to.build_id if led_to else tag)
+        if build is None or build.image is None:
+            raise TagNotFound(tag, self.name)
+        return build
 
     def add(self, build: BuildRecord) -> None:
         """Take in a new build; the oldest ones that no tag leads to are forgotten."""
