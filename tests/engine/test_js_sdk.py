@@ -19,7 +19,7 @@ def modules():
     return install("e2b", VERSION)
 
 
-@pytest.mark.parametrize("subject", ["sandboxes", "snapshots", "templates", "volumes"])
+@pytest.mark.parametrize("subject", ["sandboxes", "network", "snapshots", "templates", "volumes"])
 async def test_the_javascript_sdk_works_unmodified(engine, modules, subject):
     environment = {
         "PATH": os.environ["PATH"],
