@@ -60,9 +60,8 @@ class Snapshots:
         self._refuse_template(reference.name)
         tag = reference.tag or DEFAULT_TAG
         taken = await self.copy(sandbox_id, name=reference.name, tag=tag, listed=True)
-        for other in self._store.listed():
-            if taken.name and other.answers_to(taken.name, tag) and other is not taken:
-                self._unlist(other)
+        if taken.name:
+            self._unlist_all_but_newest(taken.name, tag)
         await self.collect()
         return taken
 
@@ -161,6 +160,11 @@ class Snapshots:
             return  # it was deleted meanwhile
         except OSError as error:
             log.warning("a snapshot was not written out", id=snapshot.id, error=error)
+
+    def _unlist_all_but_newest(self, name: str, tag: str) -> None:
+        same = [one for one in self._store.listed() if one.answers_to(name, tag)]
+        for older in same[1:]:
+            self._unlist(older)
 
     def _unlist(self, snapshot: SnapshotRecord) -> None:
         snapshot.listed = False

@@ -80,6 +80,15 @@ async def test_a_name_leads_to_the_snapshot_taken_last_under_it(sandbox, options
     assert await AsyncSandbox.delete_snapshot(name, **options)
 
 
+async def test_of_snapshots_taken_at_once_under_one_name_the_last_is_kept(
+    sandbox, neighbour, options, name
+):
+    for _ in range(3):
+        await asyncio.gather(*(one.create_snapshot(name=name) for one in (sandbox, neighbour) * 2))
+        assert len(await _listed(options, name=name)) == 1
+    assert await AsyncSandbox.delete_snapshot(name, **options)
+
+
 async def test_tags_tell_snapshots_of_one_name_apart(sandbox, options, name):
     for tag in ("v1", "v2"):
         await sandbox.files.write("note", tag)
