@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sandbox_engine import machine, memory_return
 from sandbox_engine.machine import MIB
+from sandbox_engine.network import conntrack
 from sandbox_engine.network.conflicts import find_conflicts
 from sandbox_engine.network.naming import link_prefix
 from sandbox_engine.runner import Completed
@@ -60,6 +61,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _memory_room(settings)
         yield _disk_room(settings)
         yield _memory_return()
+        if os.geteuid() == 0:
+            yield _connection_table()
         if os.geteuid() == 0 and shutil.which("nft"):
             yield _host_firewall(settings)
 
@@ -138,6 +141,14 @@ def _limits() -> Iterator[Finding]:
     yield Finding(
         "open files", hard == resource.RLIM_INFINITY or hard >= _LEAST_OPEN_FILES, f"at most {hard}",
         f"Raise it: ulimit -Hn {_LEAST_OPEN_FILES * 4}", required=False,
+    )  # fmt: skip
+
+
+def _connection_table() -> Finding:
+    return Finding(
+        "table of connections", conntrack.is_there(), "what network policies cut connections in",
+        "Sandboxes with a network policy cannot be started without it: modprobe "
+        "nf_conntrack_netlink", required=False,
     )  # fmt: skip
 
 

@@ -23,6 +23,16 @@ _ENDS, _SOURCE, _DESTINATION = 1, 1, 2
 _OF_ORIGINAL, _OF_REPLY, _BY_SOURCE = 1, 2, 1
 
 
+def is_there() -> bool:
+    """Tell whether this kernel lets the table be read."""
+    try:
+        with Netlink(NETFILTER) as kernel:
+            list(_connections(kernel, IPv4Address(0)))
+    except OSError:
+        return False
+    return True
+
+
 def cut(source: IPv4Address, *, unless: Callable[[IPv4Address], bool]) -> None:
     """Forget the connections from an address, but for those to destinations to be spared.
 
