@@ -8,7 +8,7 @@ from sandbox_engine.commands import Command, CommandRequest, Ended, SandboxGone
 from sandbox_engine.commands.transcript import OnLine, Transcript
 from sandbox_engine.keeper.client import LaunchFailed
 from sandbox_engine.rootfs.accounts import Account, InvalidPath, UnknownUser, resolve_path
-from sandbox_engine.rootfs.root import RootClosed
+from sandbox_engine.rootfs.handle import RootClosed
 from sandbox_engine.sandbox import Sandbox, SandboxNotRunning
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AfterValidator, Field, SecretStr
 
 from sandbox_engine.api.deps import VaultDep, check_api_key
+from sandbox_engine.api.paging import page
 from sandbox_engine.api.wire import WireModel
 from sandbox_engine.vault import ID_PREFIX
 from sandbox_engine.vault import Secret as KeptSecret
@@ -100,13 +101,19 @@ def list_secrets(
     response: Response,
     vault: VaultDep,
     limit: Annotated[int, Query(ge=1, le=100)] = 100,
-    next_token: Annotated[str, Query(alias="nextToken")] = "",
+    next_token: Annotated[str | None, Query(alias="nextToken")] = None,
 ) -> list[Secret]:
     """List secrets, oldest first, a page at a time."""
-    found = [secret for secret in vault.all() if secret.id > next_token]
-    if len(found) > limit:
-        response.headers["X-Next-Token"] = found[limit - 1].id
-    return [Secret.of(secret) for secret in found[:limit]]
+    shown, following = page(
+        vault.all(),
+        at=lambda secret: secret.created_at,
+        limit=limit,
+        token=next_token,
+        ascending=True,
+    )
+    if following is not None:
+        response.headers["X-Next-Token"] = following
+    return [Secret.of(secret) for secret in shown]
 
 
 @router.get("/secrets/{reference}")

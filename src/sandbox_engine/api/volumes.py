@@ -1,40 +1,9 @@
-from typing import Self
-
 from fastapi import APIRouter, Depends
-from pydantic import Field
 
 from sandbox_engine.api.deps import DomainDep, VolumesDep, check_api_key
-from sandbox_engine.api.wire import WireModel
-from sandbox_engine.volumes.record import VolumeRecord
+from sandbox_engine.api.volume_models import NewVolumeBody, Volume, VolumeAndToken
 
 router = APIRouter(tags=["volumes"], dependencies=[Depends(check_api_key)])
-
-
-class NewVolumeBody(WireModel):
-    name: str
-
-
-class Volume(WireModel):
-    """A volume in a list."""
-
-    volume_id: str = Field(alias="volumeID")
-    name: str
-
-    @classmethod
-    def of(cls, record: VolumeRecord) -> Self:
-        return cls(volume_id=record.id, name=record.name)
-
-
-class VolumeAndToken(Volume):
-    """A volume with what its contents are reached by."""
-
-    token: str
-    # Without it an SDK that was given no domain would send the token to E2B.
-    domain: str
-
-    @classmethod
-    def with_token(cls, record: VolumeRecord, domain: str) -> Self:
-        return cls(volume_id=record.id, name=record.name, token=record.token, domain=domain)
 
 
 @router.post("/volumes", status_code=201)

@@ -18,7 +18,7 @@ from sandbox_engine.envd.multipart import BadForm
 from sandbox_engine.envd.rpc import RpcRoutes
 from sandbox_engine.proxy.pages import sandbox_not_found
 from sandbox_engine.rootfs.accounts import UnknownUser
-from sandbox_engine.rootfs.root import RootClosed
+from sandbox_engine.rootfs.handle import RootClosed
 from sandbox_engine.workers import Workers
 
 if TYPE_CHECKING:

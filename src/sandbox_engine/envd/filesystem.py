@@ -20,7 +20,7 @@ from sandbox_engine.envd.operations import UserFiles
 from sandbox_engine.envd.streams import with_keepalives
 from sandbox_engine.envd.watch import Watch, WatchSupplies
 from sandbox_engine.envd.watch_tree import Allowance
-from sandbox_engine.rootfs.root import RootClosed
+from sandbox_engine.rootfs.handle import RootClosed
 from sandbox_engine.workers import Workers
 
 if TYPE_CHECKING:

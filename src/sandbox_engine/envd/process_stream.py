@@ -14,7 +14,7 @@ from protobuf import Oneof
 from sandbox_engine.commands import Command, CommandNotFound, Ended, SandboxGone
 from sandbox_engine.commands.spool import Output, SpoolFull
 from sandbox_engine.keeper.client import KeeperLost
-from sandbox_engine.rootfs.root import RootClosed
+from sandbox_engine.rootfs.handle import RootClosed
 from sandbox_engine.sandbox import SandboxNotRunning
 
 if TYPE_CHECKING:

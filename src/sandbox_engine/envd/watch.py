@@ -27,7 +27,8 @@ from sandbox_engine.envd.inotify import (
 )
 from sandbox_engine.envd.watch_tree import Allowance, WatchedDirectory, WatchedTree, join
 from sandbox_engine.envd.wording import reason
-from sandbox_engine.rootfs.root import Root, RootClosed
+from sandbox_engine.rootfs.handle import RootClosed
+from sandbox_engine.rootfs.root import Root
 
 if TYPE_CHECKING:
     from sandbox_engine.envd.entries import EntryReader

@@ -4,12 +4,13 @@ import posixpath
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
+from sandbox_engine.rootfs.handle import Handle
 from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
 from sandbox_engine.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
@@ -24,10 +25,6 @@ _USUAL_MODE = 0o755
 _NO_PLACE_FOR_HOST_ROOT = errno.EOVERFLOW
 
 
-class RootClosed(Exception):
-    """The sandbox is gone, and its files with it."""
-
-
 class Root:
     """A sandbox's file tree as the host may touch it; its methods block.
 
@@ -40,13 +37,9 @@ class Root:
     """
 
     def __init__(self, descriptor: int, *, uid_base: int = UID_BASE) -> None:
-        self._descriptor = descriptor
+        self._handle = Handle(descriptor)
         self._ids = IdRange(uid_base)
-        self._lock = threading.Lock()
-        self._users = 1
-        self._closed = False
         self._making = threading.Lock()
-        self._farewells: list[Callable[[], None]] = []
         # "/" of another mount namespace; a directory of this one in tests.
         self._place = _place(descriptor).rstrip("/")
 
@@ -57,27 +50,11 @@ class Root:
 
     def close(self) -> None:
         """Let go of the tree; what is under way ends by itself, what comes is refused."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            farewells = list(self._farewells)
-        for farewell in farewells:
-            farewell()
-        self._release()
+        self._handle.close()
 
-    @contextmanager
-    def when_closed(self, farewell: Callable[[], None]) -> Iterator[None]:
+    def when_closed(self, farewell: Callable[[], None]) -> AbstractContextManager[None]:
         """Have `farewell` called if the tree is closed within this context, in whichever thread."""
-        with self._lock:
-            if self._closed:
-                raise RootClosed
-            self._farewells.append(farewell)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._farewells.remove(farewell)
+        return self._handle.when_closed(farewell)
 
     def locate(self, path: str, flags: int = 0) -> int:
         """Open `path` as a mere place, whatever is there; nothing happens to it by that."""
@@ -217,7 +194,7 @@ class Root:
 
     def _open(self, path: str, flags: int) -> int:
         _require_no_nul(path)
-        with self._held() as root:
+        with self._handle.held() as root:
             for _ in range(_TRIES_TO_RESOLVE):
                 try:
                     return openat2(
@@ -229,24 +206,6 @@ class Root:
                 except BlockingIOError:
                     continue
         raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    @contextmanager
-    def _held(self) -> Iterator[int]:
-        """Keep the root's descriptor from being closed, and its number from being given away."""
-        with self._lock:
-            if self._closed:
-                raise RootClosed
-            self._users += 1
-        try:
-            yield self._descriptor
-        finally:
-            self._release()
-
-    def _release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                os.close(self._descriptor)
 
     def _create(self, path: str, owner: Owner) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

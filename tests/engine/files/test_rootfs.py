@@ -10,8 +10,9 @@ import pytest
 
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile
+from sandbox_engine.rootfs.handle import RootClosed
 from sandbox_engine.rootfs.ownership import NOBODY, UID_BASE, Owner
-from sandbox_engine.rootfs.root import Root, RootClosed
+from sandbox_engine.rootfs.root import Root
 from sandbox_engine.rootfs.trees import walk
 from tests.engine.files.box import USER, names, read, write
 
