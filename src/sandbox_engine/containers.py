@@ -166,7 +166,11 @@ class Containers:
         for directory in list(self._store.without_record()):
             await self._roots.unmount(directory.name)
             await asyncio.to_thread(self._store.remove, directory.name)
-        await self._network.sweep(_link(record.link) for record in kept if record.link is not None)
+        links = [_link(record.link) for record in kept if record.link is not None]
+        gone = await self._network.sweep(links)
+        for record in kept:
+            if record.link is not None and record.link.name in gone:
+                record.link = None
 
     def _spec(self, record: SandboxRecord, link: Link) -> ContainerSpec:
         return ContainerSpec(

@@ -1,7 +1,9 @@
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,33 @@ async def test_a_sandbox_whose_processes_died_resumes_from_its_files(mortal_engi
     await survivor.connect(timeout=60)
     assert await survivor.files.read("kept") == "on disk"
     assert (await survivor.commands.run("echo up")).stdout == "up\n"
+
+
+async def test_links_that_are_gone_with_a_reboot_are_not_taken_from_new_sandboxes(mortal_engine):
+    await mortal_engine.restart()  # numbers are given out from the lowest again
+    sandbox = await AsyncSandbox.create(timeout=300, **mortal_engine.options)
+    record = json.loads(
+        (mortal_engine.state_dir / "sandboxes" / sandbox.sandbox_id / "record.json").read_text()
+    )
+    mortal_engine.kill()
+    os.kill(record["init"]["pid"], signal.SIGKILL)
+    _remove_link(record["link"])
+    await asyncio.to_thread(mortal_engine.start)
+
+    created = await asyncio.gather(
+        *(AsyncSandbox.create(timeout=120, **mortal_engine.options) for _ in range(4))
+    )
+    await sandbox.connect(timeout=60)
+    for one in (sandbox, *created):
+        assert (await one.commands.run("echo up")).stdout == "up\n"
+        await one.kill()
+
+
+def _remove_link(link):
+    for place in (link["netns"], f"{link['netns']}.user"):
+        subprocess.run(["umount", place], check=True)
+        Path(place).unlink()
+    subprocess.run(["ip", "link", "delete", link["name"]], check=False, capture_output=True)
 
 
 async def test_a_graceful_stop_leaves_sandboxes_running(mortal_engine, survivor):

@@ -136,14 +136,17 @@ class Network:
         await self._firewall.admit(link, policy)
         await self._firewall.cut(link)
 
-    async def sweep(self, keep: Iterable[Link]) -> None:
-        """Remove what an engine before this one left, but for the links to keep."""
-        for link in keep:
-            self._strays.pop(link.name, None)
+    async def sweep(self, keep: Iterable[Link]) -> set[str]:
+        """Remove what an engine before this one left, but for the links to keep.
+
+        Gives the names of those to keep that were not there: they are other links' names by now.
+        """
+        gone = {link.name for link in keep if self._strays.pop(link.name, None) is None}
         strays, self._strays = self._strays, {}
         await self._wiring.remove(*strays.values())
         for stray in strays.values():
             self._roster.free(stray)
+        return gone
 
     async def conflicts(self) -> list[str]:
         """Say what else on the host drops the sandboxes' packets, and how to let them pass."""
