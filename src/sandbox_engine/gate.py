@@ -28,6 +28,12 @@ class Gate:
             if self._inside == 0:
                 self._empty.set()
 
+    async def wait_open(self) -> None:
+        """Wait until nobody is inside alone or about to be."""
+        if self._alone.locked():
+            async with self._alone:
+                return
+
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
         """Wait until all have left, and be inside alone."""

@@ -29,6 +29,10 @@ class Waking:
     async def find(self, sandbox_id: str, port: int, scope: Scope) -> Sandbox | Refusal:
         """Get the sandbox, running, or what to answer instead."""
         running = self._engine.find_running(sandbox_id)
+        if running is not None and running.record.auto_resume:
+            # Who comes in the middle of a pause would be cut off by it, and wakes it afterwards.
+            await running.gate.wait_open()
+            running = self._engine.find_running(sandbox_id)
         if running is not None:
             return running
         record = self._engine.find_wakeable(sandbox_id)

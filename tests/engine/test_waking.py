@@ -1,9 +1,11 @@
 """Paused sandboxes that traffic and SDK calls resume, through the unmodified SDK."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ from e2b import (
 )
 
 from tests.engine.process import REPOSITORY
+from tests.engine.scratch import keeper_pid
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -96,6 +99,21 @@ async def test_fifty_calls_at_once_start_a_sandbox_without_processes_once(option
             "its first process ended",
             "resumed from its files",
         ]
+
+
+async def test_who_comes_in_the_middle_of_a_pause_wakes_it_when_it_is_over(options, engine):
+    async with await AsyncSandbox.create(lifecycle=WAKEABLE, **options) as sandbox:
+        await sandbox.files.write("note", "kept")
+        before = len(list(_commands(engine)))
+        with _stopped_keeper(engine):  # it holds up the start of a command, which holds up a pause
+            starting = asyncio.create_task(sandbox.commands.run("sleep 600", timeout=0))
+            await until(lambda: _has_commands(engine, more_than=before))
+            pausing = asyncio.create_task(sandbox.pause())
+            reading = await _first_to_wait(lambda: sandbox.files.read("note"))
+        assert await pausing
+        assert await reading == "kept"
+        assert not await _is_paused(sandbox)
+        starting.cancel()
 
 
 async def test_a_body_that_is_still_being_sent_arrives_whole(paused, port):
@@ -242,3 +260,36 @@ async def _end_processes(engine, sandbox):
 async def _log(engine, sandbox):
     told = await engine.ask(f"/v2/sandboxes/{sandbox.sandbox_id}/logs")
     return [entry["message"] for entry in told["logs"]]
+
+
+@contextlib.contextmanager
+def _stopped_keeper(engine):
+    keeper = keeper_pid(_keeper_dir(engine))
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+
+
+async def _first_to_wait(ask):
+    """Ask again and again until an answer does not come at once; gives who waits for it."""
+    async with asyncio.timeout(60):
+        while True:
+            asking = asyncio.create_task(ask())
+            _, waiting = await asyncio.wait([asking], timeout=2)
+            if waiting:
+                return asking
+            asking.result()
+
+
+def _keeper_dir(engine):
+    return Path("/run/sandbox-engine") / engine.instance / "keeper"
+
+
+def _commands(engine):
+    return (_keeper_dir(engine) / "commands").iterdir()
+
+
+async def _has_commands(engine, *, more_than):
+    return len(list(_commands(engine))) > more_than
