@@ -35,6 +35,8 @@ def made(builds, first_sandbox):
         .set_envs({"NAME": "value", "PATH": "/opt/tools:$PATH"})
         .set_envs({"TWICE": "$NAME-${NAME}", "NOT": "$(id) `id` ${MISSING:-none}"})
         .run_cmd("env > ~/seen; sleep 1000 & echo $! > ~/left-running")
+        .run_cmd("sleep 1000 >/dev/null 2>&1 &")
+        .run_cmd("pgrep -cx sleep > ~/sleeping; true")
         .set_workdir("/work/place")
         .set_workdir("deeper")
         .run_cmd("pwd > where; id -un > who")
@@ -90,6 +92,7 @@ def test_variables_reach_later_steps_and_sandboxes_and_run_nothing(made, shell):
 def test_processes_end_with_their_step(shell):
     pid = shell("cat /home/user/left-running")
     assert shell(f"grep -c sleep /proc/{pid}/comm 2>/dev/null; true") in {"", "0"}
+    assert shell("cat /home/user/sleeping") == "0"
 
 
 def test_steps_run_in_the_working_directory_as_the_user(shell):
