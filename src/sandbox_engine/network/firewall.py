@@ -1,6 +1,6 @@
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,17 +38,11 @@ class Firewall:
         run: Runner,
         *,
         table: str,
-        links: str,
-        subnet: IPv4Network,
-        gateway: IPv4Address,
-        allowed: Collection[IPv4Network],
+        rules: Callable[..., str],
     ) -> None:
         self._run = run
         self._table = table
-        self._links = links
-        self._subnet = subnet
-        self._gateway = gateway
-        self._allowed = allowed
+        self._rules = rules
         self._admitted: dict[str, _Admitted] = {}
         self._left_open: dict[str, list[Opening]] = {}
         self._changing = asyncio.Lock()
@@ -72,21 +66,9 @@ class Firewall:
         self, *, dns_ports: tuple[int, int], connected: Collection[IPv4Network]
     ) -> None:
         """Make the table, or make it anew, with the links that it had and their policies."""
-        rules = ruleset.ruleset(
-            self._table,
-            links=self._links,
-            subnet=self._subnet,
-            gateway=self._gateway,
-            dns_ports=dns_ports,
-            allowed=self._allowed,
-            connected=connected,
-        )
+        self._rules = partial(self._rules, dns_ports=dns_ports, connected=connected)
         async with self._changing:
-            admitted = [*self._admitted.values()]
-            policies = [self._installation(one) for one in admitted if one.policy.is_partial]
-            await self._load(rules + "".join(policies))
-            for one in admitted:
-                await self._commit(self._leading(one))
+            await self._rebuild()
 
     def is_installed(self) -> bool:
         """Tell whether the table judges; whoever flushes the host's rules takes them along."""
@@ -97,6 +79,7 @@ class Firewall:
 
     async def deny(self, connected: Collection[IPv4Network]) -> None:
         """Keep sandboxes out of the networks that the host is itself part of."""
+        self._rules = partial(self._rules, connected=connected)
         await self._load(ruleset.connected_networks(self._table, connected))
 
     async def remove(self) -> None:
@@ -111,8 +94,14 @@ class Firewall:
             openings = before.openings if before else Openings(self._left_open.pop(link.name, ()))
             now = _Admitted(link, policy, openings)
             self._admitted.setdefault(link.address, now)  # what fails half done is still removed
-            await self._enforce(now, before.policy if before else None)
-            self._admitted[link.address] = now
+            try:
+                await self._enforce(now, before.policy if before else None)
+                self._admitted[link.address] = now
+            except OSError:
+                if self.is_installed():
+                    raise
+                self._admitted[link.address] = now
+                await self._rebuild()
 
     async def cut(self, link: Link) -> None:
         """End the connections from a link's address that its policy does not permit."""
@@ -132,8 +121,12 @@ class Firewall:
                 changes.append(delete(counted))
             with suppress(FileNotFoundError):
                 await self._commit(*changes)
-            if before and before.policy.is_partial:
-                await self._load(egress.removal(self._table, link.name))
+            try:
+                if before and before.policy.is_partial:
+                    await self._load(egress.removal(self._table, link.name))
+            except OSError:
+                if self.is_installed():
+                    raise
             self._admitted.pop(link.address, None)
 
     def admitted(self) -> list[Link]:
@@ -158,6 +151,13 @@ class Firewall:
                     await self._open(one, found.address, is_open=before is not None)
                 if (surplus := one.openings.drop_surplus()) is not None:
                     await self._shut(one, surplus)
+
+    async def _rebuild(self) -> None:
+        admitted = [*self._admitted.values()]
+        policies = [self._installation(one) for one in admitted if one.policy.is_partial]
+        await self._load(self._rules() + "".join(policies))
+        for one in admitted:
+            await self._commit(self._leading(one))
 
     async def _enforce(self, one: _Admitted, before: Policy | None) -> None:
         # In an order in which no packet meets less than the stricter of the two policies.

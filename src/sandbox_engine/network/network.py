@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sandbox_engine.network.netlink import NETFILTER, ROUTE, Watch
 from sandbox_engine.network.nftables import RULE_CHANGES
 from sandbox_engine.network.policy import OPEN, Policy
 from sandbox_engine.network.roster import Roster, existing_links
+from sandbox_engine.network.ruleset import ruleset
 from sandbox_engine.network.subnets import Subnet, claim
 from sandbox_engine.network.wiring import Wiring
 from sandbox_engine.pool import Pool
@@ -50,14 +52,16 @@ class Network:
         self._strays = {name: self._roster.keep(name) for name in existing_links(prefix, places)}
         group = int(instance, 16) | 1  # group 0 is that of every other interface
         self._wiring = Wiring(keeper, gateway=subnet.gateway, group=group)
-        self._firewall = Firewall(
-            keeper.run,
-            table=f"sandbox_engine_{instance}",
+        table = f"sandbox_engine_{instance}"
+        rules = partial(
+            ruleset,
+            table,
             links=f"{prefix}*",
             subnet=subnet.network,
             gateway=subnet.gateway,
             allowed=allow,
         )
+        self._firewall = Firewall(keeper.run, table=table, rules=rules)
         self._pool = Pool(self._make, self.release, pool_size)
         self._changed = asyncio.Event()
         self._connected: set[IPv4Network] = set()

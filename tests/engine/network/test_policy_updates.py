@@ -143,3 +143,15 @@ async def test_an_update_ends_flows_of_datagrams_as_well(network, beyond):
         other.sendto(b"the other's", heard.getsockname())
         async with asyncio.timeout(30):
             assert await loop.sock_recv(heard, 100) == b"the other's"
+
+
+async def test_rules_that_are_gone_for_a_moment_fail_nobody(place, network, servers, beyond):
+    reached, refused = servers
+    one, other = [await network.acquire(only(NAME)) for _ in range(2)]
+    run("nft", "delete", "table", *place.table)
+    await network.police(one, only(beyond.internet))
+    assert await call(one.netns, *reached) == beyond.host_in_lan
+    assert await is_refused(one.netns, *refused)
+    run("nft", "delete", "table", *place.table)
+    await network.release(other)
+    await until(lambda: is_refused(one.netns, *refused), timeout=60)
