@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint format bench clean
+.PHONY: help install run test proofs lint format bench clean
 
 PYTHON := .venv/bin/python
 
@@ -14,6 +14,9 @@ run: install ## Start the engine; ARGS are its flags
 
 test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's
 	@scripts/test $(ARGS)
+
+proofs: install ## Run the tests that take minutes (as root)
+	@$(PYTHON) -m pytest -m slow $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
 	@$(PYTHON) -m ruff check

@@ -19,6 +19,8 @@ _COMPONENTS = {
     *("restricted", "universe", "multiverse"),
 }
 _ONE_LINE = re.compile(r"deb\s+(?:\[.*\]\s+)?https?://\S+\s+(?P<suite>\S+)\s+(?P<components>.+)")
+_VENDORS = ("ubuntu", "debian")
+_WITHOUT_UPDATES = ("sid", "unstable")
 _OPTION = re.compile(r"Acquire::(?:Check-Valid-Until|ForceIPv4|https?::Proxy(?:::\S+)?) ")
 _LOOPBACK = re.compile(r"//(?:localhost|127\.[\d.]+|\[::1\])[:/\"]")
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
@@ -31,6 +33,22 @@ def host_suite() -> str:
     if suite is None:
         raise CannotRun("Base images are built on Debian and Ubuntu; this machine is neither.")
     return suite
+
+
+def host_vendor() -> str:
+    """Name the distribution of this machine: `debian` or `ubuntu`, or one made of either."""
+    release = platform.freedesktop_os_release()
+    return next(
+        (name for name in (release["ID"], *release.get("ID_LIKE", "").split()) if name in _VENDORS),
+        release["ID"],
+    )
+
+
+def sources_of(sources: tuple[str, ...], suite: str, other: str) -> tuple[str, ...]:
+    """Point one release's package sources to another release of the same distribution."""
+    if other in _WITHOUT_UPDATES:
+        return ()  # its one source is the public one
+    return tuple(re.sub(rf"\b{re.escape(suite)}\b", other, source) for source in sources)
 
 
 def host_sources(suite: str, *, configuration: Path = _CONFIGURATION) -> tuple[str, ...]:

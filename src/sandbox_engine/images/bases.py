@@ -2,11 +2,12 @@ from contextlib import ExitStack
 from functools import partial
 
 from sandbox_engine.errors import RegistryUnreachable
-from sandbox_engine.images import manifests
+from sandbox_engine.images import manifests, node
 from sandbox_engine.images.adaptation import adapt, adaptation_digest
 from sandbox_engine.images.certificates import trust_environment
 from sandbox_engine.images.credentials import RegistryCredentials
-from sandbox_engine.images.distributions import make_base
+from sandbox_engine.images.debian import make_distribution
+from sandbox_engine.images.distributions import Distribution, find_distribution
 from sandbox_engine.images.image import Image
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.references import Reference
@@ -32,7 +33,8 @@ class Bases:
     async def provide_own(self, *, say: Progress) -> Image:
         """Give the base image of this machine, which is built where no engine has built it yet."""
         with ExitStack() as held:
-            return await self._build(self._recipe, held, say)
+            own = Distribution(self._recipe, node.version())
+            return await self._make(own, self._recipe.digest, held, say)
 
     async def provide(
         self, reference: str, *, credentials: RegistryCredentials | None = None, say: Progress
@@ -45,27 +47,39 @@ class Bases:
             try:
                 image = await self._fetch(wanted, credentials, held, say)
             except RegistryUnreachable as silence:
-                image = await self._without_registry(wanted, silence, held, say)
+                return await self._without_registry(wanted, silence, held, say)
             return await self._adapted(image, held)
 
     async def _without_registry(
         self, wanted: Reference, silence: RegistryUnreachable, held: ExitStack, say: Progress
-    ) -> Remembered:
-        old = await self._recall(wanted, held)
-        if old is None or old.is_private:  # who may have it, the registry alone can tell
-            raise silence
+    ) -> Image:
+        """Give what was fetched before, or make what can be made of a distribution's packages."""
         say(f"{silence}")
-        say(f"using {wanted} as it was fetched before")
-        return old
+        old = await self._recall(wanted, held)
+        if old is not None and not old.is_private:  # who may have it, the registry alone can tell
+            say(f"using {wanted} as it was fetched before")
+            return await self._adapted(old, held)
+        distribution = find_distribution(wanted, self._recipe)
+        if distribution is None:
+            raise silence
+        say(f"making {wanted} of the packages of {distribution.recipe.suite} instead")
+        return await self._make(distribution, distribution.digest, held, say)
 
-    async def _build(self, recipe: BaseRecipe, held: ExitStack, say: Progress) -> Image:
-        held.enter_context(self.store.hold(recipe.digest))
+    async def _make(
+        self, distribution: Distribution, digest: str, held: ExitStack, say: Progress
+    ) -> Image:
+        held.enter_context(self.store.hold(digest))
         layer = await self.store.make_layer(
-            recipe.digest,
-            partial(make_base, recipe=recipe, uid_base=self.store.uid_base, progress=say),
+            digest,
+            partial(
+                make_distribution,
+                distribution=distribution,
+                room=self._registry.room,
+                progress=say,
+            ),
             on_wait=lambda: say("waiting for another engine that builds the base image"),
         )
-        return Image((layer,), recipe.env)
+        return Image((layer,), distribution.recipe.env)
 
     async def _fetch(
         self,

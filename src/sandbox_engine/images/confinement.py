@@ -41,29 +41,29 @@ class Confinement:
     room: Room
     time_limit: timedelta
 
-    async def fetch(self, *argv: str, stdout_limit: int = 0) -> Completed:
+    async def fetch(
+        self, *argv: str, stdout_limit: int = 0, inputs: Path | None = None
+    ) -> Completed:
         """Run a program that needs the network, as an account without any power."""
         os.chown(self.work, FETCHER, FETCHER)
-        specification = self._specification(FETCHER, ids=0, network=True, inputs=None)
+        specification = self._specification(FETCHER, ids=0, network=True, inputs=inputs)
         return await self._run(argv, specification, stdout_limit=stdout_limit)
 
     async def unpack(self, *argv: str, inputs: Path) -> Completed:
         """Run a program that makes files of many owners, as root over the sandboxes' ids alone."""
         os.chown(self.work, UID_BASE, UID_BASE)
-        specification = self._specification(
-            UID_BASE, ids=_ALL_IDS, network=False, inputs=str(inputs)
-        )
+        specification = self._specification(UID_BASE, ids=_ALL_IDS, network=False, inputs=inputs)
         return await self._run(argv, specification, stdout_limit=0)
 
     def _specification(
-        self, first_id: int, *, ids: int, network: bool, inputs: str | None
+        self, first_id: int, *, ids: int, network: bool, inputs: Path | None
     ) -> Specification:
         root = self.scratch.path / "root"
         root.mkdir(exist_ok=True)
         return Specification(
             root=str(root),
             work=str(self.work),
-            inputs=inputs,
+            inputs=str(inputs) if inputs else None,
             network=network,
             first_id=first_id,
             ids=ids,

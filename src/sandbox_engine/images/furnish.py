@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox_engine.images.apt import is_usable_in_sandbox, without_credentials
-from sandbox_engine.images.node import install_node
+from sandbox_engine.images.node import NodeRelease, install_node
 from sandbox_engine.images.recipe import BaseRecipe
 
 _COPIED_FROM_HOST = ("etc/resolv.conf", "etc/hostname", "etc/apt/apt.conf.d/99mmdebstrap")
 
 
-def furnish(tree: Path, recipe: BaseRecipe) -> None:
+def furnish(tree: Path, recipe: BaseRecipe, *, node: NodeRelease | None) -> None:
     """Add to a bare Debian what makes it a sandbox's."""
     for name in _COPIED_FROM_HOST:
         (tree / name).unlink(missing_ok=True)
@@ -20,7 +20,8 @@ def furnish(tree: Path, recipe: BaseRecipe) -> None:
     _write(tree / "etc/environment", _environment(recipe))
     _write(tree / "etc/sudoers.d/user", _sudo_rules(recipe), mode=0o440)
     local = tree / "usr/local"
-    install_node(local)
+    if node is not None:
+        install_node(local, node)
     _open_to_all(local)
 
 

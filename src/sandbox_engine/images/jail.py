@@ -146,8 +146,7 @@ def _enter_root(specification: Specification) -> None:
     mount("proc", str(root / "proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _bind(Path(specification["work"]), root / "work", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     if specification["inputs"] is not None:
-        flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-        _bind(Path(specification["inputs"]), root / "inputs", flags)
+        _bind(Path(specification["inputs"]), root / "inputs", MS_RDONLY | MS_NOSUID | MS_NODEV)
     mount("", str(root), "", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(root)
     pivot_root(".", ".")

