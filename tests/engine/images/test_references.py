@@ -1,0 +1,58 @@
+import pytest
+
+from sandbox_engine.errors import InvalidRequest, NotImplementedHere
+from sandbox_engine.images.credentials import RegistryCredentials
+from sandbox_engine.images.references import Reference
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("alpine", "docker.io/library/alpine:latest"),
+        ("alpine:3.20", "docker.io/library/alpine:3.20"),
+        ("index.docker.io/library/alpine", "docker.io/library/alpine:latest"),
+        ("oven/bun", "docker.io/oven/bun:latest"),
+        ("localhost/mine", "localhost/mine:latest"),
+        ("127.0.0.1:5000/a/b__c:x-Y.z", "127.0.0.1:5000/a/b__c:x-Y.z"),
+        ("[::1]:5000/mine", "[::1]:5000/mine:latest"),
+        ("ghcr.io/owner/name@" + DIGEST, "ghcr.io/owner/name@" + DIGEST),
+        ("ghcr.io/owner/name:1@" + DIGEST, "ghcr.io/owner/name@" + DIGEST),
+    ],
+)
+def test_reference_is_read_as_docker_reads_it(text, full):
+    assert str(Reference.parse(text)) == full
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", ":1", "alpine:", "alpine@", "Alpine", "a//b", "-a", "a:b:c", "a@sha256:12"),
+        *("../a", "a/../b", "example.com:99999/a", "example.com:/a", "a b", "a\n", "--all", "a:-b"),
+        *("https://example.com/a", "a" * 300, "a:" + "b" * 129, "example.com/a@md5:" + "0" * 64),
+    ],
+)
+def test_what_is_no_reference_is_refused(text):
+    with pytest.raises(InvalidRequest, match="invalid image reference"):
+        Reference.parse(text)
+
+
+def test_credentials_are_read_from_a_build_request_and_never_shown():
+    basic = {"type": "registry", "username": "alice", "password": "hunter2"}
+    assert RegistryCredentials.of_request(basic) == RegistryCredentials("alice", "hunter2")
+    google = RegistryCredentials.of_request({"type": "gcp", "serviceAccountJson": "{}"})
+    assert google == RegistryCredentials("_json_key", "{}")
+    assert "hunter2" not in repr(RegistryCredentials.of_request(basic))
+
+
+def test_credentials_that_mean_nothing_here_are_refused():
+    with pytest.raises(NotImplementedHere, match="get-login-password"):
+        RegistryCredentials.of_request({"type": "aws", "awsAccessKeyId": "a"})
+    for request in (
+        {},
+        {"type": "registry"},
+        {"type": "registry", "username": "a:b", "password": "c"},
+    ):
+        with pytest.raises(InvalidRequest):
+            RegistryCredentials.of_request(request)
