@@ -39,12 +39,14 @@ def silence(_asked: bytes) -> list[bytes]:
     return []
 
 
-def answer(asked: bytes, address: str = "192.0.2.80", *, flags: int = ANSWERED) -> bytes:
-    """Answer a question with an address, or only with flags that say why not."""
+def answer(asked: bytes, *addresses: str, flags: int = ANSWERED) -> bytes:
+    """Answer a question with addresses, or only with flags that say why not."""
     if flags != ANSWERED:
         return asked[:2] + struct.pack("!5H", flags, 1, 0, 0, 0) + asked[12:]
-    record = struct.pack("!HHHIH", 0xC00C, A, 1, 60, 4) + socket.inet_aton(address)
-    return asked[:2] + struct.pack("!5H", flags, 1, 1, 0, 0) + asked[12:] + record
+    record = struct.pack("!HHHIH", 0xC00C, A, 1, 60, 4)
+    records = [record + socket.inet_aton(address) for address in addresses or ("192.0.2.80",)]
+    head = asked[:2] + struct.pack("!5H", flags, 1, len(records), 0, 0)
+    return head + asked[12:] + b"".join(records)
 
 
 def telling(**addresses: str) -> Behaviour:

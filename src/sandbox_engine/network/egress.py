@@ -16,10 +16,12 @@ from sandbox_engine.network.ruleset import elements
 
 _PLAIN_NAME = re.compile("[a-z0-9_.-]{1,120}")  # longer ones `nft` does not take
 
+_SIZE = 2 * MOST  # what has run out is counted for a while
+
 _DECLARATION = """
 add set inet {table} allowed_{link} {{ type ipv4_addr; flags interval; }}
 add set inet {table} denied_{link} {{ type ipv4_addr; flags interval; }}
-add set inet {table} opened_{link} {{ type ipv4_addr; size {most}; flags timeout; }}
+add set inet {table} opened_{link} {{ type ipv4_addr; size {size}; flags timeout; }}
 add chain inet {table} egress_{link}
 flush chain inet {table} egress_{link}
 add element inet {table} policies {{ "{link}" : goto egress_{link} }}
@@ -58,7 +60,7 @@ def installation(
 ) -> str:
     """Put a policy in place of the one before, if there was any, between two packets."""
     return (
-        (_DECLARATION + _RULES).format(table=table, link=link, most=MOST)
+        (_DECLARATION + _RULES).format(table=table, link=link, size=_SIZE)
         + elements(table, f"allowed_{link}", policy.allow)
         + elements(table, f"denied_{link}", policy.deny)
         + elements(table, set_of_opened(link), [_lasting(one) for one in openings])
@@ -67,12 +69,12 @@ def installation(
 
 def removal(table: str, link: str) -> str:
     """Leave nothing of a link's policy, whatever there is of it."""
-    return (_DECLARATION + _REMOVAL).format(table=table, link=link, most=MOST)
+    return (_DECLARATION + _REMOVAL).format(table=table, link=link, size=_SIZE)
 
 
 def left_open(listing: dict[str, Any]) -> dict[str, list[Opening]]:
     """Read from a table's listing what an engine before this one had opened, by link."""
-    sets = [entry["set"] for entry in listing["nftables"] if "set" in entry]
+    sets = [entry["set"] for entry in listing.get("nftables", ()) if "set" in entry]
     return {
         one["name"].removeprefix(set_of_opened("")): list(_openings(one.get("elem", ())))
         for one in sets

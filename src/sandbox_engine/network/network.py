@@ -20,6 +20,7 @@ from sandbox_engine.network.policy import OPEN, Policy
 from sandbox_engine.network.roster import Roster, existing_links
 from sandbox_engine.network.ruleset import ruleset
 from sandbox_engine.network.subnets import Subnet, claim
+from sandbox_engine.network.table import Table
 from sandbox_engine.network.wiring import Wiring
 from sandbox_engine.pool import Pool
 
@@ -52,16 +53,16 @@ class Network:
         self._strays = {name: self._roster.keep(name) for name in existing_links(prefix, places)}
         group = int(instance, 16) | 1  # group 0 is that of every other interface
         self._wiring = Wiring(keeper, gateway=subnet.gateway, group=group)
-        table = f"sandbox_engine_{instance}"
+        table = Table(keeper.run, f"sandbox_engine_{instance}")
         rules = partial(
             ruleset,
-            table,
+            table.name,
             links=f"{prefix}*",
             subnet=subnet.network,
             gateway=subnet.gateway,
             allowed=allow,
         )
-        self._firewall = Firewall(keeper.run, table=table, rules=rules)
+        self._firewall = Firewall(table, rules=rules)
         self._pool = Pool(self._make, self.release, pool_size)
         self._changed = asyncio.Event()
         self._connected: set[IPv4Network] = set()
@@ -70,7 +71,7 @@ class Network:
         self._opened = AsyncExitStack()
         self._opened.callback(subnet.release)
         self._opened.callback(self._wiring.close)
-        self._opened.callback(self._firewall.close)
+        self._opened.callback(table.close)
 
     @classmethod
     async def open(

@@ -3,9 +3,10 @@
 import asyncio
 import socket
 import struct
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 from sandbox_engine.network.netns import visiting
+from sandbox_engine.network.openings import MOST
 from sandbox_engine.network.policy import CLOSED, Policy
 from tests.engine.network.policing import NAME, STUB, learns, only
 from tests.engine.outside import (
@@ -119,6 +120,19 @@ async def test_a_name_is_followed_as_its_answers_change(network, servers, beyond
         await learns(network, link)
         for place in (second, first):  # what was told first holds for its time
             assert await call(link.netns, *place)
+
+
+async def test_however_many_addresses_names_have_the_latest_are_open(network, servers, beyond):
+    reached, _ = servers
+    link = await network.acquire(only("*.example.com"))
+    flood = (IPv4Address("192.0.2.0") + number for number in range(3 * MOST))
+    async with resolver(STUB) as stub:
+        stub.behaviour = lambda asked: [answer(asked, *(str(next(flood)) for _ in range(60)))]
+        for number in range(2 * MOST // 60 + 1):
+            await learns(network, link, f"{number}.example.com")
+        stub.behaviour = telling(api_example_com=beyond.internet)
+        await learns(network, link)
+        assert await call(link.netns, *reached) == beyond.host_in_lan
 
 
 async def test_an_answer_by_tcp_opens_as_well(network, servers, beyond):
