@@ -49,6 +49,28 @@ async def neighbour(engine):
         yield sandbox
 
 
+async def test_a_machine_whose_disk_is_nearly_full_starts_nothing_and_says_what_to_do(
+    engine, directory
+):
+    with _short(directory):
+        with pytest.raises(ServiceBusyException, match=r"nearly full.*--min-free-disk-mb"):
+            await AsyncSandbox.create(timeout=60, retries=0, **engine.options)
+        assert await AsyncSandbox.list(**engine.options).next_items() == []
+    async with await AsyncSandbox.create(timeout=60, **engine.options) as sandbox:
+        assert (await sandbox.commands.run("echo room")).stdout == "room\n"
+
+
+async def test_a_paused_sandbox_is_not_resumed_on_a_full_disk(engine, directory):
+    async with await AsyncSandbox.create(timeout=60, **engine.options) as sandbox:
+        await sandbox.pause()
+        with _short(directory):
+            with pytest.raises(ServiceBusyException, match="disk is nearly full"):
+                await sandbox.connect(timeout=60, retries=0)
+            assert (await sandbox.get_info()).state is SandboxState.PAUSED
+        await sandbox.connect(timeout=60)
+        assert (await sandbox.commands.run("echo room")).stdout == "room\n"
+
+
 async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is(
     engine, directory, neighbour
 ):
@@ -96,6 +118,18 @@ async def test_a_pause_that_cannot_be_written_down_leaves_the_sandbox_running(di
     assert (await neighbour.commands.run("echo well")).stdout == "well\n"
     await neighbour.pause()
     assert await _is_paused(neighbour)
+
+
+@contextmanager
+def _short(directory):
+    """Fill the disk below what is to stay free, until the block ends."""
+    filler = directory / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, machine.free_disk(directory) - (LEAST_FREE - 10) * MIB)
+    try:
+        yield
+    finally:
+        filler.unlink()
 
 
 @contextmanager
