@@ -15,6 +15,7 @@ from sandbox_engine.volumes.volumes import Volumes
 
 _SHORTEST_REFRESH = timedelta(seconds=15)
 _SHORTEST_WAKE = timedelta(minutes=5)
+_KILLED = "killed by request"
 _SHOWN = (State.RUNNING, State.PAUSED)
 
 
@@ -146,9 +147,10 @@ class Engine:
                 await self._lifecycle.pause(record, f"paused: {reason}")
 
     async def kill(self, sandbox_id: str) -> None:
-        """End the sandbox and delete its files."""
+        """End the sandbox and delete its files, also one that is being resumed at the moment."""
+        self._lifecycle.give_up(self.get(sandbox_id).id, _KILLED)
         async with self._lifecycle.transition(sandbox_id):
-            await self._lifecycle.kill(self.get(sandbox_id), "killed by request")
+            await self._lifecycle.kill(self.get(sandbox_id), _KILLED)
 
     async def set_timeout(self, sandbox_id: str, timeout: timedelta) -> None:
         """Let the sandbox end `timeout` from now, sooner or later than before."""

@@ -23,7 +23,7 @@ from sandbox_engine.journal import Journal
 from sandbox_engine.log import get_logger
 from sandbox_engine.records import OnTimeout, SandboxRecord, State
 from sandbox_engine.sandbox import Sandbox
-from sandbox_engine.startup import start_up
+from sandbox_engine.startups import Startups
 from sandbox_engine.store import RecordStore
 
 log = get_logger(__name__)
@@ -49,7 +49,7 @@ class Lifecycle:
         self._store = store
         self._containers = containers
         self._capacity = capacity
-        self._start_timeout = start_timeout
+        self._startups = Startups(timeout=start_timeout)
         self._locks: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._on_removed: list[Callable[[], Awaitable[None]]] = []
@@ -67,6 +67,10 @@ class Lifecycle:
     def on_removed(self, hear: Callable[[], Awaitable[None]]) -> None:
         """Have something done whenever a sandbox is gone with its files."""
         self._on_removed.append(hear)
+
+    def give_up(self, sandbox_id: str, reason: str) -> None:
+        """Have a sandbox that comes up fail to, so that its lock is free soon."""
+        self._startups.give_up(sandbox_id, reason)
 
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
@@ -176,6 +180,7 @@ class Lifecycle:
 
     async def close(self) -> None:
         """Leave every sandbox as it is; the next engine takes them over."""
+        self._startups.give_up_all("the engine is stopping")
         for watch in self._watches.values():
             watch.cancel()
         for sandbox in self.live.values():
@@ -199,13 +204,14 @@ class Lifecycle:
 
     async def _bring_up(self, record: SandboxRecord) -> Sandbox:
         """Start a container anew, and in it what its template starts."""
-        sandbox = await self._containers.start(record)
-        try:
-            await start_up(sandbox, timeout=self._start_timeout)
-        except BaseException:
-            sandbox.close("it did not start")
-            raise
-        return sandbox
+        with self._startups.announced(record.id):
+            sandbox = await self._containers.start(record)
+            try:
+                await self._startups.start_up(sandbox)
+            except BaseException:
+                sandbox.close("it did not start")
+                raise
+            return sandbox
 
     def _run(
         self, record: SandboxRecord, sandbox: Sandbox, timeout: timedelta, message: str

@@ -1,10 +1,13 @@
+import asyncio
 import contextlib
+import json
 
 import httpx
 import pytest
 from e2b import AsyncSandbox, AsyncTemplate, CommandExitException, SandboxException
 
 from tests.engine.startup.conftest import PORT, SERVER
+from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
 
@@ -64,6 +67,25 @@ async def test_a_sandbox_that_is_resumed_from_its_files_starts_it_again(server):
     await server.pause(mode="filesystem")
     await server.connect(timeout=120)
     assert await listening(server) == ["hello you"] * 2
+
+
+async def test_a_sandbox_that_does_not_get_ready_again_can_be_killed(engine, options, name):
+    template = AsyncTemplate().from_base_image().set_ready_cmd("test ! -e ~/hindrance")
+    await AsyncTemplate.build(template, name, **options)
+    sandbox = await AsyncSandbox.create(name, timeout=300, **options)
+    await sandbox.files.write("hindrance", "")
+    await sandbox.pause(mode="filesystem")
+    connecting = asyncio.create_task(sandbox.connect(timeout=300))
+
+    async def is_coming_up():
+        record = engine.state_dir / "sandboxes" / sandbox.sandbox_id / "record.json"
+        return json.loads(record.read_text())["link"] is not None
+
+    await until(is_coming_up, timeout=60)
+    assert await sandbox.kill()
+    with pytest.raises(SandboxException, match="killed by request"):
+        await connecting
+    assert not await sandbox.is_running()
 
 
 async def test_a_start_command_that_fails_fails_the_create_and_says_why(options, name):
