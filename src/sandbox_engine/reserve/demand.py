@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 _LATELY = timedelta(hours=1)
+_MOST = 16  # each takes 0.15 ms whenever stock is taken, which every create has done
 
 
 class Demand:
@@ -15,7 +16,7 @@ class Demand:
         """Give the references, the one asked for last first."""
         since = datetime.now(UTC) - _LATELY
         self._asked = {name: at for name, at in self._asked.items() if at > since}
-        asked = sorted(self._asked, key=self._asked.__getitem__, reverse=True)
+        asked = sorted(self._asked, key=self._asked.__getitem__, reverse=True)[:_MOST]
         yield from dict.fromkeys((*asked, self._always))
 
     def note(self, reference: str) -> None:

@@ -6,6 +6,7 @@ from sandbox_engine.catalog import Template
 from sandbox_engine.images.image import Image
 from sandbox_engine.new_sandbox import NewSandbox, new_record
 from sandbox_engine.reserve.attempts import Attempts
+from sandbox_engine.reserve.demand import Demand
 from sandbox_engine.reserve.stock import Stock, share_out
 from sandbox_engine.settings import Settings
 
@@ -34,3 +35,16 @@ def test_what_fails_to_start_takes_no_memory_from_what_does_not(stock):
     failing.attempts.fail("no such file")
     share_out([failing, other], each=2, memory_mb=2048)
     assert (failing.wanted, other.wanted) == (0, 2)
+
+
+def test_what_was_asked_for_last_is_served_first_and_the_base_always():
+    demand = Demand("base")
+    for reference in ("first", "second", "first"):
+        demand.note(reference)
+    assert list(demand) == ["first", "second", "base"]
+    demand.forget("first")
+    assert list(demand) == ["second", "base"]
+    for number in range(100):
+        demand.note(f"other-{number}")
+    assert "second" not in set(demand)
+    assert "base" in set(demand)
