@@ -16,11 +16,12 @@ class Demand:
         """Give the references, the one asked for last first."""
         since = datetime.now(UTC) - _LATELY
         self._asked = {name: at for name, at in self._asked.items() if at > since}
-        asked = sorted(self._asked, key=self._asked.__getitem__, reverse=True)[:_MOST]
+        asked = list(reversed(self._asked))[:_MOST]
         yield from dict.fromkeys((*asked, self._always))
 
     def note(self, reference: str) -> None:
         """Remember that somebody asked for this template."""
+        self._asked.pop(reference, None)  # the one asked for last is the last one kept
         self._asked[reference] = datetime.now(UTC)
 
     def forget(self, reference: str) -> None:
