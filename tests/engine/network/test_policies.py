@@ -1,6 +1,7 @@
 """What a sandbox with a network policy reaches: real servers beyond the host, the real kernel."""
 
 import asyncio
+import json
 import socket
 import struct
 from ipaddress import IPv4Address, IPv4Network
@@ -13,6 +14,7 @@ from tests.engine.outside import (
     call,
     datagrams_to,
     is_refused,
+    run,
     server,
 )
 from tests.engine.resolving import (
@@ -133,6 +135,17 @@ async def test_however_many_addresses_names_have_the_latest_are_open(network, se
         stub.behaviour = telling(api_example_com=beyond.internet)
         await learns(network, link)
         assert await call(link.netns, *reached) == beyond.host_in_lan
+
+
+async def test_what_a_name_opens_runs_out_by_itself_and_says_whose_it_is(place, network, beyond):
+    link = await network.acquire(only(NAME))
+    async with resolver(STUB, telling(api_example_com=beyond.internet)):
+        await learns(network, link)
+    listed = run("nft", "-j", "list", "set", *place.table, f"opened_{link.name}")
+    (opened,) = json.loads(listed)["nftables"][1]["set"]["elem"]
+    shown = opened["elem"]
+    assert (shown["val"], shown["comment"]) == (beyond.internet, NAME)
+    assert 590 <= shown["timeout"] <= 600
 
 
 async def test_an_answer_by_tcp_opens_as_well(network, servers, beyond):

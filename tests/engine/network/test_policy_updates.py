@@ -7,8 +7,9 @@ import pytest
 
 from sandbox_engine.network.policy import CLOSED, OPEN, Policy
 from tests.engine.network.policing import NAME, STUB, learns, only
-from tests.engine.outside import call, echo, is_refused, run, socket_in, talk
+from tests.engine.outside import call, is_refused, run, socket_in
 from tests.engine.resolving import resolver, telling
+from tests.engine.talking import echo, talk
 from tests.engine.waiting import until
 
 

@@ -12,8 +12,8 @@ from e2b import (
 
 from tests.engine.network.dialling import dial, equip, is_refused
 from tests.engine.network.stubbed import STUB
-from tests.engine.outside import echo
 from tests.engine.resolving import resolver, telling
+from tests.engine.talking import echo
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
