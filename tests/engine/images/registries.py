@@ -1,6 +1,7 @@
 """A real registry on the loopback, and images made for it."""
 
 import hashlib
+import http.client
 import io
 import json
 import re
@@ -25,6 +26,10 @@ LOGIN = "alice:open sesame"
 _HTPASSWD = "alice:$2y$05$5I9CGBiq6wCktERU8V/nZelEx1UrMHnA9PXdrYR3zCPekQOsIgNti\n"
 
 
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_INDEX = "application/vnd.oci.image.index.v1+json"
+
+
 class LocalRegistry:
     """The address of a registry that serves what is pushed to it."""
 
@@ -39,6 +44,31 @@ class LocalRegistry:
         command = ("skopeo", "--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false")
         run(*command, *login, *flags, f"oci:{layout}:latest", f"docker://{reference}")
         return reference
+
+    def push_index(self, name: str, *, variants: Mapping[str, str]) -> str:
+        """Put an index into the registry: for each platform a tag of the same repository."""
+        entries = []
+        for platform, tag in variants.items():
+            os, _, architecture = platform.partition("/")
+            document = self._request("GET", name, tag)
+            described = {"mediaType": _MANIFEST, "digest": _digest(document), "size": len(document)}
+            entries.append(described | {"platform": {"os": os, "architecture": architecture}})
+        index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}
+        self._request("PUT", name, "index", json.dumps(index).encode())
+        return f"{self.address}/{name}:index"
+
+    def digest(self, name: str, tag: str) -> str:
+        return _digest(self._request("GET", name, tag))
+
+    def _request(self, method: str, name: str, tag: str, body: bytes | None = None) -> bytes:
+        connection = http.client.HTTPConnection(self.address)
+        headers = {"Accept": _MANIFEST, "Content-Type": _INDEX}
+        connection.request(method, f"/v2/{name}/manifests/{tag}", body, headers)
+        answer = connection.getresponse()
+        document = answer.read()
+        connection.close()
+        assert answer.status in (200, 201), document
+        return document
 
 
 @contextmanager
@@ -160,6 +190,10 @@ def reconfigure(layout: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (layout / "index.json").write_text(json.dumps(index))
 
 
+def _digest(document: bytes) -> str:
+    return f"sha256:{hashlib.sha256(document).hexdigest()}"
+
+
 def _blob(layout: Path, descriptor: dict[str, Any]) -> Path:
     digest: str = descriptor["digest"]
     return layout / "blobs" / digest.replace(":", "/")
@@ -167,7 +201,7 @@ def _blob(layout: Path, descriptor: dict[str, Any]) -> Path:
 
 def _replace(layout: Path, descriptor: dict[str, Any], document: dict[str, Any]) -> None:
     content = json.dumps(document).encode()
-    descriptor["digest"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    descriptor["digest"] = _digest(content)
     descriptor["size"] = len(content)
     _blob(layout, descriptor).write_bytes(content)
 

@@ -2,15 +2,18 @@
 
 import asyncio
 import stat
+from functools import partial
 
 import pytest
 
-from sandbox_engine.errors import RegistryRefused, RegistryUnreachable
+from sandbox_engine.errors import ImageRefused, RegistryRefused, RegistryUnreachable
 from sandbox_engine.images.credentials import RegistryCredentials
+from sandbox_engine.images.manifests import this_platform
 from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.images.keeping import bases_in
 from tests.engine.images.registries import (
     LOGIN,
+    Layer,
     make_image,
     needs_registry,
     running_registry,
@@ -82,9 +85,31 @@ async def test_tag_that_moved_gives_the_new_image(bases, registry, layout, tmp_p
     assert not (first.layers[0] / "new").exists()
 
 
-async def test_compressed_by_zstd_is_unpacked_too(bases, registry, layout):
-    reference = registry.push(layout, "small:zstd", "--dest-compress-format=zstd")
+@pytest.mark.parametrize("form", ["--dest-compress-format=zstd", "--format=v2s2"])
+async def test_other_forms_of_images_are_unpacked_too(bases, registry, layout, form):
+    reference = registry.push(layout, "small:other", form)
     image = await bases.provide(reference, say=print)
+    assert (image.layers[0] / "data").read_bytes() == b"second"
+
+
+async def test_of_an_image_for_several_platforms_this_machines_is_taken(bases, registry, tmp_path):
+    for name in ("ours", "theirs"):
+        marked = make_image(tmp_path, shell, partial(Layer.file, name=name))
+        registry.push(marked, f"several:{name}")
+    variants = {"linux/s390x": "theirs", this_platform(): "ours", "windows/amd64": "theirs"}
+    reference = registry.push_index("several", variants=variants)
+    image = await bases.provide(reference, say=print)
+    assert (image.layers[0] / "ours").exists()
+    del variants[this_platform()]
+    with pytest.raises(ImageRefused, match="only for: linux/s390x, windows/amd64"):
+        await bases.provide(registry.push_index("several", variants=variants), say=print)
+
+
+async def test_digest_names_exactly_one_image(bases, registry, layout, reference, tmp_path):
+    registry.push(layout, "exact:1")
+    exact = f"{registry.address}/exact@{registry.digest('exact', '1')}"
+    registry.push(make_image(tmp_path, shell), "exact:1")
+    image = await bases.provide(exact, say=print)
     assert (image.layers[0] / "data").read_bytes() == b"second"
 
 
