@@ -158,25 +158,36 @@ def shell(layer: Layer) -> None:
     busybox = shutil.which("busybox")
     assert busybox is not None
     layer.directory("bin")
-    layer.file("bin/busybox", Path(busybox).read_bytes(), mode=0o755)
+    for path, name in ((busybox, "bin/busybox"), *_libraries(busybox)):
+        layer.file(name, Path(path).read_bytes(), mode=0o755)
     for applet in "sh cat chmod env id ls mkdir sleep stat touch uname".split():
         layer.symlink(f"bin/{applet}", "busybox")
 
 
-def make_image(directory: Path, *layers: Fill, settings: tuple[str, ...] = ()) -> Path:
-    """Make an OCI layout with an image of these layers."""
+def _libraries(program: str) -> list[tuple[str, str]]:
+    """Find what the program is linked to; Debian has a busybox that needs nothing and one that does."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+    return [(path, path[1:]) for path in re.findall(r"(/\S+) \(0x", listed.stdout)]
+
+
+def make_image(directory: Path, *layers: Fill | Path, settings: tuple[str, ...] = ()) -> Path:
+    """Make an OCI layout with an image of these layers, some of which may be archives already."""
     layout = Path(tempfile.mkdtemp(dir=directory)) / "layout"
     run("umoci", "init", "--layout", str(layout))
     image = f"{layout}:latest"
     run("umoci", "new", "--image", image)
-    for fill in layers:
-        archive = layout.with_suffix(".tar")
-        with tarfile.open(archive, "w") as tar:
-            fill(Layer(tar))
+    for layer in layers:
+        archive = layer if isinstance(layer, Path) else _archive(layer, layout.with_suffix(".tar"))
         run("umoci", "raw", "add-layer", "--image", image, str(archive))
     if settings:
         run("umoci", "config", "--image", image, *settings)
     return layout
+
+
+def _archive(fill: Fill, path: Path) -> Path:
+    with tarfile.open(path, "w") as tar:
+        fill(Layer(tar))
+    return path
 
 
 def reconfigure(layout: Path, change: Callable[[dict[str, Any]], None]) -> None:

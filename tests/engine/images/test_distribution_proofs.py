@@ -1,18 +1,20 @@
-"""Sandboxes of official images; each takes a minute or more: `make proofs`."""
+"""Sandboxes of whole distributions; each takes a minute or more: `make proofs`."""
 
 import pytest
 from e2b import Sandbox, Template
 
 from sandbox_engine.images import node
+from sandbox_engine.images.apt import host_suite
 from tests.engine.images.keeping import UBUNTU_KEYRING, needs_debian
+from tests.engine.images.registries import make_image, needs_registry, run
 from tests.engine.process import running_engine
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_engine, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
-def engine():
-    with running_engine() as engine:
+def engine(registry):
+    with running_engine("--insecure-registries", registry.address) as engine:
         yield engine
 
 
@@ -53,3 +55,18 @@ def test_node_has_its_version_and_takes_packages_of_npm(engine, version):
 def test_ubuntu_has_its_version(engine):
     template = Template().from_ubuntu_image("24.04")
     assert run_on(engine, template, ". /etc/os-release; echo $VERSION_ID") == "24.04\n"
+
+
+@needs_registry
+def test_image_of_a_whole_distribution_from_a_registry_works(engine, registry, tmp_path):
+    archive = tmp_path / "debian.tar"
+    packages = "--include=ca-certificates,curl,sudo"
+    run("mmdebstrap", "--variant=minbase", packages, host_suite(), str(archive))
+    reference = registry.push(make_image(tmp_path, archive), "debian")
+    template = Template().from_image(reference).apt_install("hello")
+    command = (
+        "hello; sudo -n id -un; id -un; bash --version | head -1; sudo apt-get check | head -1"
+    )
+    said = run_on(engine, template, command).splitlines()
+    assert said[:3] == ["Hello, world!", "root", "user"]
+    assert said[3].startswith("GNU bash")
