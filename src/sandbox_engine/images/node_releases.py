@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sandbox_engine.errors import ImageRefused
 from sandbox_engine.images import node
+from sandbox_engine.images.certificates import TRUST_STORE
 from sandbox_engine.images.confinement import Confinement
 from sandbox_engine.images.node import NodeRelease
 from sandbox_engine.images.room import Room
@@ -22,7 +23,16 @@ async def fetch_release(scratch: Scratch, wanted: str, *, room: Room) -> NodeRel
     work = scratch.path / "node"
     work.mkdir()
     package = f"node-{_PLATFORMS.get(platform.machine(), platform.machine())}"
-    command = ("/inputs/bin/node", _NPM, "install", *_FLAGS, f"{package}@{wanted}", _NPM_FOR_ALL)
+    trusting = ("env", f"NODE_EXTRA_CA_CERTS={TRUST_STORE}")  # node has a trust store of its own
+    command = (
+        *trusting,
+        "/inputs/bin/node",
+        _NPM,
+        "install",
+        *_FLAGS,
+        f"{package}@{wanted}",
+        _NPM_FOR_ALL,
+    )
     place = Confinement(scratch, work, room, _TIME)
     try:
         done = await place.fetch(*command, inputs=node.package_directory(), stdout_limit=1 << 20)
