@@ -45,6 +45,7 @@ class DiskGuard:
         self._capacity = capacity
         self._images = images
         self._written: dict[Sandbox, int] = {}
+        self._while_roomy: dict[Sandbox, int] = {}
         self._stopping: dict[Sandbox, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -62,14 +63,16 @@ class DiskGuard:
         runners = {one: runner for runner in self._runners for one in runner.running()}
         on_their_way = {one: one.cgroup.unwritten() for one in runners}
         written = {one: on_their_way[one] + self._size(one) for one in runners}
-        growth = {one: written[one] - self._written.get(one, written[one]) for one in written}
+        growth = _growth(self._written, written).values()
         self._written = written
         # The next look may come late, and by then they have written as much again.
-        soon = sum(on_their_way.values()) + 2 * sum(max(0, grown) for grown in growth.values())
-        if room <= soon:
-            writers = {one for one, grown in growth.items() if grown >= MIB}
-            for sandbox in writers - self._stopping.keys():
-                self._begin_stop(sandbox, runners[sandbox])
+        if room > sum(on_their_way.values()) + 2 * sum(growth):
+            self._while_roomy = written
+            return
+        grown = _growth(self._while_roomy, written)
+        writers = {one for one in written if grown[one] >= MIB}
+        for sandbox in writers - self._stopping.keys():
+            self._begin_stop(sandbox, runners[sandbox])
 
     def _begin_stop(self, sandbox: Sandbox, runner: Runner) -> None:
         """Stop in the background: one that takes its time must not hide what others write."""
@@ -84,6 +87,10 @@ class DiskGuard:
             with suppress(FileNotFoundError):  # it is just being deleted
                 size += image.stat().st_blocks * _BLOCK
         return size
+
+
+def _growth(before: dict[Sandbox, int], now: dict[Sandbox, int]) -> dict[Sandbox, int]:
+    return {one: max(0, size - before.setdefault(one, size)) for one, size in now.items()}
 
 
 async def _stop(sandbox_id: str, runner: Runner) -> None:

@@ -24,6 +24,7 @@ from tests.engine.waiting import until
 pytestmark = pytest.mark.needs_engine
 
 FILE_SYSTEM, LEAST_FREE = 280, 160  # in MiB; from half of the latter on nobody may write
+WRITE_SLOWLY = "while :; do head -c 64k /dev/zero; sleep 0.02; done > filler"
 WRITE_ON = "while :; do head -c 1M /dev/zero; sleep 0.01; done > filler"
 
 
@@ -86,6 +87,16 @@ async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is
     await neighbour.files.write("note", "there is room again")
 
 
+async def test_who_writes_slowly_is_paused_as_well(engine, directory):
+    async with await AsyncSandbox.create(timeout=300, **engine.options) as writer:
+        with _short(directory, free=LEAST_FREE // 2 + 4):
+            await writer.commands.run(WRITE_SLOWLY, background=True, timeout=0)
+            await until(lambda: _is_paused(writer), timeout=60)
+            _flush(engine.state_dir / "sandboxes" / writer.sandbox_id / "disk")
+            assert machine.free_disk(directory) > LEAST_FREE // 3 * MIB
+        assert "disk is nearly full" in await engine.state_reason(writer)
+
+
 async def test_a_build_that_fills_the_disk_fails_and_leaves_nothing(engine, directory, neighbour):
     free = machine.free_disk(directory)
     template = AsyncTemplate().from_template("base").run_cmd(WRITE_ON)
@@ -121,11 +132,11 @@ async def test_a_pause_that_cannot_be_written_down_leaves_the_sandbox_running(di
 
 
 @contextmanager
-def _short(directory):
-    """Fill the disk below what is to stay free, until the block ends."""
+def _short(directory, *, free=LEAST_FREE - 10):
+    """Fill the disk until this much is free, in MiB, until the block ends."""
     filler = directory / "filler"
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, machine.free_disk(directory) - (LEAST_FREE - 10) * MIB)
+        os.posix_fallocate(file.fileno(), 0, machine.free_disk(directory) - free * MIB)
     try:
         yield
     finally:
