@@ -1,6 +1,7 @@
 """Ports of sandboxes that are closed to strangers, and hosts that applications are told."""
 
 import pytest
+import websockets
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNetworkOpts
 
 from tests.engine.process import REPOSITORY
@@ -56,6 +57,20 @@ async def test_the_application_is_told_the_masked_host(browse, private):
         told = await client.get("/", headers={TOKEN: private.traffic_access_token})
     headers = {name.lower(): value for name, value in told.json()["headers"]}
     assert headers["host"] == "8000-mine.example.com"
+
+
+async def test_a_strangers_websocket_is_refused_as_well(engine, private):
+    address = f"ws://{private.get_host(8000)}/"
+    with pytest.raises(websockets.InvalidStatus) as caught:
+        await websockets.connect(address, host="127.0.0.1", port=engine.port)
+    assert caught.value.response.status_code == 403
+
+
+async def test_a_strangers_browser_gets_a_page(browse, private):
+    async with browse(private.sandbox_id, 8000) as client:
+        page = await client.get("/", headers={"User-Agent": "Mozilla/5.0", "Accept": "text/html"})
+    assert page.status_code == 403
+    assert "This sandbox is private" in page.text
 
 
 async def test_every_port_is_closed_to_strangers_but_the_sdks_own(browse, private, engine):
