@@ -55,7 +55,7 @@ class DiskGuard:
             if room < _AMPLE:
                 self._look(room)
             else:
-                self._written.clear()
+                self._written, self._while_roomy = {}, {}
             free = room + self._capacity.least_free_disk
             await asyncio.sleep(min(max(free / _FASTEST, _SHORTEST_LOOK_S), _LONGEST_LOOK_S))
 
