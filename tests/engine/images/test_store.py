@@ -100,7 +100,8 @@ async def test_cancelled_fill_ends_before_its_files_are_removed(store):
     adding = asyncio.create_task(store.add_layer("one", fill))
     await asyncio.to_thread(started.wait, 60)
     adding.cancel()
-    await asyncio.sleep(0)
+    done, _ = await asyncio.wait([adding], timeout=0.3)
+    assert not done  # it waits for its thread
     may_go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await adding
