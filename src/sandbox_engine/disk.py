@@ -1,5 +1,6 @@
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox_engine import loops
@@ -54,12 +55,26 @@ def attach(image: Path, mountpoint: Path, *, again: bool = False) -> None:
 
 
 def attach_read_only(image: Path, mountpoint: Path) -> None:
-    """Mount a file system image that nobody changes; what its journal still holds is put in place.
-
-    It goes through the page cache: setting up direct I/O would wait until a fresh copy is on disk.
-    """
+    """Mount a file system image that nobody changes; what its journal still holds is put in place."""
     with image.open("r+b") as backing:
         device, path = loops.set_up(backing.fileno())
+        _mount(device, path, mountpoint, flags=MS_RDONLY)
+
+
+def attach_filled(image: Path, mountpoint: Path, *, size: int, fill: Callable[[int], None]) -> None:
+    """Mount a new image, read-only, as soon as `fill` has written it.
+
+    Its device is there before: setting one up waits until all that was written is on the disk.
+    """
+    with image.open("x+b") as backing:
+        os.ftruncate(backing.fileno(), size)
+        device, path = loops.set_up(backing.fileno())
+        try:
+            fill(backing.fileno())
+            loops.forget_reads(device)
+        except BaseException:
+            os.close(device)
+            raise
         _mount(device, path, mountpoint, flags=MS_RDONLY)
 
 

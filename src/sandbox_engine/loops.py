@@ -15,6 +15,7 @@ _CTL_GET_FREE = 0x4C82
 _AUTOCLEAR = 4
 _INFO_BYTES = 232
 _MAJOR = 7
+_BLKFLSBUF = 0x1261
 
 
 def set_up(backing: int, flags: int = 0) -> tuple[int, str]:
@@ -37,6 +38,11 @@ def set_up(backing: int, flags: int = 0) -> tuple[int, str]:
                 return device, path
     finally:
         os.close(control)
+
+
+def forget_reads(device: int) -> None:
+    """Have what was read of the device read again: its file was written to behind it."""
+    fcntl.ioctl(device, _BLKFLSBUF, 0)
 
 
 def find(image: Path) -> tuple[int, str] | None:

@@ -47,6 +47,18 @@ async def settled(engine: EngineProcess) -> Counter[str]:
     return counts[-1]
 
 
+async def back_to(engine: EngineProcess, before: Counter[str]) -> None:
+    """Wait until no more is there than before; the kernel lets go of disks when it has the time."""
+
+    async def is_back() -> bool:
+        return await asyncio.to_thread(count, engine) <= before
+
+    try:
+        await until(is_back, timeout=60, pause=0.5)
+    except TimeoutError:
+        assert count(engine) == before
+
+
 def _lines_with(path: str, *words: str) -> int:
     lines = Path(path).read_text().splitlines()
     return sum(any(word in line for word in words) for line in lines)

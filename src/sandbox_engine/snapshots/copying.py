@@ -1,36 +1,39 @@
 import fcntl
 import os
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from sandbox_engine import disk
 from sandbox_engine.disk_freeze import frozen
+from sandbox_engine.sparse import copy_data
 
 _FICLONE = 0x40049409
 _PAGE = 4096
 
 
-def copy_disk(sandbox: Path, target: Path) -> None:
-    """Copy the disk of the sandbox in this directory as it is at one moment.
+def copy_disk(sandbox: Path, target: Path, *, mountpoint: Path) -> None:
+    """Copy the disk of the sandbox in this directory as it is at one moment, and mount the copy.
 
-    All that was written before is in the copy; who writes meanwhile waits, and nobody else does.
+    All that was written before is in it; who writes meanwhile waits, and nobody else does. Blocks
+    are shared where the file system can.
     """
-    with frozen(sandbox / "disk"):
-        copy_image(sandbox / "disk.img", target)
+    with (sandbox / "disk.img").open("rb") as source:
 
+        def fill(copy: int) -> None:
+            with frozen(sandbox / "disk"):
+                if not _cloned(source.fileno(), copy):
+                    copy_data(source.fileno(), copy)
 
-def copy_image(source: Path, target: Path) -> None:
-    """Copy a disk image, sharing its blocks where the file system can."""
-    if not _cloned(source, target):
-        disk.copy_sparse(source, target)
+        size = os.fstat(source.fileno()).st_size
+        disk.attach_filled(target, mountpoint, size=size, fill=fill)
 
 
 def is_shared(directory: Path) -> bool:
     """Tell whether copies in this directory take no room until they are changed."""
-    with tempfile.TemporaryDirectory(dir=directory) as place:
-        source = Path(place) / "source"
-        source.write_bytes(bytes(_PAGE))
-        return _cloned(source, Path(place) / "target")
+    with TemporaryFile(dir=directory) as source, TemporaryFile(dir=directory) as target:
+        source.write(bytes(_PAGE))
+        source.flush()
+        return _cloned(source.fileno(), target.fileno())
 
 
 def write_out(image: Path) -> None:
@@ -40,11 +43,9 @@ def write_out(image: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _cloned(source: Path, target: Path) -> bool:
-    with source.open("rb") as reader, target.open("xb") as writer:
-        try:
-            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-        except OSError:  # each file system says in its own way that it cannot
-            target.unlink()
-            return False
+def _cloned(source: int, target: int) -> bool:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:  # each file system says in its own way that it cannot
+        return False
     return True

@@ -1,11 +1,14 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from sandbox_engine import disk
 from sandbox_engine.errors import StartFailed
+from sandbox_engine.images.scratch import to_its_end
 from sandbox_engine.log import get_logger
+from sandbox_engine.snapshots.copying import copy_disk
 from sandbox_engine.snapshots.store import SnapshotStore
 
 log = get_logger(__name__)
@@ -30,6 +33,18 @@ class Foundations:
                 self._holders[snapshot.id].add(holder)
                 await asyncio.to_thread(self._mount, snapshot.id)
         return [self._mountpoint(snapshot.id) / "upper" for snapshot in chain]
+
+    async def lay(self, snapshot_id: str, sandbox: Path) -> None:
+        """Copy the disk of the sandbox in this directory; the copy stays mounted for whoever comes."""
+        image, mountpoint = self._store.image(snapshot_id), self._mountpoint(snapshot_id)
+        mountpoint.mkdir(mode=0o700)
+        await to_its_end(partial(copy_disk, sandbox, image, mountpoint=mountpoint))
+
+    async def leave(self, snapshot_id: str) -> None:
+        """Unmount a copy if nobody has come."""
+        async with self._locks[snapshot_id]:
+            if snapshot_id not in self._holders:
+                await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
 
     async def release(self, holder: str) -> None:
         """Unmount what nobody but this sandbox held."""

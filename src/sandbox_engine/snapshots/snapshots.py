@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -9,11 +8,10 @@ from sandbox_engine.catalog import Catalog
 from sandbox_engine.engine import Engine
 from sandbox_engine.errors import InvalidRequest, SnapshotFailed, TemplateNotFound
 from sandbox_engine.ground import Ground
-from sandbox_engine.images.scratch import to_its_end
 from sandbox_engine.lifecycle import Lifecycle
 from sandbox_engine.log import get_logger
 from sandbox_engine.records import SandboxRecord
-from sandbox_engine.snapshots.copying import copy_disk, is_shared, write_out
+from sandbox_engine.snapshots.copying import is_shared, write_out
 from sandbox_engine.snapshots.records import SnapshotRecord, SnapshotState
 from sandbox_engine.templates.names import DEFAULT_TAG, Reference
 
@@ -125,12 +123,11 @@ class Snapshots:
 
     async def _copy(self, sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
         source = self._sandboxes.path(sandbox.id)
-        image = self._store.image(snapshot.id)
         with self._capacity.reserve(disk=self._size_of_copy(source / "disk.img")):
             self._store.records[snapshot.id] = snapshot
             try:
                 self._store.add(snapshot)
-                await to_its_end(partial(copy_disk, source, image))
+                await self._foundations.lay(snapshot.id, source)
                 snapshot.state, snapshot.unwritten_since = SnapshotState.READY, _boot_id()
                 self._store.save(snapshot)
             except BaseException as error:
@@ -153,6 +150,7 @@ class Snapshots:
         await asyncio.sleep(_WRITE_OUT_AFTER.total_seconds())
         try:
             await asyncio.to_thread(write_out, self._store.image(snapshot.id))
+            await self._foundations.leave(snapshot.id)
             if snapshot.id in self._store.records:
                 snapshot.unwritten_since = None
                 self._store.save(snapshot)

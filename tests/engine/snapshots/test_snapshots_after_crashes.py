@@ -47,7 +47,7 @@ async def test_nothing_is_left_when_the_last_fork_is_gone(mortal_engine):
     )
     await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **mortal_engine.options)
     await of_snapshot.kill()
-    assert await leftovers.settled(mortal_engine) == before
+    await leftovers.back_to(mortal_engine, before)
 
 
 async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
@@ -61,7 +61,7 @@ async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
     for sandbox in (fork, again):
         await sandbox.kill()
     assert await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **mortal_engine.options)
-    assert await leftovers.settled(mortal_engine) == before
+    await leftovers.back_to(mortal_engine, before)
 
 
 async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(mortal_engine, source):
@@ -85,7 +85,7 @@ async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(mor
         await created.commands.run("sha256sum -c sum")
         await created.kill()
         await AsyncSandbox.delete_snapshot(whole.snapshot_id, **mortal_engine.options)
-    assert await leftovers.settled(mortal_engine) == before
+    await leftovers.back_to(mortal_engine, before)
 
 
 async def test_a_fork_resumes_after_the_machine_was_restarted(mortal_engine, source):
