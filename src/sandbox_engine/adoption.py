@@ -29,6 +29,8 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
             containers.thaw(record)  # the crash may have come in the middle of a pause
         elif record.state is State.PAUSED:
             await containers.freeze(record)
+        if record.policing:
+            await lifecycle.police(record)
         lifecycle.take(record, sandbox)
     elif record.state is State.RESERVED:
         await lifecycle.kill(record, "it ended before anybody asked for it")

@@ -167,8 +167,11 @@ class Lifecycle:
 
     async def police(self, record: SandboxRecord) -> None:
         """Hold a running sandbox to the network policy that its record has now."""
+        record.policing = True
         self._store.save(record)
         await self._containers.police(record)
+        record.policing = False
+        self._store.save(record)
 
     def take(self, record: SandboxRecord, sandbox: Sandbox) -> None:
         """Take charge of a container."""

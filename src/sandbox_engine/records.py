@@ -97,6 +97,7 @@ class SandboxRecord(BaseModel):
     volumes: tuple[MountRecord, ...] = ()
     allow_internet: bool | None = None
     network: NetworkRecord = Field(default_factory=NetworkRecord)
+    policing: bool = False  # connections that its network policy closes may not be cut yet
     access_token: str
     traffic_token: str | None = None
     created_at: datetime

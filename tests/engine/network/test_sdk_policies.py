@@ -1,5 +1,9 @@
 """Network policies through the unmodified SDK: what a sandbox reaches, and what callers are told."""
 
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
 import pytest
 from e2b import (
     ALL_TRAFFIC,
@@ -75,24 +79,29 @@ async def test_ping_and_datagrams_follow_the_policy_too(limited, beyond, servers
     assert await is_refused(limited, other)
 
 
-async def test_an_update_takes_effect_on_connections_that_are_open(limited, beyond, stub):
-    await limited.update_network({})
-    await limited.files.write("talking.py", TALKING)
-    async with echo(beyond.netns, beyond.internet) as port:
-        heard: list[str] = []
-        talking = await limited.commands.run(
-            f"python3 talking.py {beyond.internet} {port}",
-            background=True,
-            stdin=True,
-            timeout=0,
-            on_stdout=heard.append,
-        )
-        await limited.commands.send_stdin(talking.pid, "before\n")
-        await until(lambda: _has(heard, "before"), timeout=60)
+async def test_an_update_takes_effect_on_connections_that_are_open(limited, beyond):
+    async with _talking(limited, beyond) as (talking, heard):
         await limited.update_network({"deny_out": [f"{beyond.internet}/32"]})
         await limited.commands.send_stdin(talking.pid, "after\n")
         with pytest.raises(SandboxException):
             await talking.wait()
+        assert "after" not in "".join(heard)
+
+
+async def test_an_update_that_a_crash_cut_short_is_carried_out_by_the_next_engine(
+    limited, beyond, engine
+):
+    record = engine.state_dir / "sandboxes" / limited.sandbox_id / "record.json"
+    async with _talking(limited, beyond) as (talking, heard):
+        engine.kill()
+        known = json.loads(record.read_text())
+        known["network"]["deny_out"] = [f"{beyond.internet}/32"]
+        record.write_text(json.dumps(known | {"policing": True}))
+        await asyncio.to_thread(engine.start)
+        again = await limited.commands.connect(talking.pid, on_stdout=heard.append)
+        await limited.commands.send_stdin(talking.pid, "after\n")
+        with pytest.raises(SandboxException):
+            await again.wait()
         assert "after" not in "".join(heard)
 
 
@@ -156,6 +165,25 @@ async def test_a_resumed_and_a_forked_sandbox_are_held_to_the_policy(limited, se
 async def test_what_cannot_be_done_is_said(options, network, told):
     with pytest.raises(SandboxException, match=told):
         await AsyncSandbox.create(network=network, **options)
+
+
+@asynccontextmanager
+async def _talking(sandbox, beyond):
+    """Have the sandbox be connected to a server; gives the command and what it prints."""
+    heard: list[str] = []
+    await sandbox.update_network({})
+    await sandbox.files.write("talking.py", TALKING)
+    async with echo(beyond.netns, beyond.internet) as port:
+        talking = await sandbox.commands.run(
+            f"python3 talking.py {beyond.internet} {port}",
+            background=True,
+            stdin=True,
+            timeout=0,
+            on_stdout=heard.append,
+        )
+        await sandbox.commands.send_stdin(talking.pid, "before\n")
+        await until(lambda: _has(heard, "before"), timeout=60)
+        yield talking, heard
 
 
 async def _has(heard, text):
