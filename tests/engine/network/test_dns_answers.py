@@ -4,10 +4,10 @@ from ipaddress import IPv4Address
 import pytest
 
 from sandbox_engine.network.dns_answers import addresses
+from tests.engine.network.policing import NAME
 from tests.engine.resolving import question
 
 A, ALIAS, AAAA = 1, 5, 28
-NAME = "api.example.com"
 TO_QUESTION = b"\xc0\x0c"
 
 

@@ -3,14 +3,10 @@ from ipaddress import IPv4Address
 import pytest
 
 from sandbox_engine.network.openings import MOST, Opening, Openings
-from sandbox_engine.network.policy import Policy
+from tests.engine.network.policing import NAME, only
 
-NAME, OTHER = "api.example.com", "other.example"
+OTHER = "other.example"
 ADDRESS = IPv4Address("192.0.2.1")
-
-
-def only(*names):
-    return Policy.parse(allow_out=names, deny_out=["0.0.0.0/0"])
 
 
 @pytest.mark.parametrize(("life", "least"), [(0, 300), (60, 300), (3600, 3600)])

@@ -4,12 +4,9 @@ import pytest
 
 from sandbox_engine.errors import InvalidRequest, NotImplementedHere
 from sandbox_engine.network.policy import Policy
+from tests.engine.network.policing import only
 
 ALL = "0.0.0.0/0"
-
-
-def only(*allowed):
-    return Policy.parse(allow_out=allowed, deny_out=[ALL])
 
 
 def permits(policy, address):

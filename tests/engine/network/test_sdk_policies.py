@@ -15,6 +15,7 @@ from e2b import (
 )
 
 from tests.engine.network.dialling import dial, equip, is_refused
+from tests.engine.network.policing import NAME
 from tests.engine.network.stubbed import STUB
 from tests.engine.resolving import resolver, telling
 from tests.engine.talking import echo
@@ -22,7 +23,6 @@ from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
 
-NAME = "api.example.com"
 TALKING = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as talking:
