@@ -63,4 +63,4 @@ async def test_three_hundred_sandboxes_live_side_by_side_and_leave_nothing(roomy
 
     with pytest.raises(SandboxNotRunningException):
         await crowd[-1].commands.run("true")
-    assert await leftovers.settled(roomy_engine) == before
+    await leftovers.back_to(roomy_engine, before)

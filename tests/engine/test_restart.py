@@ -190,7 +190,7 @@ async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine)
             await cycle()
 
     await asyncio.gather(*(cycles(75) for _ in range(4)))
-    assert await leftovers.settled(mortal_engine) == before
+    await leftovers.back_to(mortal_engine, before)
 
 
 @pytest.mark.timeout(120)
@@ -213,7 +213,7 @@ async def test_nothing_is_left_after_the_engine_was_killed_in_the_middle_of_crea
         return not listed
 
     await until(is_empty)
-    assert await leftovers.settled(mortal_engine) == before
+    await leftovers.back_to(mortal_engine, before)
 
 
 async def test_two_engines_do_not_share_a_state_directory(mortal_engine):

@@ -25,7 +25,7 @@ async def nothing_more(own):
     """Require that a test leaves nothing behind."""
     before = await leftovers.settled(own.engine)
     yield
-    assert await leftovers.settled(own.engine) == before
+    await leftovers.back_to(own.engine, before)
 
 
 async def _has_said(own, building, text):

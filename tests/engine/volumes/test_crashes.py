@@ -208,7 +208,7 @@ async def test_a_volume_in_constant_use_stays_sound_and_nothing_is_left(
     await asyncio.gather(*(come_and_go(number) for number in range(4)))
     for number in range(4):
         assert len((await small_volume.read_file(f"/{number}")).splitlines()) == 4
-    assert await leftovers.settled(small_engine) == before
+    await leftovers.back_to(small_engine, before)
     image = place_of(small_engine, small_volume) / "volume.img"
     assert not loops.is_in_use(image)
     checked = await asyncio.to_thread(
