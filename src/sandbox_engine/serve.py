@@ -50,6 +50,7 @@ async def reset(settings: Settings) -> None:
         for record in list(lifecycle.records.values()):
             await lifecycle.kill(record, "the engine is being reset")
         await ground.foundations.collect([])
+        await ground.foundations.sweep()
         await ground.clear()
     cgroups.remove(settings.cgroup)
     shutil.rmtree(settings.instance_run_dir)
