@@ -13,9 +13,11 @@ run: install ## Start the engine; ARGS are its flags
 	@scripts/run $(ARGS)
 
 test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's
+	@scripts/test-programs
 	@scripts/test $(ARGS)
 
 proofs: install ## Run the tests that take minutes (as root)
+	@scripts/test-programs
 	@$(PYTHON) -m pytest -m slow $(ARGS)
 
 lint: install ## Check style, types and the direction of imports

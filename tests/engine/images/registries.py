@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,9 +18,19 @@ from typing import Any
 
 import pytest
 
-_LACKING = [
-    name for name in ("busybox", "docker-registry", "skopeo", "umoci") if shutil.which(name) is None
-]
+from tests.engine.process import REPOSITORY
+
+_FETCHED = REPOSITORY / ".cache" / "test-programs"
+_PATH = f"{os.environ['PATH']}:{_FETCHED / 'usr/bin'}:{_FETCHED / 'bin'}"
+
+
+def _find(program: str) -> str:
+    return shutil.which(program, path=_PATH) or ""
+
+
+_BUSYBOX = _find("busybox")
+_REGISTRY = _find("docker-registry")
+_LACKING = [name for name in ("busybox", "docker-registry", "skopeo", "umoci") if not _find(name)]
 needs_registry = pytest.mark.skipif(bool(_LACKING), reason=f"not there: {', '.join(_LACKING)}")
 
 LOGIN = "alice:open sesame"
@@ -49,10 +60,10 @@ class LocalRegistry:
         """Put an index into the registry: for each platform a tag of the same repository."""
         entries = []
         for platform, tag in variants.items():
-            os, _, architecture = platform.partition("/")
+            system, _, architecture = platform.partition("/")
             document = self._request("GET", name, tag)
             described = {"mediaType": _MANIFEST, "digest": _digest(document), "size": len(document)}
-            entries.append(described | {"platform": {"os": os, "architecture": architecture}})
+            entries.append(described | {"platform": {"os": system, "architecture": architecture}})
         index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}
         self._request("PUT", name, "index", json.dumps(index).encode())
         return f"{self.address}/{name}:index"
@@ -88,7 +99,7 @@ def running_registry(*, login: str | None = None, port: int = 0) -> Iterator[Loc
     (directory / "config.json").write_text(json.dumps(configuration))  # JSON is YAML too
     log = directory / "log"
     with log.open("wb") as file:
-        command = ["docker-registry", "serve", str(directory / "config.json")]
+        command = [_REGISTRY, "serve", str(directory / "config.json")]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
     try:
         yield LocalRegistry(_address(process, log), login=login)
@@ -155,10 +166,8 @@ Fill = Callable[[Layer], None]
 
 def shell(layer: Layer) -> None:
     """Write what the smallest image has that sandboxes can be made of."""
-    busybox = shutil.which("busybox")
-    assert busybox is not None
     layer.directory("bin")
-    for path, name in ((busybox, "bin/busybox"), *_libraries(busybox)):
+    for path, name in ((_BUSYBOX, "bin/busybox"), *_libraries(_BUSYBOX)):
         layer.file(name, Path(path).read_bytes(), mode=0o755)
     for applet in "sh cat chmod env id ls mkdir sleep stat touch uname".split():
         layer.symlink(f"bin/{applet}", "busybox")
