@@ -35,6 +35,12 @@ async def test_a_secret_is_created_found_updated_and_destroyed(options, name):
         await AsyncSecret.update(name, "fourth", **options)
 
 
+async def test_updates_at_once_each_make_a_version_of_their_own(options, name):
+    await AsyncSecret.create(name, "value", **options)
+    updates = (AsyncSecret.update(name, str(number), **options) for number in range(8))
+    assert sorted(one.version for one in await asyncio.gather(*updates)) == list(range(2, 10))
+
+
 def test_names_are_unique_whatever_their_case(options, name):
     assert Secret.create(name.upper(), "value", **options).name == name
     with pytest.raises(SecretException, match="already exists"):
@@ -77,6 +83,8 @@ def test_a_list_is_read_page_by_page(options, name):
         assert len(page) <= 2
         found += [one.name for one in page if one.name.startswith(name)]
     assert found == made
+    with pytest.raises(SecretException, match="400: Invalid next token"):
+        Secret.list(next_token="!", **options).next_items()
 
 
 @pytest.fixture(scope="module")

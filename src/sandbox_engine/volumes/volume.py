@@ -28,6 +28,7 @@ class Volume:
         self.record = record
         self.keepers: set[str] = set()
         self.workers = Workers()
+        self.ending = asyncio.Lock()
         self.image = directory / "volume.img"
         self._place = directory / "content"
         self._users: set[object] = set()

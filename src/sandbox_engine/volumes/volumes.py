@@ -84,9 +84,13 @@ class Volumes:
     async def delete(self, volume_id: str) -> None:
         """Forget a volume; its files go when no sandbox has it any more."""
         volume = self.get(volume_id)
-        await self._become(volume, VolumeState.DELETED)
+        # Somebody who is just leaving must not discard it before its end is written down.
+        volume.keepers.add(volume_id)
+        try:
+            await self._become(volume, VolumeState.DELETED)
+        finally:
+            await self.let_go(volume_id)
         log.info("volume deleted", id=volume_id)
-        await self._discard_if_nobodys(volume)
 
     def plan(self, wanted: Iterable[tuple[str, str]]) -> tuple[MountRecord, ...]:
         """Find the volumes of these names, to be mounted at these paths of a new sandbox."""
@@ -138,11 +142,11 @@ class Volumes:
         for volume in self._of(record):
             volume.note_user(record.id)
 
-    async def let_go(self, sandbox_id: str) -> None:
+    async def let_go(self, keeper: str) -> None:
         """Keep nothing for this sandbox any more."""
         for volume in self._all():
-            if sandbox_id in volume.keepers:
-                volume.keepers.discard(sandbox_id)
+            if keeper in volume.keepers:
+                volume.keepers.discard(keeper)
                 await self._discard_if_nobodys(volume)
 
     async def sweep(self) -> None:
@@ -180,6 +184,7 @@ class Volumes:
             await self._discard(volume)
 
     async def _discard(self, volume: Volume) -> None:
-        self._volumes.pop(volume.record.id, None)
-        await volume.unmount()
-        await asyncio.to_thread(self._shelf.remove, volume.record.id)
+        async with volume.ending:
+            self._volumes.pop(volume.record.id, None)
+            await volume.unmount()
+            await asyncio.to_thread(self._shelf.remove, volume.record.id)

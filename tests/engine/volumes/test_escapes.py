@@ -37,32 +37,32 @@ async def test_links_are_told_and_not_followed_where_they_are_looked_at(trap, vo
     assert str((await volume.get_info("/loop")).type) == "symlink"
 
 
-@pytest.mark.parametrize("way", ["dir/canary", "up/canary", "file", f"{UP}etc/passwd", "root/etc"])
-async def test_nothing_outside_is_read(trap, volume, outside, way):
-    with pytest.raises(VolumePathNotFoundException):
-        await volume.read_file(f"/{way}")
-    with pytest.raises(VolumePathNotFoundException):
-        await volume.list(f"/{way}")
+async def test_nothing_outside_is_read(trap, volume):
+    for way in ("dir/canary", "up/canary", "file", f"{UP}etc/passwd", "root/etc"):
+        with pytest.raises(VolumePathNotFoundException):
+            await volume.read_file(f"/{way}")
+        with pytest.raises(VolumePathNotFoundException):
+            await volume.list(f"/{way}")
 
 
-@pytest.mark.parametrize("way", ["dir/made", "up/made", "dangling", "dir/canary", "file"])
-async def test_nothing_outside_is_written(trap, volume, outside, way):
-    for force in (False, True):
-        try:
-            await volume.write_file(f"/{way}", "mine", force=force)
-        except (VolumeException, VolumePathNotFoundException):
-            continue
-        assert await volume.read_file(f"/{way}") == "mine"  # inside then
-    assert [one.name for one in await asyncio.to_thread(_entries, outside)] == ["canary"]
+async def test_nothing_outside_is_written(trap, volume, outside):
+    for way in ("dir/made", "up/made", "dangling", "dir/canary", "file"):
+        for force in (False, True):
+            try:
+                await volume.write_file(f"/{way}", "mine", force=force)
+            except (VolumeException, VolumePathNotFoundException):
+                continue
+            assert await volume.read_file(f"/{way}") == "mine"  # inside then
+    assert await asyncio.to_thread(_names, outside) == ["canary"]
     assert (outside / "canary").read_text() == "the host's own"
 
 
-@pytest.mark.parametrize("way", ["dir/made", "up/made/deep", "dangling/made", "dir"])
-async def test_no_directory_is_made_outside(trap, volume, outside, way):
-    for force in (False, True):
-        with pytest.raises((VolumeException, VolumePathNotFoundException)):
-            await volume.make_dir(f"/{way}", force=force)
-    assert [one.name for one in await asyncio.to_thread(_entries, outside)] == ["canary"]
+async def test_no_directory_is_made_outside(trap, volume, outside):
+    for way in ("dir/made", "up/made/deep", "dangling/made", "dir"):
+        for force in (False, True):
+            with pytest.raises((VolumeException, VolumePathNotFoundException)):
+                await volume.make_dir(f"/{way}", force=force)
+    assert await asyncio.to_thread(_names, outside) == ["canary"]
 
 
 async def test_removing_a_link_leaves_what_it_leads_to(trap, volume, outside):
@@ -112,9 +112,9 @@ async def test_a_directory_that_is_exchanged_all_the_time_never_leads_out(mounte
                 continue
             assert answer != "the host's own"
     await swapping.kill()
-    assert [one.name for one in await asyncio.to_thread(_entries, outside)] == ["canary"]
+    assert await asyncio.to_thread(_names, outside) == ["canary"]
     assert (outside / "canary").stat().st_mode & 0o777 == 0o644
 
 
-def _entries(directory):
-    return sorted(directory.iterdir())
+def _names(directory):
+    return sorted(entry.name for entry in directory.iterdir())

@@ -127,18 +127,15 @@ async def test_several_volumes_are_mounted_in_one_sandbox(volume, volume_options
     await AsyncVolume.destroy(other.volume_id, **volume_options)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+async def test_places_that_nothing_may_be_mounted_on_are_refused(volume, volume_options):
+    for wrong in (
         ["/"], ["relative"], [""], ["/a/../b"], ["/a/"], ["//a"], ["/proc"], ["/sys/x"], ["/dev/shm"],
         ["/etc"], ["/etc/x"], ["/a\0b"], ["/a", "/a/b"], ["/run/e2b"],
-    ],
-)  # fmt: skip
-async def test_places_that_nothing_may_be_mounted_on_are_refused(volume, volume_options, wrong):
-    with pytest.raises(SandboxException, match="400: Volumes cannot be mounted there"):
-        await AsyncSandbox.create(
-            timeout=60, volume_mounts=dict.fromkeys(wrong, volume), **volume_options
-        )
+    ):  # fmt: skip
+        with pytest.raises(SandboxException, match="400: Volumes cannot be mounted there"):
+            await AsyncSandbox.create(
+                timeout=60, volume_mounts=dict.fromkeys(wrong, volume), **volume_options
+            )
 
 
 async def test_a_volume_that_is_not_there_is_refused(volume_options):

@@ -1,8 +1,11 @@
+import asyncio
 import secrets
 
 import httpx
 import pytest
-from e2b import AsyncVolume, VolumeException, VolumeNotFoundException
+from e2b import AsyncSandbox, AsyncVolume, VolumeException, VolumeNotFoundException
+
+from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
 
@@ -42,6 +45,58 @@ async def test_names_are_unique_and_free_again_after_a_volume_is_destroyed(volum
     again = await AsyncVolume.create(volume.name, **volume_options)
     assert await again.list("/") == []
     await AsyncVolume.destroy(again.volume_id, **volume_options)
+
+
+async def test_of_those_who_want_one_name_at_once_one_gets_it(volume_options, name):
+    answers = await asyncio.gather(
+        *(AsyncVolume.create(name, **volume_options) for _ in range(6)), return_exceptions=True
+    )
+    made = [one for one in answers if isinstance(one, AsyncVolume)]
+    listed = await AsyncVolume.list(**volume_options)
+    assert [one.volume_id for one in listed if one.name == name] == [made[0].volume_id]
+    assert len(made) == 1
+    await AsyncVolume.destroy(made[0].volume_id, **volume_options)
+
+
+async def test_a_volume_destroyed_while_sandboxes_start_is_theirs_or_not_found(
+    engine, volume_options, name
+):
+    for _ in range(3):
+        volume = await AsyncVolume.create(name, **volume_options)
+        starting = [
+            asyncio.create_task(
+                AsyncSandbox.create(timeout=60, volume_mounts={"/data": name}, **volume_options)
+            )
+            for _ in range(3)
+        ]
+        await AsyncVolume.destroy(volume.volume_id, **volume_options)
+        for started in await asyncio.gather(*starting, return_exceptions=True):
+            if isinstance(started, AsyncSandbox):
+                assert (await started.commands.run("echo x > /data/file; cat /data/file")).stdout
+                await started.kill()
+            else:
+                assert "not found" in str(started)
+        assert not (engine.state_dir / "volumes" / volume.volume_id).exists()
+
+
+async def test_a_volume_is_destroyed_while_its_contents_are_read(engine, volume_options, name):
+    for _ in range(10):
+        volume = await AsyncVolume.create(name, **volume_options)
+        await volume.write_file("/file", "x")
+        reading = [asyncio.create_task(volume.read_file("/file")) for _ in range(4)]
+        await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+        assert await AsyncVolume.destroy(volume.volume_id, **volume_options)
+        for read in await asyncio.gather(*reading, return_exceptions=True):
+            assert read == "x" or "not found" in str(read)
+        place = engine.state_dir / "volumes" / volume.volume_id
+        await _removed(place)
+
+
+async def _removed(place):
+    async def is_removed():
+        return not place.exists()
+
+    await until(is_removed, timeout=60)
 
 
 async def test_contents_need_the_volumes_own_token(engine, volume, volume_options):
