@@ -9,6 +9,7 @@ from e2b import (
     AsyncTemplate,
     BuildException,
     LogEntry,
+    SandboxException,
     Template,
     wait_for_process,
 )
@@ -143,7 +144,7 @@ async def test_a_failing_command_fails_the_build_with_what_it_said(options, name
     said = traceback.extract_tb(caught.value.__traceback__)
     assert any(frame.line and "nothing works" in frame.line for frame in said)
     assert any("[stderr]: nothing works" in line.message for line in lines)
-    with pytest.raises(Exception, match="tag 'default' does not exist"):
+    with pytest.raises(SandboxException, match="tag 'default' does not exist"):
         await AsyncSandbox.create(name, **options)
 
 
@@ -157,6 +158,9 @@ async def test_a_failed_build_leaves_the_template_as_it_was(client, options, nam
     assert await run_in(name, options, "cat version") == "1"
     detail = (await client.get(f"/templates/{name}")).json()
     assert [build["status"] for build in detail["builds"]] == ["error", "ready"]
+    failed = detail["builds"][0]["buildID"]
+    with pytest.raises(SandboxException, match=f"tag '{failed}' does not exist"):
+        await AsyncSandbox.create(f"{name}:{failed}", **options)
 
 
 async def test_a_template_grows_from_another(options, name):

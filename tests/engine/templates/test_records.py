@@ -34,6 +34,8 @@ async def test_a_built_template_makes_sandboxes_by_its_name_and_by_its_id(option
 async def test_a_tag_stays_with_its_build_when_the_template_is_built_again(options, name):
     first = await AsyncTemplate.build(greeting("one"), f"{name}:v1", tags=["old"], **options)
     assert set(first.tags) == {"v1", "old"}
+    with pytest.raises(SandboxException, match="tag 'default' does not exist"):
+        await AsyncSandbox.create(name, **options)
     second = await AsyncTemplate.build(greeting("two"), name, **options)
     assert second.template_id == first.template_id
     assert await greeting_of(f"{name}:v1", options) == "one"
