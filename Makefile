@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs lint format bench clean
+.PHONY: help install run test proofs lint format bench compat clean
 
 PYTHON := .venv/bin/python
 
@@ -32,6 +32,9 @@ format: install ## Rewrite the code in the project's style
 
 bench: install ## Measure the engine against the bare runtime (as root)
 	@$(PYTHON) -m benchmarks $(ARGS)
+
+compat: install ## Try every method of several E2B SDKs and write docs/e2b-compatibility.md (as root)
+	@$(PYTHON) -m compatibility $(ARGS)
 
 clean: ## Remove what install and the tools made here
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

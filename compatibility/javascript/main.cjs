@@ -1,0 +1,18 @@
+// Tries the SDK that NODE_PATH leads to; words are beginnings of methods to try.
+const { runAll } = require("./harness.cjs");
+const { publicMethods } = require("./methods.cjs");
+
+require("./sandboxes.cjs");
+require("./work.cjs");
+require("./keeping.cjs");
+require("./templates.cjs");
+
+const beginnings = process.argv.slice(2);
+const isWanted = (method) => !beginnings.length || beginnings.some((one) => method.startsWith(one));
+runAll(publicMethods().filter(isWanted)).then(
+  () => process.exit(0),
+  (error) => {
+    console.error(error);
+    process.exit(1);
+  },
+);

@@ -1,0 +1,116 @@
+"""Runs inside the environment of one version of E2B's SDK; knows nothing of this project."""
+
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+# What envd answers to a client that forgets the sandbox's token, as some methods of old ones do.
+NO_TOKEN = "unauthorized access, please provide a valid access token"  # noqa: S105
+NOT_IMPLEMENTED = "is not implemented by this engine"
+
+
+@dataclass
+class Kit:
+    """One way to use the SDK: blocking or asynchronous, with what probes share."""
+
+    e2b: ModuleType
+    is_async: bool
+    made: list[Any] = field(default_factory=list)
+    _shared: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Get a class of the SDK in this way's variant."""
+        prefix = "Async" if self.is_async else ""
+        return getattr(self.e2b, prefix + name)
+
+    async def __call__(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Call a method, whichever way it answers."""
+        result = function(*arguments, **named)
+        return await result if inspect.isawaitable(result) else result
+
+    async def sandbox(self, *arguments: Any, **options: Any) -> Any:
+        """Create a sandbox that is killed after the probe."""
+        create = getattr(self.Sandbox, "create", self.Sandbox)  # 1.x blocks in its constructor
+        sandbox = await self(create, *arguments, timeout=300, **options)
+        self.made.append(sandbox)
+        return sandbox
+
+    async def shared(self) -> Any:
+        """Get the sandbox for what leaves no traces."""
+        if self._shared is None:
+            create = getattr(self.Sandbox, "create", self.Sandbox)
+            self._shared = await self(create, timeout=900)
+        return self._shared
+
+    async def clean(self) -> None:
+        """Kill what the last probe made."""
+        while self.made:
+            with suppress(Exception):
+                await self(self.made.pop().kill)
+
+    async def close(self) -> None:
+        if self._shared is not None:
+            await self(self._shared.kill)
+
+
+class Unreachable(Exception):
+    """What the SDK sends is understood; the image is in a registry that is not at hand."""
+
+
+Probe = Callable[[Kit], Awaitable[None]]
+
+PROBES: dict[str, Probe] = {}
+
+
+def probe(*methods: str) -> Callable[[Probe], Probe]:
+    """Have the function show whether these methods work: `Class.method`."""
+
+    def register(function: Probe) -> Probe:
+        for method in methods:
+            assert method not in PROBES, method
+            PROBES[method] = function
+        return function
+
+    return register
+
+
+async def run_all(kit: Kit, public: set[str]) -> None:
+    """Run the probe of every public method and print what came of each."""
+    known: dict[Probe, tuple[str, str]] = {}
+    for method in sorted(public):
+        function = PROBES.get(method)
+        if function is None:
+            _print(method, "no probe", "")
+            continue
+        if function not in known:
+            known[function] = await _run(kit, function)
+        _print(method, *known[function])
+    await kit.close()
+
+
+async def _run(kit: Kit, function: Probe) -> tuple[str, str]:
+    try:
+        await function(kit)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong is the finding
+        if NOT_IMPLEMENTED in str(error):
+            return "not implemented", str(error)
+        if isinstance(error, Unreachable):
+            return "unreachable", str(error)
+        if NO_TOKEN in str(error):
+            return "without token", str(error)
+        return "fails", traceback.format_exc(limit=-3)
+    finally:
+        await kit.clean()
+    return "works", ""
+
+
+def _print(method: str, verdict: str, detail: str) -> None:
+    finding = {"method": method, "verdict": verdict, "detail": detail}
+    sys.stdout.write(json.dumps(finding) + "\n")
+    sys.stdout.flush()
