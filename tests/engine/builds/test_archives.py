@@ -132,6 +132,7 @@ def test_headers_that_would_fill_the_memory_are_refused(copy):
         _archive(("file", tarfile.REGTYPE, os.urandom(100_000)))[:50_000],
         b"\x1f\x8b" + b"garbage",
     ],
+    ids=["empty", "text", "compressed text", "half", "no compression"],
 )
 def test_what_is_no_archive_is_said(copy, archive):
     with pytest.raises(BadArchive, match="cannot be read"):
