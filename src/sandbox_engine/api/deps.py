@@ -1,6 +1,7 @@
 import hmac
 import re
-from typing import Annotated, cast
+from operator import attrgetter
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Header, Path, Request
 
@@ -29,62 +30,6 @@ def get_services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def get_engine(services: ServicesDep) -> Engine:
-    return services.engine
-
-
-def get_sampler(services: ServicesDep) -> Sampler:
-    return services.sampler
-
-
-def get_reserve(services: ServicesDep) -> Reserve:
-    return services.reserve
-
-
-def get_snapshots(services: ServicesDep) -> Snapshots:
-    return services.snapshots
-
-
-def get_forks(services: ServicesDep) -> Forks:
-    return services.forks
-
-
-def get_domain(services: ServicesDep) -> str:
-    return services.domain
-
-
-def get_volumes(services: ServicesDep) -> Volumes:
-    return services.volumes
-
-
-def get_vault(services: ServicesDep) -> Vault:
-    return services.vault
-
-
-def get_catalog(services: ServicesDep) -> Catalog:
-    return services.catalog
-
-
-def get_library(services: ServicesDep) -> Library:
-    return services.templates.library
-
-
-def get_builds(services: ServicesDep) -> Builds:
-    return services.templates.builds
-
-
-def get_uploads(services: ServicesDep) -> Uploads:
-    return services.templates.uploads
-
-
-def get_upload_links(services: ServicesDep) -> UploadLinks:
-    return services.templates.links
-
-
-def get_disk_size(services: ServicesDep) -> int:
-    return services.disk_mb
-
-
 def check_api_key(
     services: ServicesDep,
     x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None,
@@ -106,18 +51,28 @@ def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> st
     return sandbox_id.partition("-")[0]
 
 
-EngineDep = Annotated[Engine, Depends(get_engine)]
-SamplerDep = Annotated[Sampler, Depends(get_sampler)]
-ReserveDep = Annotated[Reserve, Depends(get_reserve)]
-SnapshotsDep = Annotated[Snapshots, Depends(get_snapshots)]
-ForksDep = Annotated[Forks, Depends(get_forks)]
-DomainDep = Annotated[str, Depends(get_domain)]
-VolumesDep = Annotated[Volumes, Depends(get_volumes)]
-VaultDep = Annotated[Vault, Depends(get_vault)]
-CatalogDep = Annotated[Catalog, Depends(get_catalog)]
-LibraryDep = Annotated[Library, Depends(get_library)]
-BuildsDep = Annotated[Builds, Depends(get_builds)]
-UploadsDep = Annotated[Uploads, Depends(get_uploads)]
-UploadLinksDep = Annotated[UploadLinks, Depends(get_upload_links)]
-DiskSize = Annotated[int, Depends(get_disk_size)]
+def _of_services(path: str) -> Any:
+    """Have a router given one of the services, by its name."""
+    find = attrgetter(path)
+
+    def get(services: ServicesDep) -> Any:
+        return find(services)
+
+    return Depends(get)
+
+
+EngineDep = Annotated[Engine, _of_services("engine")]
+SamplerDep = Annotated[Sampler, _of_services("sampler")]
+ReserveDep = Annotated[Reserve, _of_services("reserve")]
+SnapshotsDep = Annotated[Snapshots, _of_services("snapshots")]
+ForksDep = Annotated[Forks, _of_services("forks")]
+DomainDep = Annotated[str, _of_services("domain")]
+VolumesDep = Annotated[Volumes, _of_services("volumes")]
+VaultDep = Annotated[Vault, _of_services("vault")]
+CatalogDep = Annotated[Catalog, _of_services("catalog")]
+LibraryDep = Annotated[Library, _of_services("templates.library")]
+BuildsDep = Annotated[Builds, _of_services("templates.builds")]
+UploadsDep = Annotated[Uploads, _of_services("templates.uploads")]
+UploadLinksDep = Annotated[UploadLinks, _of_services("templates.links")]
+DiskSize = Annotated[int, _of_services("disk_mb")]
 SandboxId = Annotated[str, Depends(parse_sandbox_id)]

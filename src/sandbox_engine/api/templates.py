@@ -1,8 +1,10 @@
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
 from sandbox_engine.api.deps import BuildsDep, DiskSize, LibraryDep, SnapshotsDep, check_api_key
+from sandbox_engine.api.paging import page
 from sandbox_engine.api.template_models import (
     AssignedTags,
     AssignTagsBody,
@@ -14,9 +16,8 @@ from sandbox_engine.api.template_models import (
     TemplateWithBuilds,
     UpdateBody,
 )
-from sandbox_engine.api.template_pages import page
 from sandbox_engine.templates import tags
-from sandbox_engine.templates.records import TemplateRecord
+from sandbox_engine.templates.records import BuildRecord, TemplateRecord
 
 router = APIRouter(tags=["templates"], dependencies=[Depends(check_api_key)])
 
@@ -39,7 +40,9 @@ async def list_templates(
     next_token: NextToken = None,
 ) -> list[Template]:
     """List templates, the oldest first, a page at a time."""
-    shown, following = page(library.list_all(), limit=limit, token=next_token)
+    shown, following = page(
+        library.list_all(), at=_created_at, limit=limit, token=next_token, ascending=True
+    )
     _point_on(response, following)
     return [Template.of(one, disk_mb=disk_mb) for one in shown]
 
@@ -84,7 +87,7 @@ async def get_template(
 ) -> TemplateWithBuilds:
     """Tell all that is known of a template, with a page of its builds, the newest first."""
     template = library.resolve(template_id)
-    shown, following = page(template.builds[::-1], limit=limit, token=next_token)
+    shown, following = page(template.builds, at=_created_at, limit=limit, token=next_token)
     _point_on(response, following)
     return TemplateWithBuilds.of(template, shown, disk_mb=disk_mb)
 
@@ -125,3 +128,7 @@ async def _update(template_id: str, body: UpdateBody, library: LibraryDep) -> Te
 def _point_on(response: Response, token: str | None) -> None:
     if token is not None:
         response.headers["X-Next-Token"] = token
+
+
+def _created_at(record: TemplateRecord | BuildRecord) -> datetime:
+    return record.created_at
