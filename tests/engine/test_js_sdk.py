@@ -19,7 +19,17 @@ def modules():
     return install("e2b", VERSION)
 
 
-@pytest.mark.parametrize("subject", ["sandboxes", "network", "snapshots", "templates", "volumes"])
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "sandboxes",
+        "network",
+        "snapshots",
+        "templates",
+        "volumes",
+        pytest.param("bases", marks=(pytest.mark.slow, pytest.mark.timeout(600))),
+    ],
+)
 async def test_the_javascript_sdk_works_unmodified(engine, modules, subject):
     environment = {
         "PATH": os.environ["PATH"],
