@@ -1,8 +1,11 @@
 import secrets
 
+import pytest
 from e2b import Sandbox, Template
 
 from tests.engine.builds.building import layers
+
+pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
 
 
 def _steps(template, *scripts):

@@ -3,6 +3,8 @@ import os
 import pytest
 from e2b import Template
 
+pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+
 
 @pytest.fixture(scope="module")
 def made(builds, context, first_sandbox):

@@ -10,6 +10,8 @@ from tests.engine.builds.building import Builds
 from tests.engine.process import running_engine
 from tests.engine.waiting import until
 
+pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+
 _ENDLESS = "echo x > ~/x; dd if=/dev/zero of=~/big bs=1M count=20 2>/dev/null; sleep infinity"
 
 
@@ -45,7 +47,7 @@ async def _endless(own, template):
     building = await AsyncTemplate.build_in_background(
         template.run_cmd("echo 1 > ~/1").run_cmd(_ENDLESS), "endless", **options
     )
-    await until(lambda: _has_said(own, building, "] RUN echo x"), timeout=90)
+    await until(lambda: _has_said(own, building, "] RUN echo x"), timeout=150)
     yield building
 
 
@@ -96,12 +98,12 @@ async def test_a_build_beyond_those_at_once_waits_and_a_cached_one_does_not(own,
         waiting = await AsyncTemplate.build_in_background(
             begin().run_cmd("echo waits"), "waiting", **own.engine.options
         )
-        await until(lambda: _has_said(own, waiting, "RUN echo waits"), timeout=90)
+        await until(lambda: _has_said(own, waiting, "RUN echo waits"), timeout=150)
         await asyncio.to_thread(own.build, begin().run_cmd("echo cached"))
         assert not await _has_said(own, waiting, "[stdout]: waits")
         await _delete(own, endless.template_id)
-    await until(lambda: _has_said(own, waiting, "[stdout]: waits"), timeout=90)
-    await until(lambda: _is_ready(own, waiting), timeout=90)
+    await until(lambda: _has_said(own, waiting, "[stdout]: waits"), timeout=150)
+    await until(lambda: _is_ready(own, waiting), timeout=150)
 
 
 async def _is_ready(own, building):

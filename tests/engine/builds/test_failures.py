@@ -2,6 +2,8 @@ import traceback
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+
 
 def test_a_failing_step_is_told_with_its_command_status_and_output(builds, begin):
     template = begin().run_cmd("true").run_cmd("echo out; echo why >&2; exit 7").run_cmd("true")

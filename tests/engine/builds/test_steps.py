@@ -1,6 +1,8 @@
 import pytest
 from e2b import Template
 
+pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+
 _TREE = """
 set -e
 cd /srv
