@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+
+def alembic_config() -> Config:
+    """Point alembic at the migrations of this installation."""
+    config = Config()
+    config.set_main_option("script_location", str(_migrations()))
+    return config
+
+
+def _migrations() -> Path:
+    inside = Path(__file__).parent / "migrations"  # a wheel brings them along
+    return inside if inside.exists() else Path(__file__).parents[3] / "migrations"
+
+
+async def upgrade(engine: AsyncEngine, revision: str = "head") -> None:
+    """Bring the schema up to date; of several that start at once, one does it and the others wait."""
+    async with engine.connect() as connection:
+        await connection.run_sync(_upgrade, revision)
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)

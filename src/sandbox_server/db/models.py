@@ -1,0 +1,283 @@
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Interval,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+# Ids sort by time only where letters sort by their bytes, whatever the database's own locale is.
+Id = Annotated[str, mapped_column(Text(collation="C"))]
+# An object that the database fills in where a row names none.
+Document = Annotated[dict[str, Any], mapped_column(JSONB, server_default=text("'{}'"))]
+Switch = Annotated[bool, mapped_column(server_default=text("false"))]
+Count = Annotated[int, mapped_column(server_default=text("0"))]
+
+
+def _one_of(column: str, *values: str) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+class Row(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "pk": "%(table_name)s_pkey",
+            "uq": "%(table_name)s_%(column_0_N_name)s_key",
+            "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+            "ck": "%(table_name)s_%(constraint_name)s_check",
+            "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own spelling
+        str: Text,
+        bytes: LargeBinary,
+        datetime: DateTime(timezone=True),
+        timedelta: Interval,
+        list[str]: ARRAY(Text),
+    }
+
+    created_at: Mapped[datetime] = mapped_column(
+        server_default=func.clock_timestamp(), sort_order=1000
+    )
+
+
+class Tenant(Row):
+    __tablename__ = "tenants"
+    __table_args__ = (
+        CheckConstraint("max_running >= 0", name="max_running"),
+        CheckConstraint("max_queued >= 0", name="max_queued"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    max_running: Mapped[int]
+    max_queued: Mapped[int]
+    defaults: Mapped[Document]
+    rules: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'"))
+
+
+class ApiKey(Row):
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        CheckConstraint("scopes <@ ARRAY['read', 'sandboxes', 'admin']", name="scopes"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), index=True)
+    hash: Mapped[bytes] = mapped_column(unique=True)
+    prefix: Mapped[str]
+    scopes: Mapped[list[str]]
+    max_priority: Mapped[Count]
+    rate_per_s: Mapped[float | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class Backend(Row):
+    __tablename__ = "backends"
+    __table_args__ = (
+        _one_of("state", "unknown", "up", "down"),
+        CheckConstraint("capacity >= 0", name="capacity"),
+    )
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    capacity: Mapped[int]
+    drained: Mapped[Switch]
+    state: Mapped[str] = mapped_column(server_default="unknown")
+    seen_at: Mapped[datetime | None]
+
+
+class Template(Row):
+    """A name that sandboxes are created from; a tenant's own, or everybody's."""
+
+    __tablename__ = "templates"
+    __table_args__ = (UniqueConstraint("tenant_id", "name", postgresql_nulls_not_distinct=True),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id | None] = mapped_column(ForeignKey(Tenant.id))
+    name: Mapped[str]
+
+
+class TemplateBuild(Row):
+    """What a template is at one backend."""
+
+    __tablename__ = "template_builds"
+    __table_args__ = (_one_of("state", "building", "ready", "failed"),)
+
+    template_id: Mapped[Id] = mapped_column(
+        ForeignKey(Template.id, ondelete="CASCADE"), primary_key=True
+    )
+    backend: Mapped[str] = mapped_column(ForeignKey(Backend.name), primary_key=True, index=True)
+    backend_template_id: Mapped[str | None]
+    state: Mapped[str] = mapped_column(server_default="building")
+
+
+class Sandbox(Row):
+    __tablename__ = "sandboxes"
+    __table_args__ = (
+        _one_of(
+            "state",
+            *("queued", "starting", "running", "pausing", "paused"),
+            *("resuming", "stopping", "stopped", "failed"),
+        ),
+        _one_of("target", "running", "paused", "gone"),
+        _one_of("on_timeout", "pause", "delete"),
+        CheckConstraint(
+            "(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended_at"
+        ),
+        CheckConstraint("state <> 'paused' OR expires_at IS NULL", name="expires_at"),
+        # A tenant's lists, newest first: ids sort by time.
+        Index(None, "tenant_id", "id"),
+        Index(None, "tenant_id", "user_id", "id", postgresql_where=text("user_id IS NOT NULL")),
+        Index(
+            None, "tenant_id", "session_id", "id", postgresql_where=text("session_id IS NOT NULL")
+        ),
+        Index(
+            None,
+            "metadata",
+            postgresql_using="gin",
+            postgresql_ops={"metadata": "jsonb_path_ops"},
+        ),
+        # Admission: whose turn it is, and how much room is taken; ended sandboxes cost it nothing.
+        Index(
+            "sandboxes_queue_idx",
+            "tenant_id",
+            text("priority DESC"),
+            "queued_at",
+            "id",
+            postgresql_where=text("state = 'queued'"),
+        ),
+        Index(None, "tenant_id", "state", postgresql_where=text("ended_at IS NULL")),
+        Index(None, "backend", "state", postgresql_where=text("ended_at IS NULL")),
+        Index(
+            None,
+            "backend",
+            "backend_sandbox_id",
+            unique=True,
+            postgresql_where=text("backend_sandbox_id IS NOT NULL"),
+        ),
+        Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    template: Mapped[str]
+    backend: Mapped[str | None] = mapped_column(ForeignKey(Backend.name))
+    backend_sandbox_id: Mapped[str | None]
+    agent_type: Mapped[str | None]
+    user_id: Mapped[str | None]
+    session_id: Mapped[str | None]
+    # `metadata` is taken by SQLAlchemy.
+    labels: Mapped[Document] = mapped_column("metadata")
+    envs_sealed: Mapped[bytes | None]
+    access_sealed: Mapped[bytes | None]
+    resources: Mapped[Document]
+    network: Mapped[Document]
+
+    state: Mapped[str] = mapped_column(server_default="queued")
+    state_reason: Mapped[str | None]
+    target: Mapped[str] = mapped_column(server_default="running")
+    wanted: Mapped[int] = mapped_column(server_default=text("1"))
+    generation: Mapped[Count]
+
+    priority: Mapped[Count]
+    queued_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    queue_expires_at: Mapped[datetime | None]
+
+    started_at: Mapped[datetime | None]
+    last_activity_at: Mapped[datetime | None]
+    awake_until: Mapped[datetime | None]
+    idle_timeout: Mapped[timedelta | None]
+    timeout: Mapped[timedelta]
+    expires_at: Mapped[datetime | None]
+    remaining: Mapped[timedelta | None]
+    retain_until: Mapped[datetime | None]
+    on_timeout: Mapped[str] = mapped_column(server_default="pause")
+    auto_resume: Mapped[bool] = mapped_column(server_default=text("true"))
+    ended_at: Mapped[datetime | None]
+
+
+class Job(Row):
+    """What is to be done about a subject, when, and who is at it."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        UniqueConstraint("kind", "subject"),
+        Index(None, "run_at", "id", postgresql_where=text("dead_at IS NULL")),
+        Index(None, "dead_at", postgresql_where=text("dead_at IS NOT NULL")),
+        # A claim and a heartbeat write no indexed column: with room on the page they write no index.
+        {"postgresql_with": {"fillfactor": 70}},
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    kind: Mapped[str]
+    subject: Mapped[str]
+    run_at: Mapped[datetime]
+    leased_by: Mapped[str | None]
+    leased_until: Mapped[datetime | None]
+    attempts: Mapped[Count]
+    last_error: Mapped[str | None]
+    dead_at: Mapped[datetime | None]
+
+
+class Stream(Row):
+    """The counter of a tenant's events; its row lock makes commit order the order of numbers."""
+
+    __tablename__ = "streams"
+
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
+    next_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("1"))
+
+
+class Event(Row):
+    """Something that happened; it outlives the sandbox that it happened to."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        Index(
+            None, "tenant_id", "sandbox_id", "seq", postgresql_where=text("sandbox_id IS NOT NULL")
+        ),
+        Index(None, "created_at"),
+    )
+
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    sandbox_id: Mapped[Id | None]
+    type: Mapped[str]
+    data: Mapped[Document]
+
+
+class IdempotencyKey(Row):
+    __tablename__ = "idempotency"
+    __table_args__ = (Index(None, "created_at"),)
+
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    digest: Mapped[bytes]
+    sandbox_id: Mapped[Id] = mapped_column(ForeignKey(Sandbox.id, ondelete="CASCADE"), index=True)
+
+
+class Installation(Row):
+    """Who this database belongs to; there is one row at most."""
+
+    __tablename__ = "installation"
+    __table_args__ = (CheckConstraint("singleton", name="singleton"),)
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    encryption_key_id: Mapped[str | None]
+    singleton: Mapped[bool] = mapped_column(server_default=text("true"), unique=True)

@@ -1,0 +1,52 @@
+import asyncpg
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.pool import ConnectionPoolEntry
+
+Sessions = async_sessionmaker[AsyncSession]
+
+
+def create_engine(
+    url: str, *, pool_size: int = 10, max_overflow: int = 10, statement_cache: int = 500
+) -> AsyncEngine:
+    """Make a pool of connections to the PostgreSQL at a libpq URL.
+
+    asyncpg reads the URL itself, so `sslmode`, `host=/socket/directory` and all else mean what
+    they mean to psql. `statement_cache` is per connection; 0 is for poolers that share sessions.
+    """
+
+    async def connect() -> asyncpg.Connection:
+        return await asyncpg.connect(
+            url.replace("+asyncpg", "", 1),
+            statement_cache_size=statement_cache,
+            server_settings={"application_name": "sandbox-server", "jit": "off"},
+        )
+
+    engine = create_async_engine(
+        f"postgresql+asyncpg://?prepared_statement_cache_size={statement_cache}",
+        async_creator=connect,
+        pool_size=pool_size,
+        max_overflow=max_overflow,
+    )
+    event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    return engine
+
+
+def create_sessions(engine: AsyncEngine) -> Sessions:
+    """Make sessions whose rows stay readable after the commit."""
+    return async_sessionmaker(engine, expire_on_commit=False)
+
+
+def _refuse_closed(
+    connection: DBAPIConnection, _entry: ConnectionPoolEntry, _proxy: object
+) -> None:
+    # asyncpg knows of a connection that the server closed; a ping would ask on every checkout.
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
