@@ -23,6 +23,7 @@ SandboxError
     BackendUnavailable        it does not answer
     BackendBusy               it has no room or wants fewer calls: backpressure
     BackendRefused            it answered, and said no
+    and, for the lifecycle to act on, those of backends/errors.py
 
 Each class has a stable `code` and a `title`; only `api/` knows which status of HTTP it becomes.
 """

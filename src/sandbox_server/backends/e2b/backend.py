@@ -1,0 +1,259 @@
+import contextlib
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from http import HTTPStatus
+from typing import TypeVar, cast
+from urllib.parse import quote, urlencode
+
+from e2b import AsyncSandbox
+from e2b.api.client.api.sandboxes import (
+    delete_sandboxes_sandbox_id,
+    get_sandboxes_sandbox_id,
+    get_sandboxes_sandbox_id_metrics,
+    get_v2_sandboxes,
+    post_sandboxes_sandbox_id_pause,
+    post_sandboxes_sandbox_id_snapshots,
+    post_sandboxes_sandbox_id_timeout,
+    post_v2_sandboxes,
+    post_v_2_sandboxes_sandbox_id_connect,
+)
+from e2b.api.client.api.templates import delete_templates_template_id
+from e2b.api.client.models import (
+    ConnectSandboxV2,
+    ListedSandbox,
+    Sandbox,
+    SandboxDetail,
+    SandboxMetric,
+    SandboxPauseRequest,
+    SandboxSnapshotRequest,
+    SandboxTimeoutRequest,
+    SnapshotInfo,
+)
+from e2b.api.client.types import UNSET, Response
+from e2b.envd.api import ENVD_API_HEALTH_ROUTE
+
+from sandbox_server.backends.e2b import wire
+from sandbox_server.backends.e2b.connection import Connection
+from sandbox_server.backends.e2b.failures import ErrorAnswer
+from sandbox_server.backends.e2b.handles import Handles
+from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.provider import (
+    Access,
+    Endpoint,
+    Fork,
+    NewSandbox,
+    ProviderSandbox,
+    Usage,
+)
+
+T = TypeVar("T")
+
+QUESTION_LIMIT = timedelta(seconds=30)
+WORK_LIMIT = timedelta(minutes=2)
+"""For what starts, stops or copies a sandbox."""
+
+_HANDLES = 1000
+_PAGE = 100
+# Answers by which what is wanted turns out to be so already.
+_NOTHING: frozenset[int] = frozenset()
+_ALREADY_PAUSED = frozenset({HTTPStatus.CONFLICT})
+_GONE = frozenset({HTTPStatus.NOT_FOUND})
+
+
+class E2BBackend:
+    """One provider that speaks E2B's protocol, as the lifecycle of sandboxes needs it.
+
+    Nothing is repeated here: who asks decides what an error means for what it wants.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        installation_id: str,
+        question_limit: timedelta = QUESTION_LIMIT,
+        work_limit: timedelta = WORK_LIMIT,
+        handles: int = _HANDLES,
+        page: int = _PAGE,
+    ) -> None:
+        self.name = endpoint.name
+        self.installation_id = installation_id
+        self._question_limit = question_limit
+        self._work_limit = work_limit
+        self._connection = Connection(endpoint)
+        self._api = self._connection.api
+        self._handles = Handles(endpoint, most=handles)
+        self._page = page
+
+    async def create(self, wanted: NewSandbox) -> Access:
+        """Start a sandbox; asked again with the same words, the provider gives the same one."""
+        answer = await self._change(
+            post_v2_sandboxes.asyncio_detailed(
+                client=self._api,
+                body=wire.new_sandbox(wanted, installation_id=self.installation_id),
+                idempotency_key=wanted.sandbox_id,
+            )
+        )
+        return wire.access(cast("Sandbox", answer.parsed))
+
+    async def connect(self, provider_id: str, *, timeout: timedelta) -> Access:
+        """Resume the sandbox if it is paused; its deadline is never brought forward."""
+        answer = await self._change(
+            post_v_2_sandboxes_sandbox_id_connect.asyncio_detailed(
+                provider_id,
+                client=self._api,
+                body=ConnectSandboxV2(timeout=wire.seconds(timeout)),
+            ),
+            of=provider_id,
+        )
+        return wire.access(cast("Sandbox", answer.parsed))
+
+    async def pause(self, provider_id: str) -> None:
+        """Freeze the sandbox; one that is paused already stays so."""
+        request = post_sandboxes_sandbox_id_pause.asyncio_detailed(
+            provider_id, client=self._api, body=SandboxPauseRequest()
+        )
+        with contextlib.suppress(ErrorAnswer):
+            await self._change(request, of=provider_id, settles=_ALREADY_PAUSED)
+
+    async def kill(self, provider_id: str) -> None:
+        """End the sandbox and all that is in it; one that is gone already stays gone."""
+        self._handles.forget(provider_id)
+        request = delete_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api)
+        with contextlib.suppress(SandboxGone):
+            await self._change(request, of=provider_id)
+
+    async def set_timeout(self, provider_id: str, timeout: timedelta) -> None:
+        """Have a running sandbox paused this long from now, sooner or later than before."""
+        await self._ask(
+            post_sandboxes_sandbox_id_timeout.asyncio_detailed(
+                provider_id,
+                client=self._api,
+                body=SandboxTimeoutRequest(timeout=wire.seconds(timeout)),
+            ),
+            of=provider_id,
+            changes=True,
+        )
+
+    async def info(self, provider_id: str) -> ProviderSandbox:
+        answer = await self._ask(
+            get_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api),
+            of=provider_id,
+        )
+        return wire.provider_sandbox(cast("SandboxDetail", answer.parsed))
+
+    async def list_all(self) -> Sequence[ProviderSandbox]:
+        """List all sandboxes of this installation, running and paused."""
+        return await self._list({wire.INSTALLATION: self.installation_id})
+
+    async def find(self, sandbox_id: str) -> Sequence[ProviderSandbox]:
+        """Find the sandboxes with our id, oldest first: usually one, after a lost answer any number."""
+        labels = {wire.INSTALLATION: self.installation_id, wire.SANDBOX: sandbox_id}
+        return sorted(await self._list(labels), key=lambda one: (one.started_at, one.id))
+
+    async def _list(self, labels: Mapping[str, str]) -> list[ProviderSandbox]:
+        found: dict[str, ProviderSandbox] = {}
+        token: str | None = ""
+        while token is not None:
+            answer = await self._ask(
+                get_v2_sandboxes.asyncio_detailed(
+                    client=self._api,
+                    metadata=urlencode(labels),
+                    limit=self._page,
+                    next_token=token or UNSET,
+                )
+            )
+            page = cast("list[ListedSandbox]", answer.parsed)
+            found |= {one.sandbox_id: wire.provider_sandbox(one) for one in page}
+            token = answer.headers.get("X-Next-Token") or None
+        return list(found.values())
+
+    async def metrics(self, provider_id: str) -> Sequence[Usage]:
+        """Tell what the sandbox used over time, as far back as the provider knows."""
+        answer = await self._ask(
+            get_sandboxes_sandbox_id_metrics.asyncio_detailed(provider_id, client=self._api),
+            of=provider_id,
+        )
+        return [wire.usage(one) for one in cast("list[SandboxMetric]", answer.parsed)]
+
+    async def snapshot(self, provider_id: str, *, name: str | None = None) -> str:
+        """Keep the sandbox as it is now; gives what to create sandboxes from, as their template."""
+        answer = await self._change(
+            post_sandboxes_sandbox_id_snapshots.asyncio_detailed(
+                provider_id,
+                client=self._api,
+                body=SandboxSnapshotRequest(name=name or UNSET),
+            ),
+            of=provider_id,
+        )
+        return cast("SnapshotInfo", answer.parsed).snapshot_id
+
+    async def delete_snapshot(self, snapshot_id: str) -> None:
+        """Delete a snapshot; one that is gone already stays gone."""
+        request = delete_templates_template_id.asyncio_detailed(
+            quote(snapshot_id, safe=""), client=self._api
+        )
+        with contextlib.suppress(ErrorAnswer):
+            await self._change(request, settles=_GONE)
+
+    async def fork(self, provider_id: str, wanted: NewSandbox) -> Fork:
+        """Start a copy of the sandbox under an id of its own, whatever template is `wanted`.
+
+        The protocol's own fork copies the metadata with our id in it, so that of source and
+        fork either could be taken for the one too many of two with the same id.
+        """
+        snapshot_id = await self.snapshot(provider_id, name=f"fork-{wanted.sandbox_id}")
+        access = await self.create(replace(wanted, template=snapshot_id))
+        return Fork(access=access, snapshot_id=snapshot_id)
+
+    def handle(self, access: Access) -> AsyncSandbox:
+        """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
+        return self._handles.get(access)
+
+    def host(self, access: Access, port: int) -> str:
+        """Name the host at which a port of the sandbox is reached from outside."""
+        return self.handle(access).get_host(port)
+
+    async def is_answering(self, access: Access) -> bool:
+        """Ask the sandbox itself for a sign of life; False is also that it takes too long."""
+        handle = self.handle(access)
+        return await self._connection.is_answering(
+            f"{handle.envd_api_url}{ENVD_API_HEALTH_ROUTE}",
+            headers=handle.connection_config.sandbox_headers,
+            limit=self._question_limit,
+        )
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _change(
+        self,
+        request: Awaitable[Response[T]],
+        *,
+        of: str | None = None,
+        settles: frozenset[int] = _NOTHING,
+    ) -> Response[T]:
+        return await self._ask(
+            request, of=of, settles=settles, changes=True, limit=self._work_limit
+        )
+
+    async def _ask(
+        self,
+        request: Awaitable[Response[T]],
+        *,
+        of: str | None = None,
+        settles: frozenset[int] = _NOTHING,
+        changes: bool = False,
+        limit: timedelta | None = None,
+    ) -> Response[T]:
+        own = settles | _GONE if of else settles
+        try:
+            return await self._connection.ask(
+                request, limit=limit or self._question_limit, changes=changes, settles=own
+            )
+        except ErrorAnswer as answer:
+            if of is None or answer.status != HTTPStatus.NOT_FOUND:
+                raise
+        self._handles.forget(of)
+        raise SandboxGone(self.name, of)

@@ -1,0 +1,109 @@
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from datetime import timedelta
+from functools import partial
+from http import HTTPStatus
+from typing import TypeVar
+
+import httpx
+from e2b.api.client.client import AuthenticatedClient
+from e2b.api.client.errors import UnexpectedStatus
+from e2b.api.metadata import default_headers
+from pyqwest import HTTPTransport
+from pyqwest.httpx import AsyncPyqwestTransport
+
+from sandbox_server.backends.e2b.failures import Asking, ErrorAnswer, read_error
+from sandbox_server.backends.provider import Endpoint
+from sandbox_server.domain.errors import BackendError
+
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT_S = 10
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol)
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, UnexpectedStatus)
+
+
+class Connection:
+    """One provider's control plane, over connections that it shares with nothing else.
+
+    The SDK's own are shared by all providers and by all commands that run, up to 200 to an
+    address, so that a question would wait for a command to end.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._name = endpoint.name
+        self._secret = endpoint.api_key
+        self._pool = HTTPTransport(
+            tls_include_system_certs=True,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            follow_redirects=False,
+        )
+        client = partial(
+            httpx.AsyncClient,
+            transport=AsyncPyqwestTransport(self._pool),
+            timeout=httpx.Timeout(None),  # `ask` limits every call as a whole
+            event_hooks={"response": [self._refuse]},
+        )
+        self._sandboxes = client()
+        self._http = client(
+            base_url=endpoint.api_url,
+            headers={**default_headers, "X-API-Key": endpoint.api_key},
+        )
+        self.api = AuthenticatedClient(
+            base_url=endpoint.api_url, token="", raise_on_unexpected_status=True
+        ).set_async_httpx_client(self._http)
+
+    async def _refuse(self, response: httpx.Response) -> None:
+        # Before the SDK parses it, which expects its own JSON even in a gateway's error.
+        if not response.is_success:
+            await response.aread()
+            raise read_error(response, secret=self._secret)
+
+    async def ask(
+        self,
+        request: Awaitable[T],
+        *,
+        limit: timedelta,
+        changes: bool,
+        settles: Collection[int] = (),
+    ) -> T:
+        """Send one request, once; `changes` tells that it may do so even if its answer is lost.
+
+        An error whose status `settles` the matter is passed on as the `ErrorAnswer` that it is.
+        """
+        asking = Asking(backend=self._name, changes=changes)
+        failure: BackendError
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                return await request
+        except ErrorAnswer as answer:
+            if answer.status in settles:
+                raise
+            failure = asking.refused(answer)
+        except TimeoutError:
+            failure = asking.lost(f"did not answer within {limit.total_seconds():g} s")
+        except _NEVER_SENT as error:
+            failure = asking.unsent(f"cannot be reached: {error}")
+        except httpx.HTTPError as error:
+            failure = asking.lost(f"the connection broke: {error}")
+        except _UNREADABLE:
+            failure = asking.lost("gave an answer that its API does not have")
+        # Out here it has no context: httpx's errors hold the request, and so the API key.
+        raise failure
+
+    async def is_answering(self, url: str, *, headers: Mapping[str, str], limit: timedelta) -> bool:
+        """Ask a sandbox itself; its silence is an answer, the lack of a way to it is none."""
+        request = self._sandboxes.get(url, headers=headers)
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                await self.ask(
+                    request, limit=2 * limit, changes=False, settles={HTTPStatus.BAD_GATEWAY}
+                )
+        except (TimeoutError, ErrorAnswer):
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._http.aclose()
+        await self._sandboxes.aclose()
+        await self._pool.aclose()

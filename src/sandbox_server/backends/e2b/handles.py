@@ -1,0 +1,58 @@
+from collections import OrderedDict
+
+from e2b import AsyncSandbox, ConnectionConfig
+from packaging.version import Version
+
+from sandbox_server.backends.provider import Access, Endpoint
+
+
+class Handles:
+    """The SDK's objects for the sandboxes used last, made without asking the provider."""
+
+    def __init__(self, endpoint: Endpoint, *, most: int) -> None:
+        self._endpoint = endpoint
+        self._most = most
+        self._known: OrderedDict[str, tuple[Access, AsyncSandbox]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, access: Access) -> AsyncSandbox:
+        """Return the sandbox's handle, a new one where its access is another than before."""
+        known = self._known.get(access.provider_id)
+        if known is None or known[0] != access:
+            known = self._known[access.provider_id] = (access, self._make(access))
+        self._known.move_to_end(access.provider_id)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return known[1]
+
+    def forget(self, provider_id: str) -> None:
+        self._known.pop(provider_id, None)
+
+    def _make(self, access: Access) -> AsyncSandbox:
+        return AsyncSandbox(
+            sandbox_id=access.provider_id,
+            sandbox_domain=access.domain,
+            envd_version=Version(access.envd_version),
+            envd_access_token=access.envd_token,
+            traffic_access_token=access.traffic_token,
+            connection_config=self._config(access),
+        )
+
+    def _config(self, access: Access) -> ConnectionConfig:
+        headers = {
+            "E2b-Sandbox-Id": access.provider_id,
+            "E2b-Sandbox-Port": str(ConnectionConfig.envd_port),
+        }
+        if access.envd_token is not None:
+            headers["X-Access-Token"] = access.envd_token
+        return ConnectionConfig(
+            domain=self._endpoint.domain,
+            debug=False,
+            api_key=self._endpoint.api_key,
+            api_url=self._endpoint.api_url,
+            sandbox_url=self._endpoint.sandbox_url,
+            extra_sandbox_headers=headers,
+            retries=0,
+        )

@@ -1,0 +1,90 @@
+"""Between the server's words and those of E2B's API."""
+
+import math
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, cast
+
+from e2b import SandboxNetworkOpts
+from e2b.api.client.models import (
+    ListedSandbox,
+    NewSandboxV2,
+    Sandbox,
+    SandboxAutoResumeConfig,
+    SandboxDetail,
+    SandboxMetric,
+    SandboxNetworkConfig,
+    SandboxVolumeMount,
+)
+from e2b.api.client.types import UNSET
+from e2b.sandbox.sandbox_api import build_network_config
+
+from sandbox_server.backends.provider import (
+    Access,
+    NewSandbox,
+    ProviderSandbox,
+    ProviderState,
+    Usage,
+)
+
+INSTALLATION = "sandbox_server_installation"
+SANDBOX = "sandbox_server_sandbox"
+
+
+def new_sandbox(wanted: NewSandbox, *, installation_id: str) -> NewSandboxV2:
+    """Make the request; should the server vanish, the provider pauses the sandbox, never kills it."""
+    network = build_network_config(cast("SandboxNetworkOpts | None", wanted.network))
+    return NewSandboxV2(
+        template_id=wanted.template,
+        timeout=seconds(wanted.timeout),
+        auto_pause=True,
+        auto_resume=SandboxAutoResumeConfig(enabled=False),
+        metadata={INSTALLATION: installation_id, SANDBOX: wanted.sandbox_id},
+        env_vars=dict(wanted.envs),
+        allow_internet_access=UNSET if wanted.allow_internet is None else wanted.allow_internet,
+        network=UNSET if network is None else SandboxNetworkConfig(**network),
+        volume_mounts=[
+            SandboxVolumeMount(name=name, path=path) for path, name in wanted.volumes.items()
+        ]
+        or UNSET,
+    )
+
+
+def seconds(duration: timedelta) -> int:
+    """Round up: a deadline may come late, never early."""
+    return math.ceil(duration.total_seconds())
+
+
+def access(sandbox: Sandbox) -> Access:
+    return Access(
+        provider_id=sandbox.sandbox_id,
+        domain=sandbox.domain or None,
+        envd_version=sandbox.envd_version,
+        envd_token=sandbox.envd_access_token or None,
+        traffic_token=sandbox.traffic_access_token or None,
+    )
+
+
+def provider_sandbox(sandbox: ListedSandbox | SandboxDetail) -> ProviderSandbox:
+    metadata: Mapping[str, Any] = sandbox.metadata if isinstance(sandbox.metadata, dict) else {}
+    return ProviderSandbox(
+        id=sandbox.sandbox_id,
+        state=ProviderState(sandbox.state.value),
+        sandbox_id=metadata.get(SANDBOX),
+        installation_id=metadata.get(INSTALLATION),
+        template=sandbox.template_id,
+        started_at=sandbox.started_at,
+        ends_at=sandbox.end_at,
+    )
+
+
+def usage(metric: SandboxMetric) -> Usage:
+    return Usage(
+        at=metric.timestamp,
+        cpu_count=metric.cpu_count,
+        cpu_percent=metric.cpu_used_pct,
+        memory_used=metric.mem_used,
+        memory_total=metric.mem_total,
+        disk_used=metric.disk_used,
+        disk_total=metric.disk_total,
+    )

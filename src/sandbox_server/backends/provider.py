@@ -1,0 +1,84 @@
+"""What the server asks of a sandbox provider, and what it is told, without the provider's own types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a provider is.
+
+    Without a `sandbox_url`, sandboxes are reached by host names below `domain`.
+    """
+
+    name: str
+    api_url: str
+    api_key: str = field(repr=False)
+    sandbox_url: str | None = None
+    domain: str
+
+
+class ProviderState(StrEnum):
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSandbox:
+    """A sandbox as the provider knows it."""
+
+    id: str
+    state: ProviderState
+    sandbox_id: str | None
+    installation_id: str | None
+    template: str
+    started_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """All that it takes to reach into one sandbox. Its tokens are secret: seal them."""
+
+    provider_id: str
+    domain: str | None
+    envd_version: str
+    envd_token: str | None = field(repr=False)
+    traffic_token: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSandbox:
+    """A sandbox to be; `sandbox_id` is ours, and makes a repeated request the same request."""
+
+    sandbox_id: str
+    template: str
+    timeout: timedelta
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    network: Mapping[str, Any] | None = None
+    allow_internet: bool | None = None
+    volumes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fork:
+    """A copy of a sandbox, and the snapshot that it stands on."""
+
+    access: Access
+    snapshot_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a sandbox used at one moment; memory and disk in bytes."""
+
+    at: datetime
+    cpu_count: int
+    cpu_percent: float
+    memory_used: int
+    memory_total: int
+    disk_used: int
+    disk_total: int

@@ -1,0 +1,52 @@
+import pytest
+
+from sandbox_server.backends.errors import SandboxGone
+
+pytestmark = pytest.mark.needs_engine
+
+CONTROL = ("POST /v2/sandboxes", "POST /sandboxes", "GET /sandboxes", "GET /v2/sandboxes")
+
+
+async def test_work_in_a_sandbox_asks_the_provider_nothing(backend_at, proxy, wanted):
+    backend = backend_at(proxy.url)
+    access = await backend.create(wanted)
+    created = len(proxy.seen)
+    for _ in range(3):
+        assert (await backend.handle(access).commands.run("echo hi")).stdout == "hi\n"
+    assert await backend.is_answering(access)
+    worked = proxy.seen[created:]
+    assert len(worked) >= 4
+    assert not [line for line in worked if line.startswith(CONTROL)]
+
+
+async def test_a_handle_is_kept_until_its_access_changes(backend, wanted):
+    access = await backend.create(wanted)
+    handle = backend.handle(access)
+    assert backend.handle(access) is handle
+    await backend.pause(access.provider_id)
+    assert backend.handle(await backend.connect(access.provider_id, timeout=wanted.timeout)) is (
+        handle
+    )
+
+
+@pytest.mark.parametrize("found_out_by", ["kill", "info"])
+async def test_a_lost_sandboxs_handle_is_dropped(backend, backend_at, wanted, found_out_by):
+    access = await backend.create(wanted)
+    handle = backend.handle(access)
+    await backend_at().kill(access.provider_id)
+    if found_out_by == "kill":
+        await backend.kill(access.provider_id)
+    else:
+        with pytest.raises(SandboxGone):
+            await backend.info(access.provider_id)
+    assert backend.handle(access) is not handle
+
+
+async def test_only_the_handles_used_last_are_kept(backend_at, new_sandbox):
+    backend = backend_at(handles=2)
+    first, second, third = [await backend.create(new_sandbox()) for _ in range(3)]
+    kept, dropped = backend.handle(first), backend.handle(second)
+    backend.handle(first)
+    backend.handle(third)
+    assert backend.handle(first) is kept
+    assert backend.handle(second) is not dropped
