@@ -1,0 +1,185 @@
+"""What happens to a sandbox, as it is told to those who follow it.
+
+    sandbox.queued  .starting  .running  .pausing  .paused  .resuming  .stopping  .stopped  .failed    a state was entered
+    sandbox.deadline_changed                                     it has more time than before, or less
+    sandbox.silent  sandbox.answering                            it does not answer though it runs; it does again
+
+Each says what caused it, who did, and why in words. None is named `error`: browsers use that name for themselves.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+
+from sandbox_server.domain.deadlines import Deadlines
+from sandbox_server.domain.due import Why, idle_pause_at
+from sandbox_server.domain.wording import explain_change
+
+
+class Cause(StrEnum):
+    REQUEST = "request"
+    TRAFFIC = "traffic"
+    """Somebody used it while it was paused."""
+    ROOM = "room"
+    """A place was free, or was not."""
+    QUEUE_DEADLINE = "queue-deadline"
+    EXPIRY = "expiry"
+    IDLE = "idle"
+    RETENTION = "retention"
+    LONGEST_RUN = "longest-run"
+    PROVIDER = "provider"
+    """The provider did it, or failed to."""
+    RECOVERY = "recovery"
+    """A server finished what another had begun."""
+
+
+CAUSES: dict[Why, Cause] = {
+    Why.UNSETTLED: Cause.RECOVERY,
+    Why.QUEUE_DEADLINE: Cause.QUEUE_DEADLINE,
+    Why.EXPIRY: Cause.EXPIRY,
+    Why.IDLE: Cause.IDLE,
+    Why.RETENTION: Cause.RETENTION,
+    Why.LONGEST_RUN: Cause.LONGEST_RUN,
+    Why.PROVIDER_TIMEOUT: Cause.PROVIDER,
+}
+
+
+class Actor(BaseModel):
+    """Who did it; a key is known by its id, never by its secret."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["key", "visitor", "server", "provider"]
+    id: str | None = None
+
+
+SERVER = Actor(kind="server")
+PROVIDER = Actor(kind="provider")
+
+
+class SandboxEvent(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    sandbox_id: str
+    cause: Cause
+    actor: Actor
+    reason: Annotated[str, Field(min_length=1)]
+
+
+class Queued(SandboxEvent):
+    type: Literal["sandbox.queued"] = "sandbox.queued"
+    queue_expires_at: AwareDatetime | None
+
+
+class Starting(SandboxEvent):
+    type: Literal["sandbox.starting"] = "sandbox.starting"
+
+
+class Running(SandboxEvent):
+    type: Literal["sandbox.running"] = "sandbox.running"
+    expires_at: AwareDatetime
+    idle_pause_at: AwareDatetime | None
+
+
+class Pausing(SandboxEvent):
+    type: Literal["sandbox.pausing"] = "sandbox.pausing"
+
+
+class Paused(SandboxEvent):
+    type: Literal["sandbox.paused"] = "sandbox.paused"
+    remaining_s: float
+    retain_until: AwareDatetime
+
+
+class Resuming(SandboxEvent):
+    type: Literal["sandbox.resuming"] = "sandbox.resuming"
+
+
+class Stopping(SandboxEvent):
+    type: Literal["sandbox.stopping"] = "sandbox.stopping"
+
+
+class Stopped(SandboxEvent):
+    type: Literal["sandbox.stopped"] = "sandbox.stopped"
+
+
+class Failed(SandboxEvent):
+    type: Literal["sandbox.failed"] = "sandbox.failed"
+
+
+class DeadlineChanged(SandboxEvent):
+    type: Literal["sandbox.deadline_changed"] = "sandbox.deadline_changed"
+    expires_at: AwareDatetime | None
+    remaining_s: float | None
+
+
+class Silent(SandboxEvent):
+    """It is said to run and does not answer."""
+
+    type: Literal["sandbox.silent"] = "sandbox.silent"
+    last_answer_at: AwareDatetime | None
+
+
+class Answering(SandboxEvent):
+    """It answers again."""
+
+    type: Literal["sandbox.answering"] = "sandbox.answering"
+
+
+Entered = Queued | Starting | Running | Pausing | Paused | Resuming | Stopping | Stopped | Failed
+Event = Annotated[Entered | DeadlineChanged | Silent | Answering, Field(discriminator="type")]
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_ENTERED: TypeAdapter[Entered] = TypeAdapter(Annotated[Entered, Field(discriminator="type")])
+
+
+def read_event(data: dict[str, Any]) -> Event:
+    """Read an event as it was stored; what a newer server added is passed over."""
+    return _EVENT.validate_python(data)
+
+
+def entered(row: Deadlines, *, sandbox_id: str, cause: Cause, actor: Actor, reason: str) -> Entered:
+    """Tell that a sandbox is in another state, and until when."""
+    return _ENTERED.validate_python(
+        {
+            "type": f"sandbox.{row.state}",
+            "sandbox_id": sandbox_id,
+            "cause": cause,
+            "actor": actor,
+            "reason": reason,
+            **_deadlines(row),
+        }
+    )
+
+
+def deadline_changed(
+    before: Deadlines, after: Deadlines, *, sandbox_id: str, actor: Actor
+) -> DeadlineChanged | None:
+    """Tell by how much somebody changed its time, if at all."""
+    reason = explain_change(before, after)
+    if reason is None:
+        return None
+    return DeadlineChanged(
+        sandbox_id=sandbox_id,
+        cause=Cause.REQUEST,
+        actor=actor,
+        reason=reason,
+        expires_at=after.expires_at,
+        remaining_s=_seconds(after.remaining),
+    )
+
+
+def _deadlines(row: Deadlines) -> dict[str, Any]:
+    return {
+        "queue_expires_at": row.queue_expires_at,
+        "expires_at": row.expires_at,
+        "idle_pause_at": idle_pause_at(row),
+        "remaining_s": _seconds(row.remaining),
+        "retain_until": row.retain_until,
+    }
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

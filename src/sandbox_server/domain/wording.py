@@ -1,0 +1,85 @@
+"""Deadlines in words that a person understands, with the arithmetic that led to them."""
+
+from datetime import UTC, datetime, timedelta
+
+from sandbox_server.domain.deadlines import DEFAULT_RULES, Deadlines, Rules
+from sandbox_server.domain.due import Due, Why
+from sandbox_server.domain.state import State, Target
+
+_PLAIN = {
+    Why.UNSETTLED: "It was {row.state} and wanted {row.target}.",
+    Why.QUEUE_DEADLINE: "There was no room for it by {at}, when its wait in the queue was over.",
+    Why.RETENTION: "Nobody resumed it by {at}, until when it was kept paused.",
+    Why.PROVIDER_TIMEOUT: "Its provider's own timeout, half over at {at}, is extended.",
+}
+_UNITS = ((86400, "day"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def spoken(duration: timedelta) -> str:
+    """Say a duration in its two largest units, as in `1 h 30 min`."""
+    left = round(duration.total_seconds())
+    parts = []
+    for seconds, unit in _UNITS:
+        count, left = divmod(left, seconds)
+        if count:
+            parts.append(f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def clock(instant: datetime) -> str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def explain(due: Due, row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> str:
+    """Say why something has to be done about a sandbox."""
+    match due.why:
+        case Why.EXPIRY:
+            return _explain_expiry(due, row)
+        case Why.IDLE:
+            return _explain_idleness(due, row)
+        case Why.LONGEST_RUN:
+            return _explain_longest_run(row, rules)
+        case plain:
+            return _PLAIN[plain].format(at=clock(due.at), row=row)
+
+
+def explain_change(before: Deadlines, after: Deadlines) -> str | None:
+    """Say how its time was changed, or nothing if it was not."""
+    if before.expires_at and after.expires_at and before.expires_at != after.expires_at:
+        was, now = clock(before.expires_at), clock(after.expires_at)
+        return f"It expires at {now} instead of {was}, {_by(after.expires_at - before.expires_at)}."
+    if before.remaining is not None and after.remaining is not None:
+        gained = after.remaining - before.remaining
+        if gained:
+            return f"It has {spoken(after.remaining)} left when it resumes, {_by(gained)}."
+    return None
+
+
+def _explain_expiry(due: Due, row: Deadlines) -> str:
+    if row.state is State.STARTING:
+        return f"It had not started by {clock(due.at)}, after {spoken(row.timeout)}."
+    end = "deleted" if due.target is Target.GONE else "paused"
+    return f"Its time was up at {clock(due.at)} (timeout {spoken(row.timeout)}), so it is {end}."
+
+
+def _explain_idleness(due: Due, row: Deadlines) -> str:
+    at = clock(due.at)
+    if row.idle_timeout is None or row.last_activity_at is None:
+        return f"It was idle: nothing happened in it, and it was kept awake until {at}."
+    arithmetic = f"{clock(row.last_activity_at)} + {spoken(row.idle_timeout)} of idle timeout"
+    if row.last_activity_at + row.idle_timeout < due.at:
+        return f"It was idle: last activity {arithmetic}; it was kept awake until {at}."
+    return f"It was idle: last activity {arithmetic} = {at}."
+
+
+def _explain_longest_run(row: Deadlines, rules: Rules) -> str:
+    if row.started_at is None or rules.longest_run is None:
+        return "Its provider limits how long it may run without a pause."
+    return (
+        f"It has been running since {clock(row.started_at)}, and its provider ends a run after "
+        f"{spoken(rules.longest_run)}; a pause begins a new one."
+    )
+
+
+def _by(change: timedelta) -> str:
+    return f"{spoken(abs(change))} {'more' if change > timedelta(0) else 'less'}"

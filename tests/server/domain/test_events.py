@@ -1,0 +1,108 @@
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from sandbox_server.domain.deadlines import Deadlines, connect
+from sandbox_server.domain.due import Why
+from sandbox_server.domain.events import (
+    CAUSES,
+    SERVER,
+    Actor,
+    Cause,
+    Entered,
+    Paused,
+    Running,
+    Silent,
+    deadline_changed,
+    entered,
+    read_event,
+)
+from sandbox_server.domain.state import State
+
+from .lives import HOUR, MINUTE, NOON, paused, running
+
+KEY = Actor(kind="key", id="0mb2k8w1x4q7zk20fq3a")
+
+
+def enter(row: Deadlines, *, reason: str = "Somebody asked for it.") -> Entered:
+    return entered(row, sandbox_id="abc", cause=Cause.REQUEST, actor=KEY, reason=reason)
+
+
+def with_all_deadlines(state: State) -> Deadlines:
+    return replace(paused(), state=state, expires_at=NOON + HOUR)
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_is_announced_under_its_name(state):
+    event = enter(with_all_deadlines(state))
+    assert event.type == f"sandbox.{state}"
+    assert (event.cause, event.actor) == (Cause.REQUEST, KEY)
+
+
+def test_there_are_as_many_announcements_as_states():
+    assert len(get_args(Entered)) == len(State)
+
+
+@pytest.mark.parametrize("state", State)
+def test_an_event_is_read_back_from_what_is_stored(state):
+    event = enter(with_all_deadlines(state))
+    assert read_event(event.model_dump(mode="json")) == event
+
+
+def test_an_event_that_a_newer_server_wrote_is_understood():
+    stored = enter(running()).model_dump(mode="json")
+    assert read_event({**stored, "mood": "sunny"}) == enter(running())
+
+
+def test_a_running_sandbox_tells_when_it_expires_and_when_it_would_be_idle():
+    event = enter(running(timeout=HOUR, idle_timeout=10 * MINUTE))
+    assert isinstance(event, Running)
+    assert (event.expires_at, event.idle_pause_at) == (NOON + HOUR, NOON + 10 * MINUTE)
+
+
+def test_a_paused_sandbox_tells_what_is_left_of_its_time_and_how_long_it_is_kept():
+    row = paused(timeout=HOUR, after=20 * MINUTE)
+    event = enter(row)
+    assert isinstance(event, Paused)
+    assert (event.remaining_s, event.retain_until) == (2400, row.retain_until)
+
+
+def test_a_running_sandbox_without_a_deadline_is_not_announced_but_refused():
+    with pytest.raises(ValidationError, match="expires_at"):
+        enter(replace(running(), expires_at=None))
+
+
+@pytest.mark.parametrize("state", State)
+def test_no_state_is_entered_without_a_reason(state):
+    with pytest.raises(ValidationError, match="reason"):
+        enter(with_all_deadlines(state), reason="")
+
+
+def test_a_changed_deadline_is_told_with_the_difference():
+    row = running(timeout=HOUR)
+    event = deadline_changed(row, connect(row, NOON, timeout=2 * HOUR), sandbox_id="abc", actor=KEY)
+    assert event is not None
+    assert event.expires_at == NOON + 2 * HOUR
+    assert "1 h more" in event.reason
+
+
+def test_an_unchanged_deadline_is_not_told():
+    row = running()
+    assert deadline_changed(row, row, sandbox_id="abc", actor=KEY) is None
+
+
+def test_a_sandbox_that_does_not_answer_is_told_as_silent():
+    event = Silent(
+        sandbox_id="abc",
+        cause=Cause.PROVIDER,
+        actor=SERVER,
+        reason="It has not answered for 45 s.",
+        last_answer_at=NOON,
+    )
+    assert read_event(event.model_dump(mode="json")) == event
+
+
+def test_every_reason_to_look_at_a_sandbox_is_a_cause():
+    assert set(CAUSES) == set(Why)
