@@ -120,7 +120,7 @@ def test_a_pause_that_was_asked_for_in_time_saves_a_sandbox_from_deletion():
     assert due(pausing) == Due(NOON, Why.UNSETTLED, Target.PAUSED)
 
 
-@pytest.mark.parametrize("state", ENDED)
+@pytest.mark.parametrize("state", sorted(ENDED))
 @pytest.mark.parametrize("target", Target)
 def test_nothing_is_due_of_a_sandbox_that_has_ended(state, target):
     assert due(replace(running(idle_timeout=MINUTE), state=state, target=target)) is None

@@ -52,7 +52,7 @@ def test_every_sandbox_may_be_wanted_gone(state):
     require_wish(state, Target.GONE)
 
 
-@pytest.mark.parametrize("state", [*ENDED, State.STOPPING])
+@pytest.mark.parametrize("state", [*sorted(ENDED), State.STOPPING])
 def test_what_ends_cannot_be_wanted_back(state):
     for target in (Target.RUNNING, Target.PAUSED):
         with pytest.raises(InvalidTransition):

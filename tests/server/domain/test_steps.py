@@ -112,7 +112,7 @@ def test_a_sandbox_wanted_running_before_its_pause_was_recorded_is_resumed():
     assert next_step(State.PAUSED, Target.RUNNING, Truth.PAUSED).act is Act.RESUME
 
 
-@pytest.mark.parametrize("state", ENDED)
+@pytest.mark.parametrize("state", sorted(ENDED))
 @pytest.mark.parametrize("truth", [Truth.RUNNING, Truth.PAUSED])
 def test_what_a_late_create_leaves_behind_an_ended_row_is_killed(state, truth):
     step = next_step(state, Target.GONE, truth)
