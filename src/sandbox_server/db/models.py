@@ -227,7 +227,8 @@ class Job(Row):
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     kind: Mapped[str]
     subject: Mapped[str]
-    run_at: Mapped[datetime]
+    run_at: Mapped[datetime | None]
+    woken_at: Mapped[datetime | None]
     leased_by: Mapped[str | None]
     leased_until: Mapped[datetime | None]
     attempts: Mapped[Count]

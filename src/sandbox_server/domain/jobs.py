@@ -1,0 +1,32 @@
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class LeasedJob:
+    """A job that is its holder's until the lease lapses."""
+
+    id: int
+    kind: str
+    subject: str
+    attempts: int
+    leased_by: str  # differs for each lease, so that a late holder is not taken for a new one
+
+
+@dataclass(frozen=True)
+class DeadJob:
+    """A job that is left alone until it is wanted again, since every attempt failed."""
+
+    id: int
+    kind: str
+    subject: str
+    attempts: int
+    last_error: str
+    dead_at: datetime
+
+
+class LeaseLost(Exception):
+    """The lease had lapsed and another holder has taken the job over."""
+
+    def __init__(self, job: LeasedJob) -> None:
+        super().__init__(f"The lease of {job.kind} {job.subject} has lapsed and is another's now.")

@@ -1,0 +1,111 @@
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.jobs import LeasedJob, LeaseLost
+from sandbox_server.scheduler.heartbeat import Heartbeat
+from sandbox_server.scheduler.policy import Policy
+from sandbox_server.scheduler.settling import Settling
+
+log = logging.getLogger(__name__)
+
+# Does what is to be done about the subject, and says when to look again; None is: when it is due.
+Handler = Callable[[LeasedJob], Awaitable[datetime | None]]
+
+
+class Abandoned(Exception):
+    """A job ended every process that worked on it, or none got to say how it went."""
+
+    def __init__(self, job: LeasedJob) -> None:
+        super().__init__(f"{job.attempts - 1} workers were gone before they could say how it went")
+
+
+class Worker:
+    """This process as a holder of leases: carries out what is leased to it, and keeps it leased."""
+
+    def __init__(self, sessions: Sessions, handlers: Mapping[str, Handler], policy: Policy) -> None:
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.heartbeat = Heartbeat(sessions, lease=policy.lease)
+        self._sessions = sessions
+        self._handlers = handlers
+        self._policy = policy
+        self._settling = Settling(sessions)
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def work(self, job: LeasedJob) -> Exception | None:
+        """Carry out the job and settle it; gives what it failed with, if its next attempt is set."""
+        with self._busy(), self.heartbeat.keeping(job):
+            try:
+                return await self._settle(job)
+            except asyncio.CancelledError:
+                await self._release(job)
+                raise
+
+    async def finish(self, *, grace: timedelta) -> None:
+        """Wait until nothing is worked on; what takes longer is cancelled, so that others go on."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace.total_seconds()):
+                await self._idle.wait()
+        for task in self._tasks:
+            task.cancel()
+        await self._idle.wait()
+
+    async def _settle(self, job: LeasedJob) -> Exception | None:
+        try:
+            at = await self._carry_out(job)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
+            await self._fail(job, error)
+            return error
+        await self._settling.settle(job, at)
+        return None
+
+    async def _carry_out(self, job: LeasedJob) -> datetime | None:
+        if job.attempts > self._policy.max_attempts:
+            raise Abandoned(job)
+        async with asyncio.timeout(self._policy.longest_run.total_seconds()):
+            return await self._handlers[job.kind](job)
+
+    async def _fail(self, job: LeasedJob, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        log.warning(
+            "job failed kind=%s subject=%s attempt=%d error=%s",
+            *(job.kind, job.subject, job.attempts, text),
+        )
+        async with self._sessions.begin() as session:
+            await JobRepository(session).fail(
+                job,
+                error=text,
+                delay=self._policy.backoff.delay(job.attempts),
+                max_attempts=self._policy.max_attempts,
+            )
+
+    async def _release(self, job: LeasedJob) -> None:
+        try:
+            async with self._sessions.begin() as session:
+                await JobRepository(session).release(job)
+        except (SQLAlchemyError, OSError, LeaseLost) as error:
+            log.warning("not released kind=%s subject=%s error=%r", job.kind, job.subject, error)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+            if not self._tasks:
+                self._idle.set()
