@@ -49,6 +49,23 @@ async def test_a_create_whose_answer_was_lost_is_found_and_not_done_twice(
     assert len(await through.list_all()) == 1
 
 
+@pytest.mark.parametrize("request_line", ["POST /sandboxes/", CREATE])
+async def test_a_fork_whose_answer_was_lost_is_found_and_not_done_twice(
+    through, proxy, wanted, new_sandbox, request_line
+):
+    source = await through.create(wanted)
+    other = new_sandbox()
+    proxy.on(request_line, lose_answer)
+    with pytest.raises(AnswerLost):
+        await through.fork(source.provider_id, other)
+
+    fork = await through.fork(source.provider_id, other)
+
+    assert [one.id for one in await through.find(other.sandbox_id)] == [fork.access.provider_id]
+    assert len(await through.list_all()) == 2
+    await through.delete_snapshot(fork.snapshot_id)
+
+
 @pytest.mark.parametrize("fault", [hold, stall])
 async def test_a_provider_that_takes_too_long_leaves_a_change_in_doubt_and_no_question(
     impatient, proxy, wanted, fault
