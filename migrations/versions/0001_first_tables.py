@@ -157,6 +157,7 @@ def upgrade() -> None:
         sa.Column("expires_at", INSTANT),
         sa.Column("remaining", sa.Interval()),
         sa.Column("retain_until", INSTANT),
+        sa.Column("provider_until", INSTANT),
         sa.Column("on_timeout", sa.Text(), server_default="pause", nullable=False),
         sa.Column("auto_resume", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("ended_at", INSTANT),

@@ -20,6 +20,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from sandbox_server.db.types import Choice
+from sandbox_server.domain.state import OnTimeout, State, Target
+
 # Ids sort by time only where letters sort by their bytes, whatever the database's own locale is.
 Id = Annotated[str, mapped_column(Text(collation="C"))]
 # An object that the database fills in where a row names none.
@@ -49,6 +52,9 @@ class Row(DeclarativeBase):
         datetime: DateTime(timezone=True),
         timedelta: Interval,
         list[str]: ARRAY(Text),
+        State: Choice(State),
+        Target: Choice(Target),
+        OnTimeout: Choice(OnTimeout),
     }
 
     created_at: Mapped[datetime] = mapped_column(
@@ -130,13 +136,9 @@ class TemplateBuild(Row):
 class Sandbox(Row):
     __tablename__ = "sandboxes"
     __table_args__ = (
-        _one_of(
-            "state",
-            *("queued", "starting", "running", "pausing", "paused"),
-            *("resuming", "stopping", "stopped", "failed"),
-        ),
-        _one_of("target", "running", "paused", "gone"),
-        _one_of("on_timeout", "pause", "delete"),
+        _one_of("state", *State),
+        _one_of("target", *Target),
+        _one_of("on_timeout", *OnTimeout),
         CheckConstraint(
             "(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended_at"
         ),
@@ -189,9 +191,9 @@ class Sandbox(Row):
     resources: Mapped[Document]
     network: Mapped[Document]
 
-    state: Mapped[str] = mapped_column(server_default="queued")
+    state: Mapped[State] = mapped_column(server_default=State.QUEUED)
     state_reason: Mapped[str | None]
-    target: Mapped[str] = mapped_column(server_default="running")
+    target: Mapped[Target] = mapped_column(server_default=Target.RUNNING)
     wanted: Mapped[int] = mapped_column(server_default=text("1"))
     generation: Mapped[Count]
 
@@ -207,7 +209,8 @@ class Sandbox(Row):
     expires_at: Mapped[datetime | None]
     remaining: Mapped[timedelta | None]
     retain_until: Mapped[datetime | None]
-    on_timeout: Mapped[str] = mapped_column(server_default="pause")
+    provider_until: Mapped[datetime | None]
+    on_timeout: Mapped[OnTimeout] = mapped_column(server_default=OnTimeout.PAUSE)
     auto_resume: Mapped[bool] = mapped_column(server_default=text("true"))
     ended_at: Mapped[datetime | None]
 

@@ -1,3 +1,5 @@
+from urllib.parse import parse_qs, urlsplit
+
 import asyncpg
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -10,6 +12,9 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
+# Our queries are short: compiling one would take longer than running it.
+_SETTINGS = {"application_name": "sandbox-server", "jit": "off"}
+
 Sessions = async_sessionmaker[AsyncSession]
 
 
@@ -19,14 +24,16 @@ def create_engine(
     """Make a pool of connections to the PostgreSQL at a libpq URL.
 
     asyncpg reads the URL itself, so `sslmode`, `host=/socket/directory` and all else mean what
-    they mean to psql. `statement_cache` is per connection; 0 is for poolers that share sessions.
+    they mean to psql. `statement_cache` is how many prepared statements a connection keeps.
     """
+    named = parse_qs(urlsplit(url).query)
+    settings = {name: value for name, value in _SETTINGS.items() if name not in named}
 
     async def connect() -> asyncpg.Connection:
         return await asyncpg.connect(
-            url.replace("+asyncpg", "", 1),
+            f"postgresql://{url.partition('://')[2]}",  # whatever driver it names
             statement_cache_size=statement_cache,
-            server_settings={"application_name": "sandbox-server", "jit": "off"},
+            server_settings=settings,
         )
 
     engine = create_async_engine(
