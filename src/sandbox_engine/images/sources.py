@@ -4,7 +4,7 @@ import re
 import shlex
 from asyncio.subprocess import DEVNULL, PIPE
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sandbox_engine.errors import CannotRun
@@ -19,6 +19,18 @@ _CONFINED = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"),
 )
+
+# The namespace begins with a copy of every mount. Those of the sandboxes' disks would keep the
+# disks in use for as long as the build takes, and their sandboxes from resuming.
+_WITHOUT_DISKS = """
+tree=$1
+shift
+while read -r device target type rest; do
+    case "$tree/" in "$target"/*) continue ;; esac
+    case "$target $device $type" in /*/*/*" /dev/loop"*|/*/*/*" overlay") umount -l "$target" ;; esac
+done </proc/mounts 2>/dev/null
+exec "$@"
+"""
 
 _DPKG_OPTIONS = (
     "force-unsafe-io",
@@ -55,7 +67,7 @@ async def bootstrap(recipe: BaseRecipe, directory: Path, *, lock: int, progress:
     scratch.mkdir()
     write_certificates(recipe.certificates, certificates)
     command = _mmdebstrap(recipe, tree, certificates=certificates, mirrors=_mirrors(recipe, inputs))
-    await _run(command, scratch=scratch, lock=lock, progress=progress)
+    await _run(confined(command, tree), scratch=scratch, lock=lock, progress=progress)
     return tree
 
 
@@ -92,9 +104,13 @@ def _mmdebstrap(
     ]
 
 
+def confined(command: Sequence[str], tree: Path) -> list[str]:
+    """Have a command that works on the tree run where it leaves nothing and holds nothing."""
+    return [*_CONFINED, "sh", "-c", _WITHOUT_DISKS, "sh", str(tree), *command]
+
+
 async def _run(command: list[str], *, scratch: Path, lock: int, progress: Progress) -> None:
     process = await asyncio.create_subprocess_exec(
-        *_CONFINED,
         *command,
         stdin=DEVNULL,
         stdout=DEVNULL,
