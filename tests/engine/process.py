@@ -103,10 +103,12 @@ class EngineProcess:
     def _await_address(self) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
+        said = ""
         for line in self._process.stdout:
             if found := re.search(r"listening on (https?://\S+)", line):
                 return found[1]
-        raise AssertionError(f"the engine did not start:\n{self.log}")
+            said += line
+        raise AssertionError(f"the engine did not start:\n{said}{self.log}")
 
     def kill(self) -> None:
         """End it as a crash would."""

@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 
@@ -68,3 +69,13 @@ def test_settings_come_from_the_environment_too():
     refused = engine("serve", SANDBOX_ENGINE_PORT="70000")
     assert refused.returncode == 2
     assert "port" in refused.stderr
+
+
+@pytest.mark.needs_engine
+def test_a_taken_port_is_said_without_a_traceback(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = engine("serve", "--state-dir", f"{tmp_path}/state", "--port", port)
+    assert refused.returncode == 78
+    assert f"port {port} of 127.0.0.1 is taken" in refused.stdout
+    assert refused.stderr == ""

@@ -1,6 +1,7 @@
 import asyncio
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -9,6 +10,7 @@ import pytest
 
 from sandbox_engine.keeper.client import Keeper, KeeperLost
 from tests.engine.scratch import descriptors, keeper_pid, keeper_pids, scratch_dir
+from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
 
@@ -171,3 +173,18 @@ async def test_who_is_not_root_cannot_reach_the_keeper(keeper, run_dir):
     stranger = await asyncio.create_subprocess_exec(*program)
     assert await stranger.wait() == 0, "it was greeted"
     assert (await keeper.run(["true"])).returncode == 0
+
+
+async def test_a_keeper_whose_directory_was_removed_takes_nothing_from_the_next(run_dir):
+    first = await Keeper.connect(run_dir)
+    await first.close()
+    [pid] = keeper_pids(run_dir)
+    shutil.rmtree(run_dir)
+    second = await Keeper.connect(run_dir)
+
+    async def is_alone() -> bool:
+        return pid not in keeper_pids(run_dir)
+
+    await until(is_alone)
+    assert (run_dir / "keeper.sock").is_socket()
+    await second.close()

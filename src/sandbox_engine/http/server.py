@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from sandbox_engine.errors import CannotRun
 from sandbox_engine.http.protocol import HttpProtocol
 
 _BACKLOG = 2048
@@ -72,6 +73,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
         try:
             listener = socket.create_server((address[0], port), family=family, backlog=_BACKLOG)
         except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise CannotRun(f"port {port} of {host} is taken; choose another --port") from None
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
             continue

@@ -344,6 +344,7 @@ def main() -> None:
     except BlockingIOError:
         return  # another keeper serves this directory
     listener = _listen(run_dir / SOCKET_NAME)
+    directory = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     # The engine waits for the process it started, which ends once there is something to connect to.
     if os.fork() != 0:
         os._exit(0)
@@ -351,7 +352,9 @@ def main() -> None:
     try:
         Keeper(listener).serve()
     finally:
-        (run_dir / SOCKET_NAME).unlink(missing_ok=True)
+        # Below our own directory: a reset may have removed it, and another keeper have one like it.
+        with suppress(FileNotFoundError):
+            os.unlink(SOCKET_NAME, dir_fd=directory)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ FLAGS = ("--pool-size", "0", "--disk-mb", "512", "--min-free-disk-mb", "64")
 @pytest.mark.skipif(shutil.which("mkfs.xfs") is None, reason="xfsprogs is not installed")
 async def test_forks_share_blocks_with_their_source_where_the_file_system_can():
     with (
-        sharing_file_system(512) as directory,
+        sharing_file_system(2048) as directory,
         running_engine(*FLAGS, parent=directory) as engine,
     ):
         sandbox = await AsyncSandbox.create(timeout=300, **engine.options)
