@@ -5,9 +5,8 @@ from sqlalchemy import text
 from sandbox_server.db.notifications import Notifications
 from tests.engine.waiting import until
 
-_END_LISTENER = text(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+_LISTENERS = text(
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 )
 
 
@@ -34,7 +33,9 @@ async def test_each_listener_hears_its_channel_and_reads_anew_after_a_lost_conne
 
         async def ended():
             async with sessions.begin() as session:
-                return await session.scalar(_END_LISTENER)
+                listener = await session.scalar(_LISTENERS)
+                end = text("SELECT pg_terminate_backend(:pid)")
+                return listener and await session.scalar(end, {"pid": listener})
 
         await until(ended, timeout=60)
         assert [await heard.get(), await heard.get()] == [None, None]
@@ -44,14 +45,20 @@ async def test_each_listener_hears_its_channel_and_reads_anew_after_a_lost_conne
     await asyncio.wait([running])
 
 
-async def test_listening_takes_no_connection_from_the_pool(database):
-    notifications = Notifications(database)
+async def test_the_connection_is_none_of_the_pools_and_ends_with_the_listening(database, sessions):
     up = asyncio.Event()
+    notifications = Notifications(database)
     notifications.listen("news", lambda _: up.set())
     running = asyncio.create_task(notifications.run())
     async with asyncio.timeout(60):
         await up.wait()
-
     assert database.pool.checkedout() == 0
+
     running.cancel()
     await asyncio.wait([running])
+
+    async def none_listens():
+        async with sessions() as session:
+            return not (await session.scalars(_LISTENERS)).all()
+
+    assert await until(none_listens, timeout=60)
