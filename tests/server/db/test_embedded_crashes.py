@@ -1,23 +1,26 @@
 import asyncio
+import fcntl
 import os
 import signal
 import sys
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.db.postmaster import is_running
 from tests.server.scratch import postmaster_pid
 
 TIMEOUT_S = 60
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are told by /proc")
 
 STARTER = """
 import sys, time
 from pathlib import Path
 from sandbox_server.db.embedded import EmbeddedPostgres
 
-print(EmbeddedPostgres(Path(sys.argv[1])).start(), flush=True)
+programs = Path(sys.argv[2]) if sys.argv[2:] else None
+print(EmbeddedPostgres(Path(sys.argv[1]), programs=programs).start(), flush=True)
 time.sleep(600)
 """
 
@@ -32,9 +35,9 @@ async def start_process(scratch):
     """Start processes that start the server and then wait."""
     started = []
 
-    async def start():
+    async def start(*arguments):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", STARTER, scratch / "postgres"),
+            *(sys.executable, "-c", STARTER, scratch / "postgres", *arguments),
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
@@ -93,18 +96,57 @@ async def test_a_starter_killed_on_its_way_is_finished_by_the_next(start_process
     await connection.close()
 
 
+@ON_LINUX
+async def test_initdb_keeps_others_out_when_its_starter_is_dead(start_process, scratch):
+    slow = scratch / "programs"
+    slow.mkdir(mode=0o755)
+    (slow / "initdb").write_text("#!/bin/sh\nexec sleep 600\n")
+    (slow / "initdb").chmod(0o755)
+    process = await start_process(slow)
+    await wait_until((scratch / "postgres/data.new").exists)
+    (initdb,) = await wait_for_children(process)
+    process.kill()
+    await process.wait()
+    lock = os.open(scratch / "postgres", os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(lock)
+        os.kill(initdb, signal.SIGKILL)
+    url = await asyncio.to_thread(EmbeddedPostgres(scratch / "postgres").start)
+    await (await asyncpg.connect(url)).close()
+
+
+async def wait_for_children(process):
+    """Find the programs that a process runs, as soon as they are what it wanted to run."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def running():
+        pids = children.read_text().split()
+        return [int(p) for p in pids if Path(f"/proc/{p}/comm").read_text() == "sleep\n"]
+
+    await wait_until(running)
+    return running()
+
+
+@ON_LINUX
 async def test_what_was_committed_survives_the_kill_of_the_server(postgres, data):
     connection = await asyncpg.connect(postgres.start())
     await connection.execute("CREATE TABLE kept AS SELECT 'here' AS word")
+    survivor = connection.get_server_pid()
+    os.kill(survivor, signal.SIGSTOP)
     os.kill(postmaster_pid(data), signal.SIGKILL)
+    start = asyncio.create_task(asyncio.to_thread(postgres.start))
+    await asyncio.wait({start}, timeout=1)  # time enough to be refused because of the survivor
+    os.kill(survivor, signal.SIGCONT)
+    again = await asyncpg.connect(await start)
+    assert await again.fetchval("SELECT word FROM kept") == "here"
+    await again.close()
     await wait_until(connection.is_closed)
-    await wait_until(lambda: not is_running(data))
-    connection = await asyncpg.connect(await asyncio.to_thread(postgres.start))
-    assert await connection.fetchval("SELECT word FROM kept") == "here"
-    await connection.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="told apart by /proc")
+@ON_LINUX
 async def test_a_process_that_has_the_number_of_the_last_server_is_not_taken_for_it(
     postgres, directory, data
 ):
