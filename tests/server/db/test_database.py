@@ -1,0 +1,39 @@
+import pytest
+from sqlalchemy import inspect, text
+
+from sandbox_server.db import database as opening
+from sandbox_server.db.database import UnsupportedPostgres, open_database
+from sandbox_server.db.models import Row
+from sandbox_server.db.postmaster import is_running
+from tests.server.databases import new_database
+
+
+async def tables(engine):
+    async with engine.connect() as connection:
+        return set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
+
+
+async def test_without_a_url_there_is_a_database_of_our_own_which_ends_with_us(directory):
+    state_dir = directory.parent
+    async with open_database(None, state_dir=state_dir) as engine, engine.begin() as connection:
+        await connection.execute(text("INSERT INTO installation (id) VALUES ('us')"))
+    assert not is_running(directory / "data")
+    async with open_database(None, state_dir=state_dir) as engine, engine.begin() as connection:
+        assert await connection.scalar(text("SELECT id FROM installation")) == "us"
+
+
+async def test_a_given_database_is_brought_up_to_date_and_no_other_started(server_url, tmp_path):
+    async with (
+        new_database(server_url, template="template0") as url,
+        open_database(url, state_dir=tmp_path) as engine,
+    ):
+        assert await tables(engine) == {"alembic_version", *Row.metadata.tables}
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_database_that_is_too_old_is_refused(server_url, tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "OLDEST", 99)
+    async with new_database(server_url) as url:
+        with pytest.raises(UnsupportedPostgres, match="This is PostgreSQL 18; 99 or newer"):
+            async with open_database(url, state_dir=tmp_path):
+                pass
