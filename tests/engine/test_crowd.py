@@ -34,6 +34,7 @@ async def test_a_hundred_sandboxes_are_created_at_once_without_a_failure(roomy_e
     assert all(await asyncio.gather(*(one.kill() for one in created)))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_three_hundred_sandboxes_live_side_by_side_and_leave_nothing(roomy_engine):
     options = roomy_engine.options

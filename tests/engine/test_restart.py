@@ -176,6 +176,7 @@ async def test_a_graceful_stop_leaves_sandboxes_running(mortal_engine, survivor)
     assert (await survivor.commands.run("echo still")).stdout == "still\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine):
     before = await leftovers.settled(mortal_engine)

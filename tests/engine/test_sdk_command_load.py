@@ -15,6 +15,7 @@ pytestmark = pytest.mark.needs_engine
 MIB = 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_two_thousand_short_commands_all_answer_and_leave_nothing(sandbox, engine):
     keeper = keeper_pid(Path("/run/sandbox-engine") / engine.instance / "keeper")

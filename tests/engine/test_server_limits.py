@@ -11,6 +11,7 @@ import trustme
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as serve_websocket
 
+from sandbox_engine.errors import CannotRun
 from sandbox_engine.http import protocol as http_protocol
 from sandbox_engine.http.server import listen, serve
 from tests.engine.serving import MIB, exchange, proxying, read_head, resident, serving
@@ -245,7 +246,7 @@ async def test_a_signal_ends_the_server_and_not_the_process():
 async def test_a_port_that_is_taken_is_an_error_of_the_caller():
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(OSError, match="in use"),
+        pytest.raises(CannotRun, match="is taken"),
     ):
         listen("127.0.0.1", taken.getsockname()[1])
 
