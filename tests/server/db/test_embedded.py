@@ -53,10 +53,11 @@ async def test_nobody_gets_in_without_the_password(postgres):
     assert await ask(url, methods) == ["scram-sha-256"]
 
 
-async def test_its_files_are_for_its_account_alone(postgres, directory):
-    postgres.start()
-    private = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
-    assert private == {"data": 0o700, "password": 0o600, "socket": 0o700}
+@pytest.mark.parametrize(
+    ("name", "mode"), [("data", 0o700), ("socket", 0o700), ("password", 0o600)]
+)
+def test_its_files_are_for_its_account_alone(made_cluster, name, mode):
+    assert stat.S_IMODE((made_cluster / name).stat().st_mode) == mode
 
 
 async def test_a_path_that_is_too_long_for_a_socket_is_none_for_the_data(directory):
