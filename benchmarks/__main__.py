@@ -8,6 +8,7 @@ from benchmarks import builds, commands, creation, pausing
 from benchmarks.density import density
 from benchmarks.engine import started_engine
 from benchmarks.forking import forks
+from benchmarks.queueing import queues
 from benchmarks.report import Figure, print_figure, print_heading
 from benchmarks.runtime import bare_runtime
 
@@ -35,6 +36,8 @@ async def figures() -> AsyncIterator[Figure]:
     async for figure in forks():
         yield figure
     async for figure in density():
+        yield figure
+    async for figure in queues():
         yield figure
 
 

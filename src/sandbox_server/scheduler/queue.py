@@ -1,7 +1,7 @@
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -39,6 +39,7 @@ class SandboxQueueScheduler:
         self._kinds = tuple(handlers)
         self._policy = policy or Policy()
         self._worker = Worker(sessions, handlers, self._policy)
+        self._free_places = self._policy.places
         self._tasks: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._stopping = False
@@ -81,7 +82,8 @@ class SandboxQueueScheduler:
 
     async def _start_due(self) -> timedelta:
         """Start what is due, as far as there are places, and tell how long to sleep."""
-        places = self._policy.places - len(self._tasks)
+        # Who is only about to settle has left its place, but not for more than as many again.
+        places = min(self._free_places, 2 * self._policy.places - len(self._tasks))
         self._full = places == 0
         if self._full:
             return self._policy.look_again
@@ -92,6 +94,7 @@ class SandboxQueueScheduler:
             return self._policy.look_again
         self._full = len(jobs) == places
         for job in jobs:
+            self._free_places -= 1
             task = asyncio.create_task(self._work(job))
             self._tasks.add(task)
             task.add_done_callback(self._done)
@@ -113,12 +116,23 @@ class SandboxQueueScheduler:
 
     async def _work(self, job: LeasedJob) -> None:
         try:
-            await self._worker.work(job)
+            await self._worker.work(job, place=self._place())
         except (LeaseLost, SQLAlchemyError, OSError) as error:
             log.warning("not settled kind=%s subject=%s error=%r", job.kind, job.subject, error)
 
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._free_places += 1
+            self._look_if_full()
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._look_if_full()
+
+    def _look_if_full(self) -> None:
         if self._full:
             self._woken.set()
 

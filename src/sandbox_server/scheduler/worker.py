@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -43,11 +43,16 @@ class Worker:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    async def work(self, job: LeasedJob) -> Exception | None:
-        """Carry out the job and settle it; gives what it failed with, if its next attempt is set."""
+    async def work(
+        self, job: LeasedJob, *, place: AbstractContextManager[None] | None = None
+    ) -> Exception | None:
+        """Carry out the job and settle it; gives what it failed with, if its next attempt is set.
+
+        The place is left when the handler is done.
+        """
         with self._busy(), self.heartbeat.keeping(job):
             try:
-                return await self._settle(job)
+                return await self._settle(job, place or nullcontext())
             except asyncio.CancelledError:
                 await self._release(job)
                 raise
@@ -61,9 +66,12 @@ class Worker:
             task.cancel()
         await self._idle.wait()
 
-    async def _settle(self, job: LeasedJob) -> Exception | None:
+    async def _settle(
+        self, job: LeasedJob, place: AbstractContextManager[None]
+    ) -> Exception | None:
         try:
-            at = await self._carry_out(job)
+            with place:
+                at = await self._carry_out(job)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
             await self._fail(job, error)
             return error

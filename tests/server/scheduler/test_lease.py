@@ -85,7 +85,8 @@ async def test_leasing_revives_a_dead_job(sessions):
     [job] = await claim(sessions)
     await fail(sessions, job, max_attempts=1)
 
-    revived = await _lease(sessions)
+    revived = await _lease(sessions, lease=LAPSED)
 
     assert revived is not None
     assert revived.attempts == 1
+    assert len(await claim(sessions, "b")) == 1
