@@ -5,7 +5,7 @@ from typing import Self
 from sandbox_engine.errors import InvalidRequest
 
 DOCKER_HUB = "docker.io"
-_ALIASES = {"index.docker.io", "registry-1.docker.io"}
+_ALIASES = {"index.docker.io"}
 
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{{1,5}}))?")

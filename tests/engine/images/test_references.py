@@ -17,8 +17,11 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("localhost/mine", "localhost/mine:latest"),
         ("127.0.0.1:5000/a/b__c:x-Y.z", "127.0.0.1:5000/a/b__c:x-Y.z"),
         ("[::1]:5000/mine", "[::1]:5000/mine:latest"),
-        ("ghcr.io/owner/name@" + DIGEST, "ghcr.io/owner/name@" + DIGEST),
-        ("ghcr.io/owner/name:1@" + DIGEST, "ghcr.io/owner/name@" + DIGEST),
+        ("registry.example.org/owner/name@" + DIGEST, "registry.example.org/owner/name@" + DIGEST),
+        (
+            "registry.example.org/owner/name:1@" + DIGEST,
+            "registry.example.org/owner/name@" + DIGEST,
+        ),
     ],
 )
 def test_reference_is_read_as_docker_reads_it(text, full):
