@@ -109,6 +109,8 @@ async def test_a_full_screen_program_draws_at_the_right_size_and_again_at_a_new_
     for rows, cols in ((50, 200), (12, 40)):
         heard.data = b""
         await shared.pty.resize(terminal.pid, PtySize(rows, cols))
+        # curses hears of it at its next key, where the signal came just before it went to wait.
+        await shared.pty.send_stdin(terminal.pid, b" ")
         await heard.wait_for(b"<%dx%d>" % (rows, cols))
         await heard.wait_for(b"%")
         assert _drawn_size(heard.data) == (rows, cols)
