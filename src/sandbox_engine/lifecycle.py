@@ -75,12 +75,7 @@ class Lifecycle:
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
         async with self._created(record) as sandbox:
-            of = (
-                ""
-                if record.base is None
-                else f" from the files of {record.base}, without processes"
-            )
-            self._run(record, sandbox, record.timeout, f"created{of}")
+            self._run(record, sandbox, record.timeout, _made(record))
 
     async def reserve(self, record: SandboxRecord) -> None:
         """Bring a sandbox up for whoever will ask for one like it."""
@@ -289,3 +284,9 @@ class Lifecycle:
                 )
             else:
                 await self.kill(record, record.reason or "killed at its timeout")
+
+
+def _made(record: SandboxRecord) -> str:
+    if record.base is None:
+        return "created"
+    return f"created from the files of {record.base}, without processes"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, StrictBool, StrictInt
 
@@ -45,23 +45,41 @@ class NewBuild(WireModel):
         )
 
 
-class Template(WireModel):
-    """A template as lists show it."""
+class _Described(WireModel):
+    """What is told of a template wherever it is shown."""
 
     template_id: str = Field(alias="templateID")
-    build_id: str = Field(alias="buildID")
-    build_status: BuildStatus
-    cpu_count: int
-    memory_mb: int = Field(alias="memoryMB")
-    disk_size_mb: int = Field(alias="diskSizeMB")
     public: bool
     names: list[str]
     aliases: list[str]
     created_at: datetime
     updated_at: datetime
-    created_by: None = None
     last_spawned_at: datetime | None
     spawn_count: int
+
+    @classmethod
+    def fields_of(cls, template: TemplateRecord) -> dict[str, Any]:
+        return {
+            "template_id": template.id,
+            "public": template.public,
+            "names": template.names,
+            "aliases": template.names,
+            "created_at": template.created_at,
+            "updated_at": template.updated_at,
+            "last_spawned_at": template.last_spawned_at,
+            "spawn_count": template.spawn_count,
+        }
+
+
+class Template(_Described):
+    """A template as lists show it."""
+
+    build_id: str = Field(alias="buildID")
+    build_status: BuildStatus
+    cpu_count: int
+    memory_mb: int = Field(alias="memoryMB")
+    disk_size_mb: int = Field(alias="diskSizeMB")
+    created_by: None = None
     build_count: int
     envd_version: str = ENVD_VERSION
 
@@ -69,19 +87,12 @@ class Template(WireModel):
     def of(cls, template: TemplateRecord, *, disk_mb: int) -> Self:
         shown = template.shown_build
         return cls(
-            template_id=template.id,
+            **cls.fields_of(template),
             build_id=shown.id,
             build_status=template.builds[-1].status,
             cpu_count=shown.cpu_count,
             memory_mb=shown.memory_mb,
             disk_size_mb=disk_mb,
-            public=template.public,
-            names=template.names,
-            aliases=template.names,
-            created_at=template.created_at,
-            updated_at=template.updated_at,
-            last_spawned_at=template.last_spawned_at,
-            spawn_count=template.spawn_count,
             build_count=template.build_count,
         )
 
@@ -113,32 +124,15 @@ class Build(WireModel):
         )
 
 
-class TemplateWithBuilds(WireModel):
+class TemplateWithBuilds(_Described):
     """A template with a page of its builds, the newest first."""
 
-    template_id: str = Field(alias="templateID")
-    public: bool
-    names: list[str]
-    aliases: list[str]
-    created_at: datetime
-    updated_at: datetime
-    last_spawned_at: datetime | None
-    spawn_count: int
     builds: list[Build]
 
     @classmethod
     def of(cls, template: TemplateRecord, builds: Iterable[BuildRecord], *, disk_mb: int) -> Self:
-        return cls(
-            template_id=template.id,
-            public=template.public,
-            names=template.names,
-            aliases=template.names,
-            created_at=template.created_at,
-            updated_at=template.updated_at,
-            last_spawned_at=template.last_spawned_at,
-            spawn_count=template.spawn_count,
-            builds=[Build.of(build, disk_mb=disk_mb) for build in builds],
-        )
+        shown = [Build.of(build, disk_mb=disk_mb) for build in builds]
+        return cls(**cls.fields_of(template), builds=shown)
 
 
 class TemplateAlias(WireModel):
