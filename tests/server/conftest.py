@@ -1,6 +1,7 @@
 import pytest
 
 from sandbox_server.db.session import create_engine, create_sessions
+from tests.engine.process import running_engine
 from tests.server.databases import BUNDLED, new_database, running_servers
 from tests.server.scratch import scratch_directory
 
@@ -10,6 +11,13 @@ def servers():
     """Start the PostgreSQL servers that tests ask for; they end with the session."""
     with running_servers() as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Run the provider that tests share; each has an installation of its own there."""
+    with running_engine() as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -85,6 +85,7 @@ class ApiKey(Row):
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), index=True)
+    name: Mapped[str] = mapped_column(server_default="")
     hash: Mapped[bytes] = mapped_column(unique=True)
     prefix: Mapped[str]
     scopes: Mapped[list[str]]
@@ -105,7 +106,10 @@ class Backend(Row):
     capacity: Mapped[int]
     drained: Mapped[Switch]
     state: Mapped[str] = mapped_column(server_default="unknown")
+    state_reason: Mapped[str | None]
     seen_at: Mapped[datetime | None]
+    busy_until: Mapped[datetime | None]  # it said that it has no room, whatever we count
+    paused_takes_place: Mapped[Switch]  # where the memory of paused sandboxes stays in use
 
 
 class Template(Row):
@@ -131,6 +135,12 @@ class TemplateBuild(Row):
     backend: Mapped[str] = mapped_column(ForeignKey(Backend.name), primary_key=True, index=True)
     backend_template_id: Mapped[str | None]
     state: Mapped[str] = mapped_column(server_default="building")
+    state_reason: Mapped[str | None]
+    cpu_count: Mapped[int | None]
+    memory_mb: Mapped[int | None]
+    spec: Mapped[Document]
+    log: Mapped[str] = mapped_column(server_default="")
+    seen_at: Mapped[datetime | None]
 
 
 class Sandbox(Row):
@@ -162,7 +172,7 @@ class Sandbox(Row):
             text("priority DESC"),
             "queued_at",
             "id",
-            postgresql_where=text("state = 'queued'"),
+            postgresql_where=text("target = 'running' AND state IN ('queued', 'paused')"),
         ),
         Index(None, "tenant_id", "state", postgresql_where=text("ended_at IS NULL")),
         Index(None, "backend", "state", postgresql_where=text("ended_at IS NULL")),
@@ -181,6 +191,7 @@ class Sandbox(Row):
     template: Mapped[str]
     backend: Mapped[str | None] = mapped_column(ForeignKey(Backend.name))
     backend_sandbox_id: Mapped[str | None]
+    candidates: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     agent_type: Mapped[str | None]
     user_id: Mapped[str | None]
     session_id: Mapped[str | None]
@@ -190,14 +201,19 @@ class Sandbox(Row):
     access_sealed: Mapped[bytes | None]
     resources: Mapped[Document]
     network: Mapped[Document]
+    volumes: Mapped[Document]
 
     state: Mapped[State] = mapped_column(server_default=State.QUEUED)
     state_reason: Mapped[str | None]
     target: Mapped[Target] = mapped_column(server_default=Target.RUNNING)
     wanted: Mapped[int] = mapped_column(server_default=text("1"))
+    wish: Mapped[Document]  # who wants the target, and why
     generation: Mapped[Count]
+    tried_at: Mapped[datetime | None]  # when its provider was first asked to start it
+    silent_since: Mapped[datetime | None]  # it is said to run, and does not answer
 
     priority: Mapped[Count]
+    # Since when it waits for a place: to start, or to resume.
     queued_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     queue_expires_at: Mapped[datetime | None]
 
@@ -213,6 +229,26 @@ class Sandbox(Row):
     on_timeout: Mapped[OnTimeout] = mapped_column(server_default=OnTimeout.PAUSE)
     auto_resume: Mapped[bool] = mapped_column(server_default=text("true"))
     ended_at: Mapped[datetime | None]
+
+
+class Snapshot(Row):
+    """A sandbox as it was at one moment; sandboxes are created from it at its backend."""
+
+    __tablename__ = "snapshots"
+    __table_args__ = (
+        _one_of("state", "creating", "ready", "failed", "deleting"),
+        Index(None, "tenant_id", "sandbox_id", "id"),
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    sandbox_id: Mapped[Id]
+    backend: Mapped[str] = mapped_column(ForeignKey(Backend.name))
+    backend_snapshot_id: Mapped[str | None]
+    name: Mapped[str | None]
+    state: Mapped[str] = mapped_column(server_default="creating")
+    state_reason: Mapped[str | None]
+    temporary: Mapped[Switch]  # made for one fork, and of no use once that has ended
 
 
 class Job(Row):
@@ -273,7 +309,8 @@ class IdempotencyKey(Row):
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[bytes]
-    sandbox_id: Mapped[Id] = mapped_column(ForeignKey(Sandbox.id, ondelete="CASCADE"), index=True)
+    resource: Mapped[str]  # what was created: a sandbox, a snapshot, ...
+    resource_id: Mapped[Id]
 
 
 class Installation(Row):

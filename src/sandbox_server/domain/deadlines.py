@@ -110,13 +110,23 @@ def fail_pause(row: Deadlines) -> Deadlines:
     return replace(row, state=State.RUNNING)
 
 
-def want_back(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> Deadlines:
-    """Ask for it to run: with all of its time if none is left, and kept at least until it could have resumed."""
+def want_back(
+    row: Deadlines,
+    now: datetime,
+    *,
+    wait: timedelta | None = None,
+    rules: Rules = DEFAULT_RULES,
+) -> Deadlines:
+    """Ask for it to run: with all of its time if none is left, and kept at least until it could have resumed.
+
+    If it has to wait for a place, then for so long at the most.
+    """
     row = replace(row, target=Target.RUNNING)
     if row.retain_until is None:
         return row
     return replace(
         row,
+        queue_expires_at=None if wait is None else now + wait,
         remaining=row.remaining or row.timeout,
         retain_until=_later(row.retain_until, now + rules.resume_within),
     )
@@ -132,6 +142,7 @@ def resume(
     """Let the time that was left at the pause run on."""
     resumed = replace(
         row,
+        queue_expires_at=None,
         expires_at=now + _left(row, now),
         remaining=None,
         retain_until=None,

@@ -77,6 +77,11 @@ def is_activity_news(row: Deadlines, now: datetime, *, at_most_every: timedelta)
     return now - row.last_activity_at >= at_most_every
 
 
+def waits_for_place(row: Deadlines) -> bool:
+    """Tell whether it stands in the queue: to start, or to resume."""
+    return row.target is Target.RUNNING and row.state in {State.QUEUED, State.PAUSED}
+
+
 def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
     # Of two at one instant the first counts: what is final comes before what is not.
     if row.state in ENDED:
@@ -85,8 +90,10 @@ def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
         yield Due(now, Why.UNSETTLED, row.target)
     if row.target is Target.GONE:
         return
-    if row.state is State.QUEUED and row.queue_expires_at is not None:
-        yield Due(row.queue_expires_at, Why.QUEUE_DEADLINE, Target.GONE)
+    if row.queue_expires_at is not None and waits_for_place(row):
+        ends = row.state is State.QUEUED
+        target = Target.GONE if ends else Target.PAUSED
+        yield Due(row.queue_expires_at, Why.QUEUE_DEADLINE, target)
     if row.retain_until is not None and row.state in {State.PAUSED, State.RESUMING}:
         yield Due(row.retain_until, Why.RETENTION, Target.GONE)
     yield from _due_by_expiry(row)
@@ -96,7 +103,7 @@ def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
 
 def _can_go_on(row: Deadlines) -> bool:
     # What waits in the queue is woken by the place that gets free, not by a job.
-    return row.state is not State.QUEUED or row.target is Target.GONE
+    return not waits_for_place(row)
 
 
 def _due_by_expiry(row: Deadlines) -> Iterator[Due]:

@@ -109,8 +109,10 @@ def _from_paused(state: State, target: Target) -> Step:
         # Paused behind our back. It stays so: after a reboot of the provider all would be resumed at once, and
         # what somebody paused on purpose would start to cost again. Whoever uses it wakes it.
         return Step(Act.RECORD, state, State.PAUSED, Target.PAUSED)
-    if target is Target.RUNNING and state in {State.PAUSED, State.RESUMING}:
-        return Step(Act.RESUME, State.RESUMING, State.RUNNING, target)
+    if target is Target.RUNNING and state is State.PAUSED:
+        return Step(Act.ADMIT, state, State.RESUMING, target)
+    if target is Target.RUNNING and state is State.RESUMING:
+        return Step(Act.RESUME, state, State.RUNNING, target)
     if state is State.PAUSED:
         return Step(Act.REST, state, state, target)
     return Step(Act.RECORD, state, State.PAUSED, target)

@@ -8,7 +8,7 @@ from sandbox_server.domain.state import State, Target
 
 _PLAIN = {
     Why.UNSETTLED: "It was {row.state} and wanted {row.target}.",
-    Why.QUEUE_DEADLINE: "There was no room for it by {at}, when its wait in the queue was over.",
+    Why.QUEUE_DEADLINE: "There was no place for it by {at}, when its wait in the queue was over.",
     Why.RETENTION: "Nobody resumed it by {at}, until when it was kept paused.",
     Why.PROVIDER_TIMEOUT: "Its provider's own timeout, half over at {at}, is extended.",
 }

@@ -8,15 +8,7 @@ import pytest
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Endpoint, NewSandbox
 from sandbox_server.domain.errors import BackendError
-from tests.engine.process import running_engine
 from tests.server.faults import FaultyProxy
-
-
-@pytest.fixture(scope="session")
-def engine():
-    """Run the provider that the tests of backends share."""
-    with running_engine() as engine:
-        yield engine
 
 
 @pytest.fixture

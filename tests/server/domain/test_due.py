@@ -11,6 +11,7 @@ from sandbox_server.domain.deadlines import (
     queue,
     start,
     touch,
+    want_back,
 )
 from sandbox_server.domain.due import Due, Why, idle_pause_at, is_activity_news, next_due
 from sandbox_server.domain.state import ENDED, OnTimeout, State, Target
@@ -102,7 +103,6 @@ def test_a_sandbox_that_hangs_in_its_start_is_given_up_when_its_time_is_up():
         (State.STARTING, Target.RUNNING),
         (State.RUNNING, Target.PAUSED),
         (State.PAUSING, Target.PAUSED),
-        (State.PAUSED, Target.RUNNING),
         (State.RESUMING, Target.RUNNING),
         (State.RUNNING, Target.GONE),
         (State.PAUSED, Target.GONE),
@@ -112,6 +112,11 @@ def test_a_sandbox_that_hangs_in_its_start_is_given_up_when_its_time_is_up():
 def test_a_sandbox_that_is_not_what_is_wanted_is_due_at_once(state, target):
     row = replace(running(), state=state, target=target)
     assert due(row) == Due(NOON, Why.UNSETTLED, target)
+
+
+def test_a_paused_sandbox_that_is_wanted_back_waits_for_a_place_until_its_wait_is_over():
+    row = want_back(paused(), NOON, wait=10 * MINUTE)
+    assert due(row) == Due(NOON + 10 * MINUTE, Why.QUEUE_DEADLINE, Target.PAUSED)
 
 
 def test_a_pause_that_was_asked_for_in_time_saves_a_sandbox_from_deletion():

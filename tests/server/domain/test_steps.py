@@ -107,9 +107,10 @@ def test_a_sandbox_resumed_behind_our_back_stays_running():
     )
 
 
-def test_a_sandbox_wanted_running_before_its_pause_was_recorded_is_resumed():
+def test_a_sandbox_wanted_running_before_its_pause_was_recorded_is_resumed_when_it_has_a_place():
     assert next_step(State.PAUSING, Target.RUNNING, Truth.PAUSED).to is State.PAUSED
-    assert next_step(State.PAUSED, Target.RUNNING, Truth.PAUSED).act is Act.RESUME
+    assert next_step(State.PAUSED, Target.RUNNING, Truth.PAUSED).act is Act.ADMIT
+    assert next_step(State.RESUMING, Target.RUNNING, Truth.PAUSED).act is Act.RESUME
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))

@@ -84,7 +84,7 @@ def test_the_end_of_a_retention_is_explained():
 
 def test_the_end_of_a_wait_in_the_queue_is_explained():
     assert why(queue(wanted(), NOON, wait=MINUTE)) == (
-        "There was no room for it by 2026-11-18 12:01:00 UTC, when its wait in the queue was over."
+        "There was no place for it by 2026-11-18 12:01:00 UTC, when its wait in the queue was over."
     )
 
 

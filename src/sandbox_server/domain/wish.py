@@ -1,0 +1,24 @@
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from sandbox_server.domain.events import SERVER, Actor, Cause
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """Who wants a sandbox to be what its target says, and why; kept with the row for whoever carries it out."""
+
+    cause: Cause
+    actor: Actor = SERVER
+    reason: str
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Self:
+        return cls(
+            cause=Cause(document["cause"]),
+            actor=Actor.model_validate(document["actor"]),
+            reason=document["reason"],
+        )
+
+    def document(self) -> dict[str, Any]:
+        return {**asdict(self), "actor": self.actor.model_dump()}

@@ -1,0 +1,8 @@
+"""The kinds of jobs, and what the subject of each is."""
+
+SANDBOX = "sandbox"  # a sandbox's id; as long as it lives
+ADMISSION = "admission"  # a backend's name: a place there may be free
+PATROL = "patrol"  # a backend's name: compare its truth with ours
+SNAPSHOT = "snapshot"  # a snapshot's id
+TEMPLATE_BUILD = "template-build"  # `{template id}/{backend}`
+HOUSEKEEPING = "housekeeping"  # "hourly"
