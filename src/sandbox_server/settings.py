@@ -1,0 +1,116 @@
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "SANDBOX_SERVER_"
+
+_SYSTEM_STATE = Path("/var/lib/sandbox-server")
+
+
+def default_state_dir() -> Path:
+    """Find where state lives when nobody says: the system's place for root, else the user's."""
+    if os.geteuid() == 0:
+        return _SYSTEM_STATE
+    data_home = os.environ.get("XDG_DATA_HOME")
+    base = Path(data_home) if data_home else Path.home() / ".local" / "share"
+    return base / "sandbox-server"
+
+
+AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
+
+
+class Settings(BaseSettings):
+    """Settings of the server; each is an environment variable, and a flag unless it is secret."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        frozen=True,
+        populate_by_name=True,
+        # A variable that is set and empty is how files of variables leave something out.
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+    )
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8100, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    state_dir: AbsolutePath = Field(
+        default_factory=default_state_dir,
+        description="Where the database, the keys and the engine's files are kept.",
+    )
+
+    database_url: SecretStr | None = Field(
+        None,
+        validation_alias="DATABASE_URL",
+        description="PostgreSQL 15 or newer, as a libpq URL; none given: one of our own in the state "
+        "directory. Any number of servers may share one.",
+    )
+    database_pool: int = Field(
+        10, ge=2, description="Connections to the database; twice as many while much is going on."
+    )
+
+    e2b_api_key: SecretStr | None = Field(
+        None,
+        validation_alias="E2B_API_KEY",
+        description="Key of a provider that speaks E2B's protocol; with it no engine is started.",
+    )
+    e2b_api_url: str | None = Field(
+        None,
+        validation_alias="E2B_API_URL",
+        description="Where that provider's API is, if not at `https://api.{E2B_DOMAIN}`.",
+    )
+    e2b_sandbox_url: str | None = Field(
+        None,
+        validation_alias="E2B_SANDBOX_URL",
+        description="Where its sandboxes are reached, if not at names below its domain.",
+    )
+    e2b_domain: str = Field(
+        "e2b.app", validation_alias="E2B_DOMAIN", description="That provider's domain."
+    )
+    engine_dir: AbsolutePath | None = Field(
+        None,
+        description="Where the engine keeps sandboxes and images; none given: `engine` in the state "
+        "directory of root, a directory of root's for any other user.",
+    )
+
+    places: int = Field(
+        64, ge=1, description="Transitions of sandboxes that one server works on at once."
+    )
+    stop_timeout_s: int = Field(
+        25, ge=1, description="How long requests and transitions may take to finish at a stop."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="What is logged: `DEBUG`, `INFO`, `WARNING` or `ERROR`."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="`text` for people or `json`, one object per line."
+    )
+    access_log: bool = Field(True, description="Log a line per request.")
+
+    @property
+    def stop_timeout(self) -> timedelta:
+        return timedelta(seconds=self.stop_timeout_s)
+
+
+def variable_of(name: str) -> str:
+    """Name the environment variable of a setting."""
+    alias = Settings.model_fields[name].validation_alias
+    return alias if isinstance(alias, str) else f"{PREFIX}{name.upper()}"
+
+
+def flags() -> Iterator[tuple[str, FieldInfo]]:
+    """List the settings that are flags too: what is secret is not, since all can see a command."""
+    for name, field in Settings.model_fields.items():
+        if "Secret" not in str(field.annotation):
+            yield name, field
+
+
+def forget_variables() -> None:
+    """Take the settings out of the environment, so that nothing we load or start finds a key there."""
+    for name in Settings.model_fields:
+        os.environ.pop(variable_of(name), None)

@@ -1,0 +1,57 @@
+import os
+
+import pytest
+from pydantic import ValidationError
+
+from sandbox_server.settings import Settings, flags, forget_variables, variable_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch):
+    for name in Settings.model_fields:
+        monkeypatch.delenv(variable_of(name), raising=False)
+
+
+def test_names_that_others_use_too_have_no_prefix(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://there/db")
+    monkeypatch.setenv("E2B_API_KEY", "e2b_key")
+    monkeypatch.setenv("SANDBOX_SERVER_PORT", "9000")
+    settings = Settings()
+    assert settings.database_url is not None
+    assert settings.database_url.get_secret_value() == "postgresql://there/db"
+    assert settings.e2b_api_key is not None
+    assert settings.port == 9000
+
+
+def test_an_empty_variable_is_none(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "")
+    assert Settings().database_url is None
+
+
+def test_secrets_are_neither_flags_nor_in_what_is_printed(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://user:hunter2@there/db")
+    monkeypatch.setenv("E2B_API_KEY", "hunter2")
+    assert "hunter2" not in repr(Settings())
+    names = dict(flags())
+    assert "port" in names
+    assert names.keys().isdisjoint({"database_url", "e2b_api_key"})
+
+
+def test_what_is_refused_is_not_quoted(monkeypatch):
+    monkeypatch.setenv("SANDBOX_SERVER_PORT", "hunter2")
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert "hunter2" not in str(refused.value)
+
+
+def test_forgotten_variables_are_there_for_nobody(monkeypatch):
+    monkeypatch.setenv("E2B_API_KEY", "hunter2")
+    monkeypatch.setenv("SANDBOX_SERVER_HOST", "::1")
+    forget_variables()
+    assert "hunter2" not in os.environ.values()
+    assert "SANDBOX_SERVER_HOST" not in os.environ
+
+
+def test_the_state_directory_is_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Settings(state_dir="here").state_dir == tmp_path / "here"
