@@ -4,8 +4,10 @@ SandboxError
   InvalidRequest              what was asked cannot be carried out as it stands
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
+    SnapshotNotFound
   Conflict
     InvalidTransition         a stopped sandbox cannot be resumed
+    SandboxPaused             using it does not wake it
     IdempotencyMismatch       the key stands for another request
     NameTaken
     Superseded                another worker went on with the sandbox in the meantime
@@ -98,6 +100,12 @@ class JobNotFound(NotFound):
     noun = "job"
 
 
+class SnapshotNotFound(NotFound):
+    code = "snapshot-not-found"
+    title = "Snapshot not found"
+    noun = "snapshot"
+
+
 class Conflict(SandboxError):
     code = "conflict"
     title = "Conflict"
@@ -110,6 +118,15 @@ class InvalidTransition(Conflict):
 
     def __init__(self, current: str, wanted: str) -> None:
         super().__init__(f"A {current} sandbox cannot become {wanted}.")
+
+
+class SandboxPaused(Conflict):
+    code = "sandbox-paused"
+    title = "Sandbox is paused"
+    remediation = "Resume it, or set its auto_resume."
+
+    def __init__(self, sandbox_id: str) -> None:
+        super().__init__(f"Sandbox {sandbox_id} is paused, and using it does not resume it.")
 
 
 class IdempotencyMismatch(Conflict):

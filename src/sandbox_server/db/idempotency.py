@@ -1,0 +1,38 @@
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import IdempotencyKey
+from sandbox_server.domain.errors import IdempotencyMismatch
+from sandbox_server.domain.requests import Idempotency
+
+
+class IdempotencyRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def claim(
+        self, tenant_id: str, request: Idempotency, *, resource: str, resource_id: str
+    ) -> str:
+        """Give the id of what the request made before, else `resource_id`, which it is to make now.
+
+        Waits for another transaction that is making it. To be asked before anything is locked.
+        """
+        claimed = await self._session.scalar(
+            insert(IdempotencyKey)
+            .values(
+                tenant_id=tenant_id,
+                key=request.key,
+                digest=request.digest,
+                resource=resource,
+                resource_id=resource_id,
+            )
+            .on_conflict_do_nothing()
+            .returning(IdempotencyKey.resource_id)
+        )
+        return claimed or await self._made_before(tenant_id, request)
+
+    async def _made_before(self, tenant_id: str, request: Idempotency) -> str:
+        earlier = await self._session.get_one(IdempotencyKey, (tenant_id, request.key))
+        if earlier.digest != request.digest:
+            raise IdempotencyMismatch(request.key)
+        return earlier.resource_id

@@ -1,0 +1,87 @@
+"""What callers ask for, before it is decided where and when they get it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Self, TypedDict
+
+from sandbox_server.domain.state import OnTimeout
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxRequest:
+    """A sandbox as somebody wants it; what is None is left to the defaults."""
+
+    template: str | None = None
+    backend: str | None = None
+    agent_type: str | None = None
+    user_id: str | None = None
+    session_id: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: timedelta | None = None
+    on_timeout: OnTimeout | None = None
+    idle_timeout: timedelta | None = None
+    auto_resume: bool = True
+    priority: int = 0
+    queue_timeout: timedelta | None = None
+    network: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    mcp_servers: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def secrets(self) -> bytes | None:
+        """Give what must be sealed before it is stored, if there is anything."""
+        if not self.envs and not self.mcp_servers:
+            return None
+        return json.dumps({"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}).encode()
+
+
+class SandboxPatch(TypedDict, total=False):
+    """What of a sandbox is to be changed; what it lacks stays as it is."""
+
+    metadata: dict[str, str]
+    timeout: timedelta
+    on_timeout: OnTimeout
+    idle_timeout: timedelta | None
+    auto_resume: bool
+    priority: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defaults:
+    """What a sandbox gets that its request says nothing of."""
+
+    template: str = "base"
+    backend: str | None = None
+    timeout: timedelta = timedelta(hours=1)
+    on_timeout: OnTimeout = OnTimeout.PAUSE
+    idle_timeout: timedelta | None = None
+
+    def overridden(self, document: Mapping[str, Any]) -> Self:
+        """Let a tenant's own defaults, as they are stored, go before these."""
+        own: dict[str, Any] = {
+            name: document[name] for name in ("template", "backend") if document.get(name)
+        }
+        for name in ("timeout", "idle_timeout"):
+            if document.get(f"{name}_s") is not None:
+                own[name] = timedelta(seconds=document[f"{name}_s"])
+        if document.get("on_timeout"):
+            own["on_timeout"] = OnTimeout(document["on_timeout"])
+        return replace(self, **own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idempotency:
+    """A caller's name for one request, and what tells that request from another of the same name."""
+
+    key: str
+    digest: bytes
+
+    @classmethod
+    def of(cls, key: str, *, method: str, path: str, body: Any) -> Self:
+        """Two bodies are the same if they say the same, however they are written."""
+        said = json.dumps([method, path, body], sort_keys=True, separators=(",", ":"))
+        return cls(key=key, digest=hashlib.sha256(said.encode()).digest())

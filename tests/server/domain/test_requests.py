@@ -1,0 +1,36 @@
+import json
+from datetime import timedelta
+
+from sandbox_server.domain.requests import Defaults, Idempotency, SandboxRequest
+from sandbox_server.domain.state import OnTimeout
+
+
+def test_a_tenants_defaults_go_before_the_servers_and_leave_the_rest():
+    own = Defaults(timeout=timedelta(minutes=5)).overridden(
+        {"template": "ci", "idle_timeout_s": 60, "on_timeout": "delete"}
+    )
+    assert own == Defaults(
+        template="ci",
+        timeout=timedelta(minutes=5),
+        idle_timeout=timedelta(minutes=1),
+        on_timeout=OnTimeout.DELETE,
+    )
+
+
+def test_bodies_that_say_the_same_are_the_same_request():
+    def digest(body, path="/v1/sandboxes"):
+        return Idempotency.of("key", method="POST", path=path, body=body).digest
+
+    assert digest({"a": 1, "b": None}) == digest({"b": None, "a": 1})
+    assert digest({"a": 1}) != digest({"a": "1"})
+    assert digest({}) != digest({}, path="/v1/snapshots")
+
+
+def test_what_is_secret_in_a_request_is_not_in_its_text():
+    wanted = SandboxRequest(envs={"TOKEN": "hush"}, mcp_servers={"git": {"token": "hush"}})
+    assert "hush" not in repr(wanted)
+    assert json.loads(wanted.secrets() or b"") == {
+        "envs": {"TOKEN": "hush"},
+        "mcp_servers": {"git": {"token": "hush"}},
+    }
+    assert SandboxRequest().secrets() is None
