@@ -14,6 +14,7 @@ from sandbox_client.models.operations import (
     TenantStats,
     Version,
 )
+from sandbox_client.models.problems import InputProblem, Problem
 from sandbox_client.models.sandboxes import (
     AutoResume,
     KeepAlive,
@@ -85,6 +86,7 @@ __all__ = [
     "ForkRequest",
     "Given",
     "Health",
+    "InputProblem",
     "JobRead",
     "JobState",
     "KeepAlive",
@@ -96,6 +98,7 @@ __all__ = [
     "Page",
     "Port",
     "PortUrls",
+    "Problem",
     "QueuePlace",
     "QueueStats",
     "ReadFileVerb",

@@ -1,3 +1,5 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -49,6 +51,14 @@ def create_engine(
 def create_sessions(engine: AsyncEngine) -> Sessions:
     """Make sessions whose rows stay readable after the commit."""
     return async_sessionmaker(engine, expire_on_commit=False)
+
+
+@asynccontextmanager
+async def reading(sessions: Sessions) -> AsyncIterator[AsyncSession]:
+    """Give a session in which each statement stands alone: no BEGIN and COMMIT around a single question."""
+    async with sessions() as session:
+        _ = await session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
+        yield session
 
 
 def _refuse_closed(

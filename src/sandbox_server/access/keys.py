@@ -1,0 +1,77 @@
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sandbox_server.access.rate_limit import RateLimit
+from sandbox_server.access.secrets import hash_of, is_secret
+from sandbox_server.db.keys import KeyRepository
+from sandbox_server.db.models import ApiKey
+from sandbox_server.db.session import Sessions, reading
+from sandbox_server.domain.access import Caller, Scope
+from sandbox_server.domain.errors import Unauthenticated
+from sandbox_server.domain.ids import ApiKeyId, TenantId
+
+_TRUSTED_SECONDS = 0.5
+_NOTE_USE_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class _Known:
+    caller: Caller
+    until: float
+
+
+class Authenticator:
+    """Tells who holds a key, and holds each to its rate.
+
+    A key that was found valid is trusted for half a second and then looked up again: so every server knows of a
+    revocation within that time, whether or not it hears a notification.
+    """
+
+    def __init__(self, sessions: Sessions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._known: dict[bytes, _Known] = {}
+        self._rate_limit = RateLimit(clock=clock)
+
+    async def authenticate(self, secret: str | None) -> Caller:
+        """Find the caller whose key it is; what does not look like a key is not looked up."""
+        if secret is None or not is_secret(secret):
+            raise Unauthenticated
+        caller = await self._find(hash_of(secret))
+        self._rate_limit.take(caller)
+        return caller
+
+    def forget(self) -> None:
+        """Look every key up anew, after one of them has changed."""
+        self._known.clear()
+
+    async def _find(self, secret_hash: bytes) -> Caller:
+        now = self._clock()
+        known = self._known.get(secret_hash)
+        if known is not None and now < known.until:
+            return known.caller
+        self._known.pop(secret_hash, None)
+        caller = await self._look_up(secret_hash)
+        self._known[secret_hash] = _Known(caller, until=now + _TRUSTED_SECONDS)
+        return caller
+
+    async def _look_up(self, secret_hash: bytes) -> Caller:
+        async with reading(self._sessions) as session:
+            repository = KeyRepository(session)
+            key = await repository.find_valid(secret_hash)
+            if key is None:
+                raise Unauthenticated
+            await repository.note_use(key.id, at_most_every=_NOTE_USE_EVERY)
+        return caller_of(key)
+
+
+def caller_of(key: ApiKey) -> Caller:
+    return Caller(
+        tenant_id=TenantId(key.tenant_id),
+        key_id=ApiKeyId(key.id),
+        scopes=frozenset(Scope(scope) for scope in key.scopes),
+        max_priority=key.max_priority,
+        rate_per_s=key.rate_per_s,
+    )

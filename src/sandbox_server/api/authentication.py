@@ -1,0 +1,35 @@
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sandbox_server.access.keys import Authenticator
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
+_OPEN_BELOW = "/docs/"
+
+
+class Authentication:
+    """Lets nothing through without a key but what is open to all, before any of the body is read.
+
+    It stands before the routes, so that no route can forget it, and a stranger learns of none.
+    """
+
+    def __init__(self, app: ASGIApp, *, authenticator: Authenticator) -> None:
+        self._app = app
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in {"http", "websocket"} and not _is_open(scope["path"]):
+            secret = _secret_in(Headers(scope=scope))
+            scope["state"]["caller"] = await self._authenticator.authenticate(secret)
+        await self._app(scope, receive, send)
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(_OPEN_BELOW)
+
+
+def _secret_in(headers: Headers) -> str | None:
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    return headers.get("x-api-key")

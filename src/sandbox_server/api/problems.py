@@ -1,0 +1,222 @@
+"""Errors as answers: RFC 9457 problem+json, made in this one place."""
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse
+
+from sandbox_client.models import InputProblem, Problem
+from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.domain import errors
+from sandbox_server.domain.errors import SandboxError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+# An error that is not listed has the status of what it is a kind of.
+STATUS: dict[type[SandboxError], int] = {
+    errors.InvalidRequest: 422,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.IdempotencyMismatch: 422,
+    errors.AccessDenied: 403,
+    errors.Unauthenticated: 401,
+    errors.LimitReached: 429,
+    errors.StartFailed: 502,
+    errors.ResumeFailed: 502,
+    errors.SandboxFailed: 410,
+    errors.NotReady: 503,
+    errors.BackendError: 502,
+    errors.BackendUnavailable: 503,
+    errors.BackendBusy: 503,
+    errors.BackendRefused: 422,
+    SandboxGone: 410,
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong in the exchange itself, before or beside any rule of the domain."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    remediation: str | None = None
+
+
+MALFORMED = Fault(400, "malformed-request", "Malformed request", "It could not be read.")
+NO_ROUTE = Fault(
+    404,
+    "route-not-found",
+    "No such route",
+    "There is nothing at this path.",
+    "/docs lists all routes.",
+)
+WRONG_METHOD = Fault(
+    405,
+    "method-not-allowed",
+    "Method not allowed",
+    "This path knows other methods only.",
+    "The header Allow lists them.",
+)
+TOO_LARGE = Fault(413, "body-too-large", "Body is too large", "The body is larger than allowed.")
+NOT_JSON = Fault(
+    415,
+    "unsupported-media-type",
+    "Body is of another type",
+    "The body is not declared as JSON.",
+    "Send it with `Content-Type: application/json`.",
+)
+INVALID = Fault(
+    422,
+    "validation-failed",
+    "Request is not valid",
+    "Some of what was sent is not valid.",
+    "See `errors` for what is wrong, and where.",
+)
+UNKNOWN = Fault(
+    500,
+    "internal-error",
+    "Something went wrong",
+    "The server failed to answer. This is not your fault.",
+    "Try again; if it persists, give the operator the request_id.",
+)
+NO_DATABASE = Fault(
+    503,
+    "database-unavailable",
+    "Database does not answer",
+    "The server cannot reach its database.",
+    "Try again later.",
+)
+
+_FAULTS = {
+    fault.status: fault
+    for fault in (MALFORMED, NO_ROUTE, WRONG_METHOD, TOO_LARGE, NOT_JSON, INVALID, UNKNOWN)
+}
+_RETRY_AFTER_OUTAGE = {"Retry-After": "2"}
+
+
+class ProblemResponse(JSONResponse):
+    media_type = MEDIA_TYPE
+
+
+def install(app: FastAPI) -> None:
+    """Render every error here."""
+    app.add_exception_handler(SandboxError, _sandbox_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+def status_of(error: type[SandboxError]) -> int:
+    return next(STATUS[kind] for kind in error.__mro__ if kind in STATUS)
+
+
+def render(error: Exception, *, request_id: str) -> ProblemResponse:
+    """Answer an error that no handler was there for; what it says is for the log alone."""
+    if isinstance(error, SandboxError):
+        return _render_known(error, request_id)
+    if _is_outage(error):
+        log.warning("database does not answer error=%r", error)
+        return render_fault(NO_DATABASE, request_id=request_id, headers=_RETRY_AFTER_OUTAGE)
+    log.error("request failed", exc_info=error)
+    return render_fault(UNKNOWN, request_id=request_id)
+
+
+def render_fault(
+    fault: Fault,
+    *,
+    request_id: str,
+    detail: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    parts: list[InputProblem] | None = None,
+) -> ProblemResponse:
+    problem = Problem(
+        type=_type_of(fault.code),
+        title=fault.title,
+        status=fault.status,
+        code=fault.code,
+        detail=detail or fault.detail,
+        remediation=fault.remediation,
+        request_id=request_id,
+        errors=parts,
+    )
+    return _respond(problem, headers)
+
+
+def _render_known(error: SandboxError, request_id: str) -> ProblemResponse:
+    problem = Problem(
+        type=_type_of(error.code),
+        title=error.title,
+        status=status_of(type(error)),
+        code=error.code,
+        detail=str(error),
+        remediation=error.remediation,
+        request_id=request_id,
+    )
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after.total_seconds())))
+    if isinstance(error, errors.Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    return _respond(problem, headers)
+
+
+def _respond(problem: Problem, headers: Mapping[str, str] | None) -> ProblemResponse:
+    content = problem.model_dump(exclude_none=True)
+    return ProblemResponse(content, status_code=problem.status, headers=headers)
+
+
+def _type_of(code: str) -> str:
+    return f"urn:sandbox-server:problem:{code}"
+
+
+def _is_outage(error: Exception) -> bool:
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated
+    return isinstance(error, PoolExhausted | ConnectionError)
+
+
+async def _sandbox_error(connection: HTTPConnection, error: Exception) -> ProblemResponse:
+    return _render_known(cast("SandboxError", error), connection.state.request_id)
+
+
+async def _http_error(connection: HTTPConnection, error: Exception) -> ProblemResponse:
+    known = cast("HTTPException", error)
+    if isinstance(known.__cause__, SandboxError):  # FastAPI wraps what breaks off the body
+        return await _sandbox_error(connection, known.__cause__)
+    fault = _FAULTS.get(known.status_code, UNKNOWN)
+    return render_fault(fault, request_id=connection.state.request_id, headers=known.headers)
+
+
+async def _invalid(connection: HTTPConnection, error: Exception) -> ProblemResponse:
+    known = cast("RequestValidationError", error)
+    request_id = connection.state.request_id
+    if isinstance(known.body, bytes):  # FastAPI leaves a body alone that is not said to be JSON
+        return render_fault(NOT_JSON, request_id=request_id)
+    return render_fault(INVALID, request_id=request_id, parts=list(_located(known.errors())))
+
+
+def _located(found: Iterable[Mapping[str, Any]]) -> Iterable[InputProblem]:
+    for error in found:
+        source, *path = error["loc"]
+        detail = error["msg"].removeprefix("Value error, ")
+        if source == "body":
+            yield InputProblem(detail=detail, pointer=_pointer(path))
+        else:
+            yield InputProblem(detail=detail, parameter=".".join(map(str, path)))
+
+
+def _pointer(path: list[str | int]) -> str:
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "#" + "".join(f"/{step}" for step in steps)

@@ -1,0 +1,18 @@
+from dataclasses import dataclass
+
+from sandbox_server.access.keys import Authenticator
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.session import Sessions
+from sandbox_server.settings import Settings
+from sandbox_server.vault import Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """All that the API calls."""
+
+    settings: Settings
+    sessions: Sessions
+    authenticator: Authenticator
+    backends: Backends
+    vault: Vault

@@ -1,0 +1,83 @@
+import secrets
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
+from sandbox_server.app import create_app
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.models import ApiKey, Tenant
+from sandbox_server.domain.ids import new_id
+from sandbox_server.services import Services
+from sandbox_server.settings import Settings
+from sandbox_server.vault import Vault
+
+
+@pytest.fixture
+def services(sessions):
+    return Services(
+        settings=Settings(),
+        sessions=sessions,
+        authenticator=Authenticator(sessions),
+        backends=Backends({}),
+        vault=Vault([secrets.token_bytes(32)]),
+    )
+
+
+@pytest.fixture
+def app(services):
+    return create_app(services)
+
+
+@pytest.fixture
+async def stranger(app):
+    """Call the API without a key."""
+    async with caller_of(app) as stranger:
+        yield stranger
+
+
+@pytest.fixture
+async def make_key(sessions):
+    """Make a key of a tenant's, which is made too if there is none; gives the secret."""
+
+    async def make(*, tenant="default", scopes=("admin",), **fields):
+        secret = new_secret()
+        async with sessions.begin() as session:
+            tenant_id = await find_or_make(session, tenant)
+            session.add(
+                ApiKey(
+                    id=new_id(),
+                    tenant_id=tenant_id,
+                    hash=hash_of(secret),
+                    prefix=prefix_of(secret),
+                    scopes=list(scopes),
+                    **fields,
+                )
+            )
+        return secret
+
+    return make
+
+
+@pytest.fixture
+async def admin(app, make_key):
+    async with caller_of(app, await make_key()) as admin:
+        yield admin
+
+
+async def find_or_make(session, name):
+    found = await session.scalar(select(Tenant.id).where(Tenant.name == name))
+    if found is not None:
+        return found
+    session.add(made := Tenant(id=new_id(), name=name, max_running=10, max_queued=10))
+    await session.flush()
+    return made.id
+
+
+def caller_of(app, secret=None):
+    headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://server", headers=headers
+    )
