@@ -19,6 +19,8 @@ class Endpoint:
     api_key: str = field(repr=False)
     sandbox_url: str | None = None
     domain: str
+    ca_cert: bytes | None = field(default=None, repr=False)
+    """Certificates in PEM that are trusted for it besides the machine's own."""
 
 
 class ProviderState(StrEnum):
@@ -34,6 +36,7 @@ class ProviderSandbox:
     state: ProviderState
     sandbox_id: str | None
     installation_id: str | None
+    tenant_id: str | None
     template: str
     started_at: datetime
     ends_at: datetime
@@ -55,6 +58,7 @@ class NewSandbox:
     """A sandbox to be; `sandbox_id` is ours, and makes a repeated request the same request."""
 
     sandbox_id: str
+    tenant_id: str
     template: str
     timeout: timedelta
     envs: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,9 +1,12 @@
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sandbox_server.backends.e2b import E2BBackend
+from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 from sandbox_server.domain.deadlines import DEFAULT_RULES, Rules
-from sandbox_server.domain.errors import BackendNotFound
+from sandbox_server.domain.errors import BackendUnavailable
+
+NOT_CONFIGURED = "it is not in the settings any more"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,10 +15,13 @@ class KnownBackend:
 
     client: E2BBackend
     rules: Rules = DEFAULT_RULES
+    capacity: int = DEFAULT_CAPACITY
+    paused_takes_place: bool = False
+    overflow_to: str | None = None
 
 
 class Backends:
-    """All providers of this server, by name."""
+    """All providers of this server, by name; the first is where sandboxes go when nobody says."""
 
     def __init__(self, known: Mapping[str, KnownBackend]) -> None:
         self._known = dict(known)
@@ -23,18 +29,44 @@ class Backends:
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
     def __getitem__(self, name: str) -> E2BBackend:
-        return self._find(name).client
+        """Give a provider; one that left the settings fails like one that does not answer."""
+        known = self._known.get(name)
+        if known is None:
+            raise BackendUnavailable(name, NOT_CONFIGURED)
+        return known.client
 
     def rules(self, name: str | None) -> Rules:
         """Give the deadlines of a backend; what has none yet is held to the usual ones."""
-        return DEFAULT_RULES if name is None else self._find(name).rules
+        known = None if name is None else self._known.get(name)
+        return DEFAULT_RULES if known is None else known.rules
 
-    def _find(self, name: str) -> KnownBackend:
-        if name not in self._known:
-            raise BackendNotFound(name)
-        return self._known[name]
+    def items(self) -> Iterator[tuple[str, KnownBackend]]:
+        """Give all providers with what the settings say of them."""
+        return iter(self._known.items())
 
     async def close(self) -> None:
         for known in self._known.values():
             await known.client.close()
+
+
+def open_backends(
+    settings: Sequence[BackendSettings], *, installation_id: str, rules: Rules = DEFAULT_RULES
+) -> Backends:
+    """Make what the server asks its providers through; nothing is asked yet."""
+    require_consistent(settings)
+    return Backends(
+        {
+            one.name: KnownBackend(
+                client=E2BBackend(one.endpoint(), installation_id=installation_id),
+                rules=replace(rules, longest_run=one.max_continuous_run),
+                capacity=one.capacity,
+                paused_takes_place=one.paused_takes_place,
+                overflow_to=one.overflow_to,
+            )
+            for one in settings
+        }
+    )

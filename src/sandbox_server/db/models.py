@@ -108,6 +108,8 @@ class Backend(Row):
     state: Mapped[str] = mapped_column(server_default="unknown")
     state_reason: Mapped[str | None]
     seen_at: Mapped[datetime | None]
+    failing_since: Mapped[datetime | None]
+    strangers: Mapped[Count]  # sandboxes of ours there that no record is about
     busy_until: Mapped[datetime | None]  # it said that it has no room, whatever we count
     paused_takes_place: Mapped[Switch]  # where the memory of paused sandboxes stays in use
 
@@ -210,6 +212,7 @@ class Sandbox(Row):
     wish: Mapped[Document]  # who wants the target, and why
     generation: Mapped[Count]
     tried_at: Mapped[datetime | None]  # when its provider was first asked to start it
+    doubted_at: Mapped[datetime | None]  # when its provider was seen to say otherwise
     silent_since: Mapped[datetime | None]  # it is said to run, and does not answer
 
     priority: Mapped[Count]

@@ -60,7 +60,10 @@ def new_sandbox():
 
     def describe(**fields):
         plain = NewSandbox(
-            sandbox_id=secrets.token_hex(10), template="base", timeout=timedelta(minutes=5)
+            sandbox_id=secrets.token_hex(10),
+            tenant_id="tenant",
+            template="base",
+            timeout=timedelta(minutes=5),
         )
         return replace(plain, **fields)
 

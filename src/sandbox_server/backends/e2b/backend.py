@@ -225,6 +225,7 @@ class E2BBackend:
         )
 
     async def close(self) -> None:
+        await self._handles.close()
         await self._connection.close()
 
     async def _change(

@@ -9,16 +9,15 @@ import httpx
 from e2b.api.client.client import AuthenticatedClient
 from e2b.api.client.errors import UnexpectedStatus
 from e2b.api.metadata import default_headers
-from pyqwest import HTTPTransport
 from pyqwest.httpx import AsyncPyqwestTransport
 
 from sandbox_server.backends.e2b.failures import Asking, ErrorAnswer, read_error
+from sandbox_server.backends.e2b.pools import control_pool
 from sandbox_server.backends.provider import Endpoint
 from sandbox_server.domain.errors import BackendError
 
 T = TypeVar("T")
 
-_CONNECT_TIMEOUT_S = 10
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol)
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, UnexpectedStatus)
 
@@ -33,11 +32,7 @@ class Connection:
     def __init__(self, endpoint: Endpoint) -> None:
         self._name = endpoint.name
         self._secret = endpoint.api_key
-        self._pool = HTTPTransport(
-            tls_include_system_certs=True,
-            connect_timeout=_CONNECT_TIMEOUT_S,
-            follow_redirects=False,
-        )
+        self._pool = control_pool(ca_cert=endpoint.ca_cert)
         client = partial(
             httpx.AsyncClient,
             transport=AsyncPyqwestTransport(self._pool),

@@ -3,6 +3,7 @@ from collections import OrderedDict
 from e2b import AsyncSandbox, ConnectionConfig
 from packaging.version import Version
 
+from sandbox_server.backends.e2b.pools import Pools
 from sandbox_server.backends.provider import Access, Endpoint
 
 
@@ -13,6 +14,7 @@ class Handles:
         self._endpoint = endpoint
         self._most = most
         self._known: OrderedDict[str, tuple[Access, AsyncSandbox]] = OrderedDict()
+        self._pools = Pools(endpoint.name, ca_cert=endpoint.ca_cert)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -29,6 +31,10 @@ class Handles:
 
     def forget(self, provider_id: str) -> None:
         self._known.pop(provider_id, None)
+
+    async def close(self) -> None:
+        self._known.clear()
+        await self._pools.close()
 
     def _make(self, access: Access) -> AsyncSandbox:
         return AsyncSandbox(
@@ -54,5 +60,6 @@ class Handles:
             api_url=self._endpoint.api_url,
             sandbox_url=self._endpoint.sandbox_url,
             extra_sandbox_headers=headers,
+            proxy=self._pools.name,
             retries=0,
         )

@@ -29,6 +29,7 @@ from sandbox_server.backends.provider import (
 
 INSTALLATION = "sandbox_server_installation"
 SANDBOX = "sandbox_server_sandbox"
+TENANT = "sandbox_server_tenant"
 
 
 def new_sandbox(wanted: NewSandbox, *, installation_id: str) -> NewSandboxV2:
@@ -39,7 +40,11 @@ def new_sandbox(wanted: NewSandbox, *, installation_id: str) -> NewSandboxV2:
         timeout=seconds(wanted.timeout),
         auto_pause=True,
         auto_resume=SandboxAutoResumeConfig(enabled=False),
-        metadata={INSTALLATION: installation_id, SANDBOX: wanted.sandbox_id},
+        metadata={
+            INSTALLATION: installation_id,
+            SANDBOX: wanted.sandbox_id,
+            TENANT: wanted.tenant_id,
+        },
         env_vars=dict(wanted.envs),
         allow_internet_access=UNSET if wanted.allow_internet is None else wanted.allow_internet,
         network=UNSET if network is None else SandboxNetworkConfig(**network),
@@ -72,6 +77,7 @@ def provider_sandbox(sandbox: ListedSandbox | SandboxDetail) -> ProviderSandbox:
         state=ProviderState(sandbox.state.value),
         sandbox_id=metadata.get(SANDBOX),
         installation_id=metadata.get(INSTALLATION),
+        tenant_id=metadata.get(TENANT),
         template=sandbox.template_id,
         started_at=sandbox.started_at,
         ends_at=sandbox.end_at,

@@ -1,0 +1,83 @@
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from sandbox_server.backends.provider import Endpoint
+
+DEFAULT_CAPACITY = 20
+
+
+class BackendSettings(BaseModel):
+    """One provider of sandboxes that speaks E2B's protocol."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,62}$",
+        description="What requests, rules and records call it.",
+    )
+    api_key: SecretStr = Field(description="Key of the provider's API.")
+    domain: str = Field("e2b.app", description="The provider's domain.")
+    api_url: str | None = Field(
+        None, description="Where its API is, if not at `https://api.{domain}`."
+    )
+    sandbox_url: str | None = Field(
+        None, description="Where its sandboxes are reached, if not at names below the domain."
+    )
+    ca_cert: Path | None = Field(
+        None,
+        description="A file with certificates that are trusted for this provider besides the "
+        "machine's own.",
+    )
+    capacity: int = Field(
+        DEFAULT_CAPACITY, ge=0, description="How many sandboxes may have a place there at once."
+    )
+    paused_takes_place: bool = Field(
+        False, description="Whether paused sandboxes count, since their memory stays in use."
+    )
+    max_continuous_run_s: int | None = Field(
+        None,
+        ge=60,
+        description="How long it lets a sandbox run without a pause; they are paused and resumed "
+        "before that.",
+    )
+    overflow_to: str | None = Field(None, description="Where sandboxes go that find no place here.")
+
+    @field_validator("api_url", "sandbox_url")
+    @classmethod
+    def _require_http(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise ValueError("begins with http:// or https://")
+        return url and url.rstrip("/")
+
+    @property
+    def max_continuous_run(self) -> timedelta | None:
+        seconds = self.max_continuous_run_s
+        return None if seconds is None else timedelta(seconds=seconds)
+
+    def endpoint(self) -> Endpoint:
+        """Say where it is, with the certificates that its file has now."""
+        return Endpoint(
+            name=self.name,
+            api_url=self.api_url or f"https://api.{self.domain}",
+            api_key=self.api_key.get_secret_value(),
+            sandbox_url=self.sandbox_url,
+            domain=self.domain,
+            ca_cert=None if self.ca_cert is None else self.ca_cert.read_bytes(),
+        )
+
+
+def require_consistent(backends: Sequence[BackendSettings]) -> None:
+    """Refuse settings that name a backend twice, or one that does not exist."""
+    names = [backend.name for backend in backends]
+    if not names:
+        raise ValueError("No backend is configured.")
+    for backend in backends:
+        if names.count(backend.name) > 1:
+            raise ValueError(f"There are two backends named {backend.name!r}.")
+        if backend.overflow_to is not None and backend.overflow_to not in names:
+            raise ValueError(
+                f"Backend {backend.name!r} overflows to {backend.overflow_to!r}, which there is not."
+            )

@@ -1,0 +1,85 @@
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from sqlalchemy import case, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Backend
+from sandbox_server.domain.errors import BackendNotFound
+
+_now = func.clock_timestamp()
+
+
+class BackendRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def get(self, name: str) -> Backend:
+        row = await self._session.get(Backend, name)
+        if row is None:
+            raise BackendNotFound(name)
+        return row
+
+    async def list_all(self) -> Sequence[Backend]:
+        return (await self._session.scalars(select(Backend).order_by(Backend.name))).all()
+
+    async def register(self, name: str, *, capacity: int, paused_takes_place: bool) -> None:
+        """Write down what the settings say of a backend; what else is known of it stays."""
+        said = {"capacity": capacity, "paused_takes_place": paused_takes_place}
+        upsert = insert(Backend).values(name=name, **said)
+        await self._session.execute(
+            upsert.on_conflict_do_update(index_elements=[Backend.name], set_=said)
+        )
+
+    async def retire_except(self, names: Collection[str], *, reason: str) -> None:
+        """Mark as down what the settings do not name any more; its sandboxes keep their records."""
+        left = Backend.name.not_in(sorted(names))
+        await self._session.execute(
+            update(Backend).where(left).values(state="down", state_reason=reason)
+        )
+
+    async def set_drained(self, name: str, drained: bool) -> Backend:  # noqa: FBT001 - what it becomes
+        """Have a backend take no new sandboxes, or again; those that it has stay."""
+        changed = update(Backend).where(Backend.name == name).values(drained=drained)
+        row: Backend | None = await self._session.scalar(changed.returning(Backend))
+        if row is None:
+            raise BackendNotFound(name)
+        return row
+
+    async def answered(self, name: str, *, strangers: int) -> bool:
+        """Note that the backend answers; tells whether it was not known to."""
+        before = await self._session.scalar(
+            select(Backend.state).where(Backend.name == name).with_for_update()
+        )
+        await self._session.execute(
+            update(Backend)
+            .where(Backend.name == name)
+            .values(
+                state="up",
+                state_reason=None,
+                seen_at=_now,
+                failing_since=None,
+                strangers=strangers,
+            )
+        )
+        return before != "up"
+
+    async def failed(self, name: str, *, reason: str, down_after: timedelta) -> bool:
+        """Note that the backend does not answer; tells whether it counts as down by now.
+
+        It does when it failed before and has been failing for so long.
+        """
+        since = func.coalesce(Backend.failing_since, _now)
+        down = or_(Backend.state == "down", since <= _now - down_after)
+        state = await self._session.scalar(
+            update(Backend)
+            .where(Backend.name == name)
+            .values(
+                failing_since=since,
+                state=case((down, "down"), else_=Backend.state),
+                state_reason=case((down, reason), else_=Backend.state_reason),
+            )
+            .returning(Backend.state)
+        )
+        return state == "down"
