@@ -86,3 +86,12 @@ class Usage:
     memory_total: int
     disk_used: int
     disk_total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a command ended, and what it wrote, both outputs as they came; of too much, the end."""
+
+    exit_code: int
+    output: bytes
+    truncated: bool

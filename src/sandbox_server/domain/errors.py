@@ -4,6 +4,7 @@ SandboxError
   InvalidRequest              what was asked cannot be carried out as it stands
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
+    PathNotFound              no such file in the sandbox
     SnapshotNotFound
   Conflict
     InvalidTransition         a stopped sandbox cannot be resumed
@@ -11,12 +12,16 @@ SandboxError
     IdempotencyMismatch       the key stands for another request
     NameTaken
     Superseded                another worker went on with the sandbox in the meantime
+    PathRefused               there is something else at that path, or it may not be touched
   AccessDenied
     Unauthenticated           no key, or none that is known
     ScopeMissing              the key may not do this
   LimitReached
     QueueFull
     RateLimited
+  FileTooLarge              too large to be told in one answer
+  DiskFull                  the sandbox's own disk has no room for it
+  CommandTimedOut           the command was killed when its time was up
   StartFailed                 the provider would not start it
   ResumeFailed                it is still there, paused
   SandboxFailed               it is gone, and nobody asked for that
@@ -106,6 +111,15 @@ class SnapshotNotFound(NotFound):
     noun = "snapshot"
 
 
+class PathNotFound(NotFound):
+    code = "path-not-found"
+    title = "Path not found in the sandbox"
+    noun = "file"
+    remediation = (
+        "Paths are the sandbox's own; one that begins with no slash is in the user's home."
+    )
+
+
 class Conflict(SandboxError):
     code = "conflict"
     title = "Conflict"
@@ -159,6 +173,15 @@ class Superseded(Conflict):
         )
 
 
+class PathRefused(Conflict):
+    code = "path-refused"
+    title = "Path cannot be used so"
+    remediation = "Look at what is there, and whether the sandbox's user may use it."
+
+    def __init__(self, path: str, said: str) -> None:
+        super().__init__(f"The sandbox refuses {path!r}: {said}")
+
+
 class AccessDenied(SandboxError):
     code = "access-denied"
     title = "Access denied"
@@ -207,6 +230,35 @@ class RateLimited(LimitReached):
     def __init__(self, *, per_second: float, retry_after: timedelta) -> None:
         super().__init__(
             f"This API key may make {per_second:g} requests per second.", retry_after=retry_after
+        )
+
+
+class FileTooLarge(SandboxError):
+    code = "file-too-large"
+    title = "File is too large for one answer"
+    remediation = "Read a part of it by a command, or have a command upload it."
+
+    def __init__(self, path: str, *, limit: int) -> None:
+        super().__init__(f"The file {path!r} has more than {limit} bytes.")
+
+
+class DiskFull(SandboxError):
+    code = "disk-full"
+    title = "Sandbox's disk is full"
+    remediation = "Delete what the sandbox no longer needs."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"There is no room for {path!r} on the sandbox's disk.")
+
+
+class CommandTimedOut(SandboxError):
+    code = "command-timed-out"
+    title = "Command took too long"
+    remediation = "Give it more time, or run it in the background."
+
+    def __init__(self, timeout: timedelta, *, output: str) -> None:
+        super().__init__(
+            f"The command was killed after {timeout.total_seconds():g} s. Its output ended with: {output}"
         )
 
 

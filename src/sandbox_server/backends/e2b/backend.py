@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from http import HTTPStatus
 from typing import TypeVar, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from e2b import AsyncSandbox
 from e2b.api.client.api.sandboxes import (
@@ -37,6 +37,7 @@ from sandbox_server.backends.e2b import wire
 from sandbox_server.backends.e2b.connection import Connection
 from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.handles import Handles
+from sandbox_server.backends.e2b.inside import Inside
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.backends.provider import (
     Access,
@@ -78,6 +79,7 @@ class E2BBackend:
         page: int = _PAGE,
     ) -> None:
         self.name = endpoint.name
+        self._endpoint = endpoint
         self.installation_id = installation_id
         self._question_limit = question_limit
         self._work_limit = work_limit
@@ -210,6 +212,16 @@ class E2BBackend:
     def handle(self, access: Access) -> AsyncSandbox:
         """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
         return self._handles.get(access)
+
+    def inside(self, access: Access) -> Inside:
+        """Work in the sandbox by commands and files, with the server's own errors."""
+        return Inside(self.name, self.handle(access), envd_version=access.envd_version)
+
+    def url(self, access: Access, port: int | str) -> str:
+        """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""
+        scheme = urlsplit(self._endpoint.sandbox_url or self._endpoint.api_url).scheme
+        domain = access.domain or self._endpoint.domain
+        return f"{scheme}://{port}-{access.provider_id}.{domain}"
 
     def host(self, access: Access, port: int) -> str:
         """Name the host at which a port of the sandbox is reached from outside."""

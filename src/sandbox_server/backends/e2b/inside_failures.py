@@ -1,0 +1,86 @@
+"""Why work inside a sandbox failed, in the server's own errors."""
+
+import asyncio
+
+import httpx
+from connectrpc.errors import ConnectError
+from e2b import AsyncSandbox
+from e2b.envd.rpc import ahandle_rpc_exception_with_health
+from e2b.exceptions import (
+    AuthenticationException,
+    InvalidArgumentException,
+    NotEnoughSpaceException,
+    NotFoundException,
+    RateLimitException,
+    SandboxException,
+    SandboxNotRunningException,
+    ServiceBusyException,
+    TimeoutException,
+)
+from pyqwest import ReadError, StreamError, WriteError
+
+from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.domain.errors import (
+    BackendBusy,
+    BackendError,
+    BackendRefused,
+    BackendUnavailable,
+    DiskFull,
+    PathNotFound,
+    PathRefused,
+    SandboxError,
+)
+
+_LONGEST_TEXT = 500
+
+
+INSIDE_FAILURES = (
+    ConnectError,
+    SandboxException,
+    ServiceBusyException,
+    AuthenticationException,
+    httpx.HTTPError,
+    OSError,
+    ReadError,
+    StreamError,
+    WriteError,
+)
+
+
+async def inside_failure(
+    error: Exception, sandbox: AsyncSandbox, *, name: str, path: str | None
+) -> SandboxError:
+    """Say why work inside a sandbox failed; where only the connection broke, by asking it for a sign of life."""
+    if isinstance(error, ConnectError):
+        error = await ahandle_rpc_exception_with_health(error, sandbox.is_running)
+    if isinstance(error, asyncio.CancelledError):
+        raise error
+    text = str(error)[:_LONGEST_TEXT]
+    if path is not None and (refusal := _path_refusal(error, path, text)) is not None:
+        return refusal
+    match error:
+        case SandboxNotRunningException():
+            return BackendUnavailable(name, "the sandbox does not run any more")
+        case RateLimitException() | ServiceBusyException():
+            return BackendBusy(name, text)
+        case InvalidArgumentException() | AuthenticationException():
+            return BackendRefused(name, text)
+        case TimeoutException() | httpx.HTTPError() | OSError():
+            return AnswerLost(name, f"the sandbox's answer was lost: {text}")
+        case _:
+            return BackendError(name, f"the sandbox answered: {text}")
+
+
+def _path_refusal(error: Exception, path: str, text: str) -> SandboxError | None:
+    match error:
+        case NotFoundException():
+            return PathNotFound(path)
+        case InvalidArgumentException():
+            return PathRefused(path, text)
+        case NotEnoughSpaceException():
+            return DiskFull(path)
+        # What has no class of its own says what the system said, as of a path below a file.
+        case SandboxException() if type(error) is SandboxException:
+            return PathRefused(path, text)
+        case _:
+            return None
