@@ -1,0 +1,53 @@
+import re
+from dataclasses import replace
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.models import Snapshot, Tenant
+from sandbox_server.db.templates import TemplateRepository
+from sandbox_server.domain.errors import InvalidRequest
+from sandbox_server.domain.ids import PATTERN
+from sandbox_server.domain.placing import Place, choose, having
+from sandbox_server.domain.requests import Defaults, SandboxRequest
+
+SERVER_DEFAULTS = Defaults()
+
+
+class Placement:
+    """Decides where a sandbox may live. Which of those it is, and when, is decided where there is room."""
+
+    def __init__(self, backends: Backends, *, defaults: Defaults = SERVER_DEFAULTS) -> None:
+        self._overflow = {name: known.overflow_to for name, known in backends.items()}
+        self._defaults = defaults
+
+    async def place(self, session: AsyncSession, tenant: Tenant, asked: SandboxRequest) -> Place:
+        """Find the backends that may have a sandbox, with the template to make it from.
+
+        Those that are down or drained are among them, since they may be back when its turn comes.
+        """
+        place = choose(
+            asked,
+            defaults=self._defaults.overridden(tenant.defaults),
+            rules=tenant.rules,
+            overflow=self._overflow,
+        )
+        templates = TemplateRepository(session)
+        if re.match(PATTERN, place.template):
+            snapshot = await templates.find_snapshot(place.template, tenant_id=tenant.id)
+            if snapshot is not None:
+                return _at_snapshot(place, snapshot, asked)
+        there = await templates.find_places(place.template, tenant_id=tenant.id)
+        if there is None:  # its provider may know the name
+            return place
+        return replace(place, candidates=having(place.candidates, there, template=place.template))
+
+
+def _at_snapshot(place: Place, snapshot: Snapshot, asked: SandboxRequest) -> Place:
+    if snapshot.state != "ready" or snapshot.backend_snapshot_id is None:
+        raise InvalidRequest(f"The snapshot {snapshot.id} is {snapshot.state}.")
+    if asked.backend not in {None, snapshot.backend}:
+        raise InvalidRequest(
+            f"The snapshot {snapshot.id} is at {snapshot.backend}, not at {asked.backend}."
+        )
+    return replace(place, template=snapshot.backend_snapshot_id, candidates=(snapshot.backend,))

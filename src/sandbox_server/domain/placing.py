@@ -1,0 +1,80 @@
+"""Where a sandbox may live: what its request says goes before its tenant's rule, which goes before the tenant's defaults.
+
+A rule is `{"match": {"agent_type": …, "template": …}, …}`; the first that matches is taken, and what else it says counts as
+defaults do: backend, template, timeout_s and so on. A rule that matches a template by name may give another in its place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox_server.domain.errors import BackendNotFound, InvalidRequest
+from sandbox_server.domain.requests import Defaults, SandboxRequest
+
+Rule = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a sandbox is made from, where it may live, best first, and what holds where its request is silent."""
+
+    template: str
+    candidates: tuple[str, ...] = ()
+    defaults: Defaults
+    resources: Mapping[str, Any] = field(default_factory=dict)
+
+
+def choose(
+    asked: SandboxRequest,
+    *,
+    defaults: Defaults,
+    rules: Sequence[Rule],
+    overflow: Mapping[str, str | None],
+) -> Place:
+    """Find the backends that may have it; `overflow` names all there are, the usual one first, and where each overflows to."""
+    rule = find_rule(rules, asked, template=asked.template or defaults.template)
+    settled = defaults.overridden(rule)
+    renamed = "template" in rule.get("match", {}) and "template" in rule
+    if asked.backend is not None:  # who names one wants that one
+        candidates: tuple[str, ...] = (_known(asked.backend, overflow),)
+    else:
+        candidates = _chain(settled.backend or next(iter(overflow)), overflow)
+    return Place(
+        template=settled.template if renamed or not asked.template else asked.template,
+        candidates=candidates,
+        defaults=settled,
+        resources={**rule.get("resources", {}), **asked.resources},
+    )
+
+
+def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) -> Rule:
+    """Find the first rule whose conditions all hold; none at all is no rule."""
+    facts = {"agent_type": asked.agent_type, "template": template}
+    for rule in rules:
+        if all(facts.get(name) == wanted for name, wanted in rule.get("match", {}).items()):
+            return rule
+    return {}
+
+
+def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -> tuple[str, ...]:
+    """Leave those of the candidates at which the template is."""
+    left = tuple(name for name in candidates if name in places)
+    if not left:
+        there = f"only at {', '.join(sorted(places))}" if places else "nowhere"
+        raise InvalidRequest(
+            f"The template {template!r} is not at {' or '.join(candidates)}, but {there}."
+        )
+    return left
+
+
+def _chain(first: str, overflow: Mapping[str, str | None]) -> tuple[str, ...]:
+    chain = [_known(first, overflow)]
+    while (following := overflow[chain[-1]]) is not None and following not in chain:
+        chain.append(following)
+    return tuple(chain)
+
+
+def _known(name: str, overflow: Mapping[str, str | None]) -> str:
+    if name not in overflow:
+        raise BackendNotFound(name)
+    return name
