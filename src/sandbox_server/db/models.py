@@ -260,7 +260,7 @@ class Job(Row):
     __tablename__ = "jobs"
     __table_args__ = (
         UniqueConstraint("kind", "subject"),
-        Index(None, "run_at", "id", postgresql_where=text("dead_at IS NULL")),
+        Index(None, "run_at", "id", postgresql_where=text("run_at IS NOT NULL")),
         Index(None, "dead_at", postgresql_where=text("dead_at IS NOT NULL")),
         # A claim and a heartbeat write no indexed column: with room on the page they write no index.
         {"postgresql_with": {"fillfactor": 70}},

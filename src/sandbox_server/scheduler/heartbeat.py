@@ -1,7 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -18,19 +17,12 @@ _BEATS_PER_LEASE = 3  # so one may fail
 class Heartbeat:
     """Extends the leases of all jobs this process works on, together."""
 
-    def __init__(self, sessions: Sessions, *, lease: timedelta) -> None:
+    def __init__(
+        self, sessions: Sessions, held: Callable[[], Collection[LeasedJob]], *, lease: timedelta
+    ) -> None:
         self._sessions = sessions
+        self._held = held
         self._lease = lease
-        self._kept: set[LeasedJob] = set()
-
-    @contextmanager
-    def keeping(self, job: LeasedJob) -> Iterator[None]:
-        """Keep the job leased while in the context."""
-        self._kept.add(job)
-        try:
-            yield
-        finally:
-            self._kept.discard(job)
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -41,9 +33,9 @@ class Heartbeat:
                 async with asyncio.timeout(interval):
                     await self._beat()
             except (SQLAlchemyError, OSError, TimeoutError) as error:
-                log.warning("leases not extended jobs=%d error=%r", len(self._kept), error)
+                log.warning("leases not extended jobs=%d error=%r", len(self._held()), error)
 
     async def _beat(self) -> None:
-        if self._kept:
+        if held := self._held():
             async with self._sessions.begin() as session:
-                await JobRepository(session).extend(self._kept, lease=self._lease)
+                await JobRepository(session).extend(held, lease=self._lease)

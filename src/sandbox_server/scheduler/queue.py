@@ -1,7 +1,7 @@
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.jobs import DUE, JobRepository
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.db.session import Sessions
+from sandbox_server.db.session import Sessions, without_transactions
 from sandbox_server.domain.jobs import LeasedJob, LeaseLost
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.worker import Handler, Worker
@@ -35,7 +35,7 @@ class SandboxQueueScheduler:
         *,
         policy: Policy | None = None,
     ) -> None:
-        self._sessions = sessions
+        self._statements = without_transactions(sessions)
         self._kinds = tuple(handlers)
         self._policy = policy or Policy()
         self._worker = Worker(sessions, handlers, self._policy)
@@ -101,7 +101,7 @@ class SandboxQueueScheduler:
         return min(max(until_next, _SHORTEST_SLEEP), self._policy.look_again)
 
     async def _claim(self, places: int) -> tuple[Sequence[LeasedJob], timedelta]:
-        async with self._sessions.begin() as session:
+        async with self._statements() as session:
             repository = JobRepository(session)
             jobs = await repository.claim(
                 worker=self._worker.name,
@@ -116,17 +116,13 @@ class SandboxQueueScheduler:
 
     async def _work(self, job: LeasedJob) -> None:
         try:
-            await self._worker.work(job, place=self._place())
+            await self._worker.work(job, leave=self._leave_place)
         except (LeaseLost, SQLAlchemyError, OSError) as error:
             log.warning("not settled kind=%s subject=%s error=%r", job.kind, job.subject, error)
 
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._free_places += 1
-            self._look_if_full()
+    def _leave_place(self) -> None:
+        self._free_places += 1
+        self._look_if_full()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

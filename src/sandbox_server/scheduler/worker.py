@@ -3,8 +3,9 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,60 +30,74 @@ class Abandoned(Exception):
         super().__init__(f"{job.attempts - 1} workers were gone before they could say how it went")
 
 
+@dataclass(eq=False, slots=True)
+class _Held:
+    job: LeasedJob
+    task: asyncio.Task[object]
+
+
 class Worker:
     """This process as a holder of leases: carries out what is leased to it, and keeps it leased."""
 
     def __init__(self, sessions: Sessions, handlers: Mapping[str, Handler], policy: Policy) -> None:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self.heartbeat = Heartbeat(sessions, lease=policy.lease)
+        self.heartbeat = Heartbeat(sessions, self._jobs, lease=policy.lease)
         self._sessions = sessions
         self._handlers = handlers
         self._policy = policy
         self._settling = Settling(sessions)
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._held: set[_Held] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def work(
-        self, job: LeasedJob, *, place: AbstractContextManager[None] | None = None
+        self, job: LeasedJob, *, leave: Callable[[], None] = lambda: None
     ) -> Exception | None:
         """Carry out the job and settle it; gives what it failed with, if its next attempt is set.
 
-        The place is left when the handler is done.
+        `leave` is called when the handler is done.
         """
-        with self._busy(), self.heartbeat.keeping(job):
-            try:
-                return await self._settle(job, place or nullcontext())
-            except asyncio.CancelledError:
-                await self._release(job)
-                raise
+        task = asyncio.current_task()
+        assert task is not None
+        held = _Held(job, task)
+        self._held.add(held)
+        self._idle.clear()
+        try:
+            return await self._settle(job, leave)
+        except asyncio.CancelledError:
+            await self._release(job)
+            raise
+        finally:
+            self._held.discard(held)
+            if not self._held:
+                self._idle.set()
 
     async def finish(self, *, grace: timedelta) -> None:
         """Wait until nothing is worked on; what takes longer is cancelled, so that others go on."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace.total_seconds()):
                 await self._idle.wait()
-        for task in self._tasks:
-            task.cancel()
+        for held in self._held:
+            held.task.cancel()
         await self._idle.wait()
 
-    async def _settle(
-        self, job: LeasedJob, place: AbstractContextManager[None]
-    ) -> Exception | None:
+    async def _settle(self, job: LeasedJob, leave: Callable[[], None]) -> Exception | None:
         try:
-            with place:
-                at = await self._carry_out(job)
+            at = await self._carry_out(job, leave)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
             await self._fail(job, error)
             return error
         await self._settling.settle(job, at)
         return None
 
-    async def _carry_out(self, job: LeasedJob) -> datetime | None:
-        if job.attempts > self._policy.max_attempts:
-            raise Abandoned(job)
-        async with asyncio.timeout(self._policy.longest_run.total_seconds()):
-            return await self._handlers[job.kind](job)
+    async def _carry_out(self, job: LeasedJob, leave: Callable[[], None]) -> datetime | None:
+        try:
+            if job.attempts > self._policy.max_attempts:
+                raise Abandoned(job)
+            async with asyncio.timeout(self._policy.longest_run.total_seconds()):
+                return await self._handlers[job.kind](job)
+        finally:
+            leave()
 
     async def _fail(self, job: LeasedJob, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
@@ -105,15 +120,5 @@ class Worker:
         except (SQLAlchemyError, OSError, LeaseLost) as error:
             log.warning("not released kind=%s subject=%s error=%r", job.kind, job.subject, error)
 
-    @contextmanager
-    def _busy(self) -> Iterator[None]:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._tasks.discard(task)
-            if not self._tasks:
-                self._idle.set()
+    def _jobs(self) -> list[LeasedJob]:
+        return [held.job for held in self._held]

@@ -22,6 +22,10 @@ _MANY_JOBS = text(
     " CASE WHEN n <= :leased THEN clock_timestamp() + interval '1 hour' END"
     " FROM generate_series(1, 100000) AS n"
 )
+_ALL_DUE = text(
+    "INSERT INTO jobs (kind, subject, run_at)"
+    " SELECT :kind, n::text, clock_timestamp() FROM generate_series(1, 10000) AS n"
+)
 
 
 @pytest.fixture
@@ -44,6 +48,19 @@ async def test_a_claim_reads_little_more_than_it_takes(many_jobs):
     assert sum(node.get("Rows Removed by Filter", 0) for node in _nodes(plan)) <= _LEASED
 
 
+async def test_a_claim_reads_no_more_where_the_planner_has_no_statistics_yet(database):
+    async with database.begin() as connection:
+        await connection.execute(text("ALTER TABLE jobs SET (autovacuum_enabled = off)"))
+        await connection.execute(_ALL_DUE, {"kind": KIND})
+
+    async def act(jobs):
+        await jobs.claim(worker="a", kinds=[KIND, "another"], limit=256, lease=MINUTE)
+
+    [plan] = await _plans(database, act)
+    assert _reads_by_index(plan, "jobs_run_at_id_idx")
+    assert max(node["Actual Rows"] for node in _nodes(plan)) <= 256
+
+
 async def test_one_job_among_many_is_found_by_its_index(many_jobs, sessions):
     leased = await claim(sessions, limit=50)
 
@@ -55,7 +72,7 @@ async def test_one_job_among_many_is_found_by_its_index(many_jobs, sessions):
         await jobs.settle_unlocked(dict.fromkeys(leased, in_(hours=100)))
 
     [next_due] = await _plans(many_jobs, find_next)
-    assert _reads_by_index(next_due, "jobs_run_at_id_idx")
+    assert _reads_by_index(next_due, "jobs_run_at_id_idx", only_part=False)
     for plan in await _plans(many_jobs, end_or_extend):
         assert _reads_by_index(plan, "jobs_pkey")
 
@@ -90,8 +107,9 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def _reads_by_index(plan: dict[str, Any], index: str) -> bool:
+def _reads_by_index(plan: dict[str, Any], index: str, *, only_part: bool = True) -> bool:
     nodes = list(_nodes(plan))
     return all(node["Node Type"] != "Seq Scan" for node in nodes) and any(
-        node.get("Index Name") == index and "Index Cond" in node for node in nodes
+        node.get("Index Name") == index and ("Index Cond" in node or not only_part)
+        for node in nodes
     )
