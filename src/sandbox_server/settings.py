@@ -78,6 +78,12 @@ class Settings(BaseSettings):
         "directory of root, a directory of root's for any other user.",
     )
 
+    encryption_keys: SecretStr | None = Field(
+        None,
+        description="Keys that seal secrets in the database, 32 bytes each in base64, separated by "
+        "commas; the first one seals. None given: one that is made once and kept in `encryption.key` "
+        "in the state directory. Servers that share a database need the same.",
+    )
     places: int = Field(
         64, ge=1, description="Transitions of sandboxes that one server works on at once."
     )

@@ -17,6 +17,9 @@ _VERSION = b"\x01"
 _ID_LENGTH = 8
 _NONCE_LENGTH = 12
 
+KEY_ID_SLICE = slice(len(_VERSION), len(_VERSION) + _ID_LENGTH)
+"""Where a sealed value tells which key sealed it."""
+
 
 class CannotUnseal(RuntimeError):
     """It was sealed with another key, for another place, or changed since."""
@@ -36,6 +39,9 @@ class Vault:
         """Name the key that seals now, without telling anything of it."""
         return self._current.hex()
 
+    def has_key(self, key_id: str) -> bool:
+        return bytes.fromhex(key_id) in self._ciphers
+
     def seal(self, secret: bytes, *, context: str) -> bytes:
         """Seal for one place, which `context` names: moved to another row it cannot be opened."""
         nonce = secrets.token_bytes(_NONCE_LENGTH)
@@ -43,7 +49,7 @@ class Vault:
         return _VERSION + self._current + nonce + sealed
 
     def open(self, sealed: bytes, *, context: str) -> bytes:
-        head, key_id = sealed[:1], sealed[1 : 1 + _ID_LENGTH]
+        head, key_id = sealed[:1], sealed[KEY_ID_SLICE]
         nonce = sealed[1 + _ID_LENGTH :][:_NONCE_LENGTH]
         if head != _VERSION or key_id not in self._ciphers:
             raise CannotUnseal(f"It was sealed with the key {key_id.hex()}, which is not given.")
@@ -55,7 +61,7 @@ class Vault:
 
     def is_current(self, sealed: bytes) -> bool:
         """Tell whether the key that seals now sealed it."""
-        return sealed[1 : 1 + _ID_LENGTH] == self._current
+        return sealed[KEY_ID_SLICE] == self._current
 
 
 def _id_of(key: bytes) -> bytes:

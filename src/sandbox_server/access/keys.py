@@ -45,16 +45,16 @@ class Authenticator:
 
     def forget(self) -> None:
         """Look every key up anew, after one of them has changed."""
-        self._known.clear()
+        self._known = {}  # a lookup that is under way puts what it found into the old one
 
     async def _find(self, secret_hash: bytes) -> Caller:
-        now = self._clock()
-        known = self._known.get(secret_hash)
+        now, remembered = self._clock(), self._known
+        known = remembered.get(secret_hash)
         if known is not None and now < known.until:
             return known.caller
-        self._known.pop(secret_hash, None)
+        remembered.pop(secret_hash, None)
         caller = await self._look_up(secret_hash)
-        self._known[secret_hash] = _Known(caller, until=now + _TRUSTED_SECONDS)
+        remembered[secret_hash] = _Known(caller, until=now + _TRUSTED_SECONDS)
         return caller
 
     async def _look_up(self, secret_hash: bytes) -> Caller:

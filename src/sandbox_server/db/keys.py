@@ -1,13 +1,24 @@
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import ApiKey
+from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.domain.errors import KeyNotFound
 
 _now = func.clock_timestamp()
+_owned = select(ApiKey, Tenant.name).join(Tenant, Tenant.id == ApiKey.tenant_id)
+
+
+@dataclass(frozen=True)
+class OwnedKey:
+    """A key, and the name of the tenant whose it is."""
+
+    key: ApiKey
+    tenant: str
 
 
 class KeyRepository:
@@ -20,26 +31,31 @@ class KeyRepository:
             select(ApiKey).where(ApiKey.hash == secret_hash, ApiKey.revoked_at.is_(None))
         )
 
-    async def get(self, key_id: str) -> ApiKey:
-        key = await self._session.get(ApiKey, key_id)
-        if key is None:
+    async def get(self, key_id: str) -> OwnedKey:
+        found = await self._session.execute(_owned.where(ApiKey.id == key_id))
+        row = found.one_or_none()
+        if row is None:
             raise KeyNotFound(key_id)
-        return key
+        return OwnedKey(row[0], row[1])
 
     async def list_page(
-        self, *, limit: int, before: str | None = None, tenant_id: str | None = None
-    ) -> Sequence[ApiKey]:
+        self, *, limit: int, before: str | None = None, tenant: str | None = None
+    ) -> Sequence[OwnedKey]:
         """List newest first, from the one before the id `before`; revoked ones too."""
-        query = select(ApiKey).order_by(ApiKey.id.desc()).limit(limit)
+        query = _owned.order_by(ApiKey.id.desc()).limit(limit)
         if before is not None:
             query = query.where(ApiKey.id < before)
-        if tenant_id is not None:
-            query = query.where(ApiKey.tenant_id == tenant_id)
-        return (await self._session.scalars(query)).all()
+        if tenant is not None:
+            query = query.where(Tenant.name == tenant)
+        return [OwnedKey(row[0], row[1]) for row in await self._session.execute(query)]
 
     async def add(self, key: ApiKey) -> None:
         self._session.add(key)
         await self._session.flush()
+
+    async def update(self, key_id: str, changes: Mapping[str, Any]) -> None:
+        if changes:
+            await self._session.execute(update(ApiKey).where(ApiKey.id == key_id).values(**changes))
 
     async def note_use(self, key_id: str, *, at_most_every: timedelta) -> None:
         """Note that the key is used, unless that was noted lately."""
@@ -52,7 +68,7 @@ class KeyRepository:
 
     async def revoke(self, key_id: str) -> None:
         """End the key for good; one that was revoked before stays so since then."""
-        revoked: datetime | None = await self._session.scalar(
+        revoked = await self._session.scalar(
             update(ApiKey)
             .where(ApiKey.id == key_id)
             .values(revoked_at=func.coalesce(ApiKey.revoked_at, _now))

@@ -11,6 +11,7 @@ SandboxError
     SandboxPaused             using it does not wake it
     IdempotencyMismatch       the key stands for another request
     NameTaken
+    KeyIssuedBefore           its secret was told then
     Superseded                another worker went on with the sandbox in the meantime
     PathRefused               there is something else at that path, or it may not be touched
   AccessDenied
@@ -158,6 +159,17 @@ class NameTaken(Conflict):
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"There is a {noun} {name!r} already.")
+
+
+class KeyIssuedBefore(Conflict):
+    code = "key-issued-before"
+    title = "API key was made before"
+    remediation = (
+        "If its secret is lost, revoke the key and make another with a new idempotency key."
+    )
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"This request made the key {key_id!r}, and its secret is told only once.")
 
 
 class Superseded(Conflict):

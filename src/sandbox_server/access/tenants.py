@@ -1,0 +1,62 @@
+from collections.abc import Sequence
+from typing import Any
+
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Tenant
+from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.tenants import TenantRepository
+from sandbox_server.domain.errors import BackendNotFound
+from sandbox_server.lifecycle import kinds
+
+DEFAULT_TENANT = "default"
+MAX_RUNNING = 100
+MAX_QUEUED = 1000
+
+
+class Tenants:
+    """Who owns sandboxes: how many each may have, and what they are when nobody says."""
+
+    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+        self._sessions = sessions
+        self._backends = backends
+
+    async def get(self, name: str) -> Tenant:
+        async with reading(self._sessions) as session:
+            return await TenantRepository(session).get_named(name)
+
+    async def list_page(self, *, limit: int, after: str | None = None) -> Sequence[Tenant]:
+        async with reading(self._sessions) as session:
+            return await TenantRepository(session).list_page(limit=limit, after=after)
+
+    async def put(
+        self,
+        name: str,
+        *,
+        max_running: int,
+        max_queued: int,
+        defaults: dict[str, Any],
+        rules: list[dict[str, Any]],
+    ) -> tuple[Tenant, bool]:
+        """Make or replace a tenant, and tell whether it is new; its queue moves on at once if it may have more."""
+        self._require_backends(defaults, *rules)
+        async with self._sessions.begin() as session:
+            put = await TenantRepository(session).put(
+                name, max_running=max_running, max_queued=max_queued, defaults=defaults, rules=rules
+            )
+            for backend in self._backends:
+                await JobRepository(session).due(kinds.ADMISSION, backend)
+        return put
+
+    async def make_default(self) -> None:
+        """Make the tenant of the first key, at the first start."""
+        async with self._sessions.begin() as session:
+            await TenantRepository(session).add_missing(
+                DEFAULT_TENANT, max_running=MAX_RUNNING, max_queued=MAX_QUEUED
+            )
+
+    def _require_backends(self, *documents: dict[str, Any]) -> None:
+        known = set(self._backends)
+        for document in documents:
+            if (name := document.get("backend")) is not None and name not in known:
+                raise BackendNotFound(name)

@@ -1,0 +1,42 @@
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, literal_column, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Tenant
+from sandbox_server.domain.errors import TenantNotFound
+from sandbox_server.domain.ids import new_id
+
+
+class TenantRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def get_named(self, name: str) -> Tenant:
+        tenant = await self._session.scalar(select(Tenant).where(Tenant.name == name))
+        if tenant is None:
+            raise TenantNotFound(name)
+        return tenant
+
+    async def list_page(self, *, limit: int, after: str | None = None) -> Sequence[Tenant]:
+        """List oldest first, from the one after the id `after`."""
+        query = select(Tenant).order_by(Tenant.id).limit(limit)
+        if after is not None:
+            query = query.where(Tenant.id > after)
+        return (await self._session.scalars(query)).all()
+
+    async def add_missing(self, name: str, **fields: Any) -> None:
+        """Make a tenant of this name unless there is one."""
+        made = insert(Tenant).values(id=new_id(), name=name, **fields)
+        await self._session.execute(made.on_conflict_do_nothing(index_elements=[Tenant.name]))
+
+    async def put(self, name: str, **fields: Any) -> tuple[Tenant, bool]:
+        """Make the tenant of this name what `fields` say, and tell whether there was none before."""
+        written = insert(Tenant).values(id=new_id(), name=name, **fields)
+        written = written.on_conflict_do_update(index_elements=[Tenant.name], set_=fields)
+        # A row that nobody has replaced or locked before is a new one.
+        is_new: ColumnElement[bool] = literal_column("(xmax = 0)")
+        row = (await self._session.execute(written.returning(Tenant, is_new))).one()
+        return row[0], row[1]

@@ -1,0 +1,144 @@
+import asyncio
+import base64
+import secrets
+
+import pytest
+from sqlalchemy import select, update
+
+from sandbox_server.access import encryption
+from sandbox_server.access.encryption import (
+    KEY_FILE,
+    EncryptionKeyMissing,
+    InvalidEncryptionKey,
+    new_key,
+    open_vault,
+    read_keys,
+    reseal,
+)
+from sandbox_server.db.models import Installation, Sandbox
+from sandbox_server.vault import CannotUnseal, Vault
+from tests.server.access.sealing import add_sandboxes, envs_of
+from tests.server.locks import waiting_for_a_lock
+
+
+@pytest.fixture
+def key():
+    return secrets.token_bytes(32)
+
+
+@pytest.fixture
+def newer():
+    return secrets.token_bytes(32)
+
+
+async def test_the_first_start_makes_a_key_that_only_we_can_read(sessions, tmp_path):
+    vault = await open_vault(sessions, keys=[], state_dir=tmp_path)
+    file = tmp_path / KEY_FILE
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == [KEY_FILE]
+    again = await open_vault(sessions, keys=[], state_dir=tmp_path)
+    assert again.key_id == vault.key_id
+
+
+async def test_of_servers_that_start_at_once_all_have_the_same_key(sessions, tmp_path):
+    vaults = await asyncio.gather(
+        *(open_vault(sessions, keys=[], state_dir=tmp_path) for _ in range(5))
+    )
+    assert len({vault.key_id for vault in vaults}) == 1
+
+
+async def test_keys_of_the_settings_go_before_the_file(sessions, tmp_path, key):
+    vault = await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    assert vault.key_id == Vault([key]).key_id
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_server_without_the_databases_key_does_not_start(sessions, tmp_path, key, newer):
+    await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    with pytest.raises(EncryptionKeyMissing, match="SANDBOX_SERVER_ENCRYPTION_KEYS"):
+        await open_vault(sessions, keys=[newer], state_dir=tmp_path)
+
+
+async def test_a_lost_key_file_is_not_replaced(sessions, tmp_path):
+    await open_vault(sessions, keys=[], state_dir=tmp_path)
+    (tmp_path / KEY_FILE).unlink()
+    with pytest.raises(EncryptionKeyMissing, match="backup"):
+        await open_vault(sessions, keys=[], state_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_key_file_that_others_can_read_is_refused(sessions, tmp_path):
+    await open_vault(sessions, keys=[], state_dir=tmp_path)
+    (tmp_path / KEY_FILE).chmod(0o640)
+    with pytest.raises(InvalidEncryptionKey, match="chmod 600"):
+        await open_vault(sessions, keys=[], state_dir=tmp_path)
+
+
+@pytest.mark.parametrize("text", ["short", "!" * 44, base64.b64encode(b"x" * 31).decode()])
+def test_what_is_no_key_is_refused_without_repeating_it(text):
+    with pytest.raises(InvalidEncryptionKey) as refused:
+        read_keys(text)
+    assert text not in str(refused.value)
+
+
+def test_keys_are_separated_by_commas_or_lines():
+    one, other = new_key(), new_key()
+    assert read_keys(f"{one},{other}") == read_keys(f"{one}\n{other}\n")
+
+
+async def test_a_rotation_seals_all_anew(sessions, tmp_path, key, newer, monkeypatch):
+    monkeypatch.setattr(encryption, "_BATCH", 2)
+    await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    ids = await add_sandboxes(sessions, Vault([key]), count=5)
+    rotated = await open_vault(sessions, keys=[newer, key], state_dir=tmp_path)
+    assert await reseal(sessions, rotated) == 10
+    await open_vault(sessions, keys=[newer], state_dir=tmp_path)
+    assert await envs_of(sessions, Vault([newer]), ids) == [f"envs of {each}" for each in ids]
+    assert await reseal(sessions, rotated) == 0
+
+
+async def test_before_the_rotation_is_done_the_old_key_is_needed(sessions, tmp_path, key, newer):
+    await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    await add_sandboxes(sessions, Vault([key]), count=1)
+    await open_vault(sessions, keys=[newer, key], state_dir=tmp_path)
+    with pytest.raises(EncryptionKeyMissing, match=Vault([key]).key_id):
+        await open_vault(sessions, keys=[newer], state_dir=tmp_path)
+
+
+async def test_a_key_that_already_sealed_something_is_needed_too(sessions, tmp_path, key, newer):
+    await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    await add_sandboxes(sessions, Vault([newer]), count=1)
+    with pytest.raises(EncryptionKeyMissing, match=Vault([newer]).key_id):
+        await open_vault(sessions, keys=[key], state_dir=tmp_path)
+
+
+async def test_a_value_that_was_moved_to_another_row_stops_the_rotation(
+    sessions, tmp_path, key, newer
+):
+    await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    await add_sandboxes(sessions, Vault([key]), count=1)
+    async with sessions.begin() as session:
+        await session.execute(update(Sandbox).values(access_sealed=Sandbox.envs_sealed))
+    with pytest.raises(CannotUnseal):
+        await reseal(sessions, Vault([newer, key]))
+
+
+async def test_what_changes_during_a_rotation_is_not_undone(sessions, tmp_path, key, newer):
+    await open_vault(sessions, keys=[key], state_dir=tmp_path)
+    vault = Vault([newer, key])
+    [sandbox_id] = await add_sandboxes(sessions, Vault([key]), count=1)
+    async with sessions.begin() as session:
+        # The rotation reads the old value, and waits for us to replace it.
+        await session.execute(select(Sandbox).with_for_update())
+        rotating = asyncio.create_task(reseal(sessions, vault))
+        await waiting_for_a_lock(sessions)
+        fresh = vault.seal(b"fresh", context=f"sandboxes.envs/{sandbox_id}")
+        await session.execute(update(Sandbox).values(envs_sealed=fresh))
+    await rotating
+    assert await envs_of(sessions, Vault([newer]), [sandbox_id]) == ["fresh"]
+
+
+async def test_the_installation_is_made_once(sessions, tmp_path, key):
+    await asyncio.gather(*(open_vault(sessions, keys=[key], state_dir=tmp_path) for _ in range(5)))
+    async with sessions() as session:
+        assert len((await session.scalars(select(Installation))).all()) == 1

@@ -1,0 +1,71 @@
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.access.rate_limit import RateLimit
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import RateLimited
+from sandbox_server.domain.ids import ApiKeyId, TenantId
+
+
+@pytest.fixture
+def limit(clock):
+    return RateLimit(clock=clock)
+
+
+def caller(rate, key="k"):
+    return Caller(
+        tenant_id=TenantId("t"), key_id=ApiKeyId(key), scopes=frozenset(), rate_per_s=rate
+    )
+
+
+def takes(limit, caller):
+    """Count how many are let through until one is not."""
+    for count in range(10_000):
+        try:
+            limit.take(caller)
+        except RateLimited:
+            return count
+    return None
+
+
+@pytest.mark.parametrize(("rate", "at_once"), [(5, 5), (1000, 1000), (1, 1), (0.1, 1), (2.5, 2)])
+def test_a_seconds_worth_may_come_at_once(limit, rate, at_once):
+    assert takes(limit, caller(rate)) == at_once
+
+
+def test_then_they_are_let_through_as_the_bucket_fills(limit, clock):
+    takes(limit, caller(5))
+    clock.now += 0.4
+    assert takes(limit, caller(5)) == 2
+
+
+def test_an_idle_key_saves_no_more_than_a_seconds_worth(limit, clock):
+    takes(limit, caller(5))
+    clock.now += 3600
+    assert takes(limit, caller(5)) == 5
+
+
+def test_who_is_refused_is_told_when_to_come_back(limit, clock):
+    takes(limit, caller(0.5))
+    with pytest.raises(RateLimited) as refused:
+        limit.take(caller(0.5))
+    assert refused.value.retry_after == timedelta(seconds=2)
+    clock.now += 2
+    limit.take(caller(0.5))
+
+
+def test_being_refused_costs_nothing(limit, clock):
+    takes(limit, caller(5))
+    takes(limit, caller(5))
+    clock.now += 0.2
+    assert takes(limit, caller(5)) == 1
+
+
+def test_each_key_has_a_bucket_of_its_own(limit):
+    takes(limit, caller(1, key="a"))
+    assert takes(limit, caller(1, key="b")) == 1
+
+
+def test_a_key_without_a_rate_is_not_held(limit):
+    assert takes(limit, caller(None)) is None
