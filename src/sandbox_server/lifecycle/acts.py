@@ -21,7 +21,7 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.events import CAUSES
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.steps import Act, Step
+from sandbox_server.domain.steps import Act, Step, Truth
 from sandbox_server.domain.wish import Wish
 from sandbox_server.domain.wording import explain
 from sandbox_server.lifecycle import outcomes
@@ -155,9 +155,8 @@ class Acts:
 
     def _runs(self, look: Look, access: Access) -> Transition:
         row = look.row
-        since = row.tried_at if row.state is State.STARTING and row.tried_at else look.now
         return Transition(
-            change=outcomes.runs(row, since=since, rules=self._calls.rules(row)),
+            change=outcomes.runs(row, since=_since(look), rules=self._calls.rules(row)),
             values={
                 "backend_sandbox_id": access.provider_id,
                 "access_sealed": seal_access(self._vault, row.id, access),
@@ -203,6 +202,15 @@ class Acts:
         """Let nothing be lost that was started for a row which has gone on meanwhile."""
         if not await self._transitions.note_provider_id(seen, access.provider_id):
             await self._calls.kill_late(seen, access)
+
+
+def _since(look: Look) -> datetime:
+    """Tell since when it has been running at its provider, or has been for a moment less."""
+    if look.row.state is State.STARTING and look.row.tried_at is not None:
+        return look.row.tried_at
+    if look.truth is Truth.RUNNING and look.found is not None:
+        return min(look.found.started_at, look.now)
+    return look.now
 
 
 def _found_id(look: Look) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Self
 
 from sandbox_server.backends.provider import ProviderSandbox
 from sandbox_server.db.models import Sandbox
-from sandbox_server.domain.state import State
+from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import Truth
 
 _AT_REST = frozenset({State.QUEUED, State.RUNNING, State.PAUSED})
@@ -31,7 +31,7 @@ class Look:
     now: datetime
     truth: Truth
     ours: bool
-    """This process committed the row as it is, and has asked nothing of the provider since."""
+    """This process has let the row become what it is, and nobody has acted on it since."""
     found: ProviderSandbox | None = None
     doubted: bool = False
     """Somebody may have asked the provider for the next act before."""
@@ -43,12 +43,20 @@ class Look:
     @classmethod
     def at_found(cls, row: Sandbox, now: datetime, *, in_doubt: bool = False) -> Self:
         """Look at a row as somebody left it: what it was about to become it may be by now."""
-        untried = row.state is State.STARTING and row.tried_at is None
-        certain = (untried or row.state in _AT_REST) and not in_doubt
-        truth = _BELIEVED[row.state] if certain else Truth.UNKNOWN
-        return cls(row=row, now=now, truth=truth, ours=False)
+        return cls(row=row, now=now, truth=Truth.UNKNOWN if in_doubt else _known(row), ours=False)
 
     def told(self, found: ProviderSandbox | None) -> Self:
         """Look again with the provider's own word."""
         truth = Truth.ABSENT if found is None else Truth(found.state.value)
         return replace(self, truth=truth, found=found, ours=False, doubted=True)
+
+
+def _known(row: Sandbox) -> Truth:
+    untried = row.state is State.STARTING and row.tried_at is None
+    if untried or row.state in _AT_REST:
+        return _BELIEVED[row.state]
+    if row.target is Target.GONE and row.state not in ENDED:
+        return Truth.RUNNING  # killing it tells whether it was
+    if (row.state, row.target) == (State.PAUSING, Target.PAUSED):
+        return Truth.RUNNING  # so does pausing it
+    return Truth.UNKNOWN

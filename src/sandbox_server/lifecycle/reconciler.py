@@ -29,9 +29,13 @@ class Reconciler:
         self._acts = Acts(sessions, backends, vault)
         self._handed_over: dict[str, Look] = {}
 
-    def hand_over(self, row: Sandbox) -> None:
-        """Take a row from who has just committed it and settles its job next: nothing of it is in doubt."""
-        self._handed_over[row.id] = Look.at_own(row, datetime.now(UTC))
+    def hand_over(self, row: Sandbox, *, fresh: bool = False) -> None:
+        """Take a row from who has just committed it and settles its job next.
+
+        `fresh` is one that was let in by that: nobody can have begun to start or resume it.
+        """
+        look = Look.at_own if fresh else Look.at_found
+        self._handed_over[row.id] = look(row, datetime.now(UTC))
 
     async def settle(self, job: LeasedJob) -> datetime | None:
         """Do what is due of a sandbox; gives when to look at it again."""

@@ -1,6 +1,7 @@
 """What of a sandbox's row only its server can read."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,15 +17,21 @@ def open_access(vault: Vault, sandbox_id: str, sealed: bytes) -> Access:
     return Access(**json.loads(vault.open(sealed, context=_access(sandbox_id))))
 
 
+def seal_envs(vault: Vault, sandbox_id: str, document: Mapping[str, Any]) -> bytes:
+    """Seal what a caller wants inside: `envs`, and whatever else is not to be told."""
+    return vault.seal(json.dumps(document).encode(), context=_envs(sandbox_id))
+
+
 def open_envs(vault: Vault, sandbox_id: str, sealed: bytes | None) -> dict[str, Any]:
-    """Open what a caller wants inside: `envs`, and whatever else is not to be told."""
     if sealed is None:
         return {}
-    document: dict[str, Any] = json.loads(
-        vault.open(sealed, context=f"sandboxes.envs/{sandbox_id}")
-    )
+    document: dict[str, Any] = json.loads(vault.open(sealed, context=_envs(sandbox_id)))
     return document
 
 
 def _access(sandbox_id: str) -> str:
     return f"sandboxes.access/{sandbox_id}"
+
+
+def _envs(sandbox_id: str) -> str:
+    return f"sandboxes.envs/{sandbox_id}"

@@ -1,18 +1,15 @@
-import json
-
 import pytest
 
 from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.sealed import open_access
+from sandbox_server.lifecycle.sealed import open_access, seal_envs
 from tests.server.lifecycle.living import HOUR, MINUTE
 
 pytestmark = pytest.mark.needs_engine
 
 
 def _sealed(living, sandbox_id, **envs):
-    document = json.dumps({"envs": envs}).encode()
-    return living.vault.seal(document, context=f"sandboxes.envs/{sandbox_id}")
+    return seal_envs(living.vault, sandbox_id, {"envs": envs})
 
 
 async def test_a_sandbox_that_is_let_in_runs(living):
