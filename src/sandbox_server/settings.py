@@ -8,9 +8,12 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings
+
 PREFIX = "SANDBOX_SERVER_"
 
 _SYSTEM_STATE = Path("/var/lib/sandbox-server")
+_SECRET = frozenset({"database_url", "e2b_api_key", "backends", "encryption_keys"})
 
 
 def default_state_dir() -> Path:
@@ -72,6 +75,16 @@ class Settings(BaseSettings):
     e2b_domain: str = Field(
         "e2b.app", validation_alias="E2B_DOMAIN", description="That provider's domain."
     )
+    backends: tuple[BackendSettings, ...] = Field(
+        (),
+        description="Several providers, as a JSON list of objects with `name`, `api_key`, `domain` or "
+        "`api_url` and `sandbox_url`, `capacity` and more; they take the place of the one above.",
+    )
+    capacity: int = Field(
+        DEFAULT_CAPACITY,
+        ge=0,
+        description="Sandboxes that may have a place at once at the engine, or at the provider above.",
+    )
     engine_dir: AbsolutePath | None = Field(
         None,
         description="Where the engine keeps sandboxes and images; none given: `engine` in the state "
@@ -112,7 +125,7 @@ def variable_of(name: str) -> str:
 def flags() -> Iterator[tuple[str, FieldInfo]]:
     """List the settings that are flags too: what is secret is not, since all can see a command."""
     for name, field in Settings.model_fields.items():
-        if "Secret" not in str(field.annotation):
+        if name not in _SECRET:
             yield name, field
 
 

@@ -53,6 +53,14 @@ class KeyRepository:
         self._session.add(key)
         await self._session.flush()
 
+    async def add_missing(self, key: ApiKey) -> None:
+        """Add the key unless one with its secret is there, be it revoked."""
+        if await self._session.scalar(select(ApiKey.id).where(ApiKey.hash == key.hash)) is None:
+            await self.add(key)
+
+    async def has_any(self) -> bool:
+        return await self._session.scalar(select(ApiKey.id).limit(1)) is not None
+
     async def update(self, key_id: str, changes: Mapping[str, Any]) -> None:
         if changes:
             await self._session.execute(update(ApiKey).where(ApiKey.id == key_id).values(**changes))

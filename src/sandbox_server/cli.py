@@ -1,0 +1,88 @@
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryptionKey
+from sandbox_server.db.account import CannotRunPostgres
+from sandbox_server.db.database import UnsupportedPostgres
+from sandbox_server.domain.errors import SandboxError
+from sandbox_server.log import configure_logging
+from sandbox_server.processes import raising
+from sandbox_server.processes.errors import CannotServe
+from sandbox_server.serve import serve
+from sandbox_server.settings import Settings, flags, variable_of
+
+_UNUSABLE = 78  # EX_CONFIG
+_INTERRUPTED = 130
+_EXPLAINED = (
+    CannotServe,
+    CannotRunPostgres,
+    UnsupportedPostgres,
+    EncryptionKeyMissing,
+    InvalidEncryptionKey,
+    SandboxError,
+)
+
+Command = Callable[[Settings, Mapping[str, Any]], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the `sandbox-server` command."""
+    parser = _parser()
+    given = vars(parser.parse_args(arguments))
+    command: Command = given.pop("command")
+    names = given.keys() & Settings.model_fields.keys()
+    try:
+        settings = Settings(**{name: given[name] for name in names if given[name] is not None})
+    except ValidationError as error:
+        parser.error(_explain(error))
+    configure_logging(settings.log_level, style=settings.log_format, access_log=settings.access_log)
+    try:
+        return command(settings, given)
+    except _EXPLAINED as error:
+        sys.stderr.write(f"{error}\n")
+        return _UNUSABLE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sandbox-server", description="Computers for AI agents, on your own machine."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    names = [name for name, _ in flags()]
+    _add(commands, "serve", "serve until stopped", lambda s, _: serve(s), settings=names)
+    guard = commands.add_parser(raising.COMMAND)  # for `serve` alone, so without a word of help
+    guard.add_argument("--directory", type=Path, required=True)
+    guard.set_defaults(command=lambda _, given: raising.guard(given["directory"]))
+    return parser
+
+
+def _add(
+    commands: Any, name: str, text: str, command: Command, *, settings: Sequence[str]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text.capitalize()}."
+    )
+    for field in settings:
+        parser.add_argument(
+            f"--{field.replace('_', '-')}",
+            dest=field,
+            help=Settings.model_fields[field].description,
+            metavar="VALUE",
+        )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _explain(error: ValidationError) -> str:
+    def name(location: tuple[Any, ...]) -> str:
+        field = str(location[0]) if location else "settings"
+        return variable_of(field) if field in Settings.model_fields else field
+
+    return "; ".join(f"{name(one['loc'])}: {one['msg']}" for one in error.errors())

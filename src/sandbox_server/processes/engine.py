@@ -1,0 +1,197 @@
+"""The engine on this machine, as whoever may start it sees it. Only this part of the server is ever root."""
+
+import http.client
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sandbox_server.processes.errors import CannotServe
+from sandbox_server.processes.living import Identity, LivingProcess
+from sandbox_server.processes.state_directory import write_private
+
+HOST = "127.0.0.1"
+UNUSABLE = 78  # how the engine ends where the machine lacks something (EX_CONFIG)
+
+_PORTS = range(3400, 3500)  # below those that a machine gives to outgoing connections
+_STOPS_WITHIN = timedelta(seconds=30)
+_GLANCE = timedelta(milliseconds=50)
+_LOG_LIMIT = 32 * 1024**2
+# Where the engine's own settings, and the way to the internet, are read from.
+_PASSED_ON = ("SANDBOX_ENGINE_", "PATH", "PYTHONPATH", "LANG", "LC_")
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineAddress:
+    """Where an engine listens, and the key to all its sandboxes."""
+
+    port: int
+    api_key: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+
+class LocalEngine:
+    """The engine of a directory. It is in a session of its own and outlives whoever started it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: LivingProcess | None = None
+
+    @property
+    def log(self) -> Path:
+        return self._directory / "engine.log"
+
+    @property
+    def address(self) -> EngineAddress:
+        key = (self._directory / "api.key").read_text().strip()
+        return EngineAddress(port=self._note()["port"], api_key=key)
+
+    def fileno(self) -> int:
+        """Be readable once the engine has ended."""
+        assert self._process is not None
+        return self._process.fileno()
+
+    @property
+    def is_there(self) -> bool:
+        return self._process is not None
+
+    def ensure(self) -> None:
+        """Take the engine that runs, or start one."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
+        self._process = self._find() or self._start()
+
+    def answers(self) -> bool:
+        connection = http.client.HTTPConnection(HOST, self._note()["port"], timeout=2)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def wait_until_ready(self) -> None:
+        """Wait for its first answer, and show what it says meanwhile: it may have an image to build."""
+        with self.log.open(errors="replace") as said:
+            said.seek(self._note()["log_at"])
+            ready = False
+            while not ready:
+                if self.has_ended(_GLANCE):
+                    self._explain_end(said.read())
+                ready = self.answers()
+                _show(said.read())
+
+    def has_ended(self, patience: timedelta) -> bool:
+        assert self._process is not None
+        return self._process.has_ended(patience)
+
+    def bury(self) -> int | None:
+        """Forget the engine that has ended."""
+        process, self._process = self._process, None
+        return None if process is None else process.bury()
+
+    def stop(self) -> None:
+        """End it; its sandboxes stay as they are."""
+        if self._process is not None:
+            self._process.stop(patience=_STOPS_WITHIN)
+            self.bury()
+
+    def rotate_log(self) -> None:
+        """Keep the newest messages, and those before them once."""
+        with suppress(FileNotFoundError):
+            if self.log.stat().st_size > _LOG_LIMIT:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
+
+    def _find(self) -> LivingProcess | None:
+        with suppress(FileNotFoundError):
+            note = self._note()
+            return LivingProcess.find(Identity(note["pid"], note["began"]))
+        return None
+
+    def _start(self) -> LivingProcess:
+        self.rotate_log()
+        port = self._choose_port()
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            log_at = os.fstat(log).st_size
+            started = subprocess.Popen(  # noqa: S603
+                self._command(port),
+                cwd="/",
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+        started.returncode = 0  # it is buried by its pidfd, or by whoever inherits it
+        identity = Identity.of(started.pid)
+        note = {"pid": identity.pid, "began": identity.began, "port": port, "log_at": log_at}
+        write_private(self._directory / "engine.json", json.dumps(note))
+        return LivingProcess(identity, os.pidfd_open(started.pid))
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            *(sys.executable, "-m", "sandbox_engine", "serve"),
+            *("--host", HOST, "--port", str(port), "--state-dir", str(self._directory)),
+        ]
+
+    def _note(self) -> dict[str, Any]:
+        note: dict[str, Any] = json.loads((self._directory / "engine.json").read_text())
+        return note
+
+    def _choose_port(self) -> int:
+        """Keep the one of last time: sandboxes are known by addresses that it is part of."""
+        with suppress(FileNotFoundError):
+            port: int = self._note()["port"]
+            if _is_free(port):
+                return port
+        # Of several that are started at once, most choose differently.
+        for port in (_PORTS[0], *random.sample(_PORTS, len(_PORTS))):
+            if _is_free(port):
+                return port
+        raise CannotServe(f"No port of {_PORTS[0]} to {_PORTS[-1]} is free for the engine.")
+
+    def _explain_end(self, said: str) -> None:
+        status = self.bury()
+        if status == UNUSABLE:
+            raise CannotServe(said.strip())
+        raise CannotServe(f"The engine ended ({status}). The end of {self.log}:\n{said[-2000:]}")
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_PASSED_ON) or name.lower() in _PROXIES
+    }
+
+
+def _show(text: str) -> None:
+    for line in text.splitlines():
+        if not line.startswith(("Paste this", "  E2B_API_KEY")):  # meant for who starts it alone
+            sys.stderr.write(f"engine: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,50 @@
+import logging
+import socket
+import sys
+from dataclasses import dataclass, field
+
+from sandbox_server.app import create_app
+from sandbox_server.assembly import open_services
+from sandbox_server.processes.first_start import ADMIN_KEY_FILE
+from sandbox_server.processes.http_server import HttpServer
+from sandbox_server.processes.listening import url_of
+from sandbox_server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that serving takes: nothing of it is read from a file any more."""
+
+    settings: Settings
+    listeners: list[socket.socket]
+    new_admin_key: str | None = field(repr=False)
+    rest_at_end: bool
+
+
+async def serve_api(work: Work) -> bool:
+    """Serve until told to stop; tells whether all sandboxes are at rest then, as far as they should be."""
+    async with open_services(work.settings) as services:
+        server = HttpServer(
+            create_app(services),
+            stop_timeout=work.settings.stop_timeout,
+            on_started=lambda: _greet(work),
+        )
+        await server.serve(sockets=work.listeners)
+    return work.rest_at_end
+
+
+def _greet(work: Work) -> None:
+    url = url_of(work.settings.host, work.listeners)
+    file = work.settings.state_dir / ADMIN_KEY_FILE
+    lines = [f"The server is listening on {url}"]
+    if work.new_admin_key is not None:
+        lines.append(f"Its admin key, kept in {file}: {work.new_admin_key}")
+    headers = f"""-H "X-API-Key: $(cat {file})" -H 'Content-Type: application/json'"""
+    lines += [
+        "Paste this into another terminal to create a sandbox:",
+        f"  curl {headers} -d '{{}}' {url}/v1/sandboxes",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

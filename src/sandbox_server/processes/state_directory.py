@@ -1,0 +1,55 @@
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from sandbox_server.processes.errors import CannotServe
+
+_PATIENCE = timedelta(seconds=5)  # for a server that was killed: its last process is about to end
+_GLANCE_S = 0.05
+
+
+@contextmanager
+def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator[None]:
+    """Make the directory, and make sure that no other server works on it."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o755)  # what is private in it is so itself
+    lock = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _take(lock, patience=patience):
+            pid = os.pread(lock, 32, 0).decode().strip()
+            raise CannotServe(
+                f"Another server (process {pid}) works on {directory}: stop it, or give this one "
+                "another --state-dir."
+            )
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, *, patience: timedelta) -> bool:
+    end = time.monotonic() + patience.total_seconds()
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_GLANCE_S)
+        else:
+            return True
+
+
+def write_private(path: Path, content: str) -> None:
+    """Put a file there that only its owner may read, whole or not at all."""
+    fresh = path.with_name(f"{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(fresh, flags, 0o600), "w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)

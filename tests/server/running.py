@@ -1,0 +1,186 @@
+"""The server as its users have it: started by its command, with all the processes that come of it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+
+from sandbox_server.db.embedded import EmbeddedPostgres
+from sandbox_server.processes.living import Identity, LivingProcess
+from sandbox_server.settings import Settings, variable_of
+from tests.engine.process import IMAGES
+
+STOP_TIMEOUT_S = 60
+
+
+class ServerProcess:
+    """One server on a free port, with a state directory that outlives its processes.
+
+    Without variables that name another provider it brings an engine of its own.
+    """
+
+    def __init__(self, *flags: str, variables: Mapping[str, str] | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="server-"))
+        self.directory.chmod(0o711)  # the account that it runs as has to get in
+        self.state_dir = self.directory / "state"
+        self._flags = flags
+        self.variables = dict(variables or {})
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self.said = ""
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    @property
+    def admin_key(self) -> str:
+        return (self.state_dir / "admin.key").read_text().strip()
+
+    @property
+    def engine_dir(self) -> Path:
+        return self.state_dir / "engine"
+
+    @property
+    def engine_pid(self) -> int:
+        pid: int = json.loads((self.engine_dir / "engine.json").read_text())["pid"]
+        return pid
+
+    @property
+    def children(self) -> list[int]:
+        """List the processes that it started itself and that are its own."""
+        found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(pid) for pid in found.split()]
+
+    def client(self, **options: object) -> httpx.AsyncClient:
+        headers = {"X-API-Key": self.admin_key}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60, **options)  # type: ignore[arg-type]
+
+    def environment(self) -> dict[str, str]:
+        ours = {variable_of(name) for name in Settings.model_fields}
+        inherited = {name: value for name, value in os.environ.items() if name not in ours}
+        engine = {"IMAGES_DIR": str(IMAGES), "READY_SANDBOXES": "0"}
+        return {
+            **inherited,
+            **{f"SANDBOX_ENGINE_{name}": value for name, value in engine.items()},
+            **self.variables,
+        }
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "sandbox_server", *words, "--state-dir", str(self.state_dir)]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another of its commands on the same state."""
+        return subprocess.run(
+            self.command(*words),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def start(self) -> None:
+        """Start it, on the port it had before if it had one, and wait until it listens."""
+        with self.log_file.open("a") as log:
+            self._process = subprocess.Popen(
+                [*self.command("serve", "--port", str(self._port)), *self._flags],
+                env=self.environment(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.url = self._await_address()
+        self._port = int(self.url.rpartition(":")[2])
+
+    def _await_address(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self.said = ""
+        for line in self._process.stdout:
+            self.said += line
+            if line.startswith("  curl"):
+                found = re.search(r"listening on (http://\S+)", self.said)
+                assert found is not None
+                return found[1]
+        raise AssertionError(f"the server did not start:\n{self.said}{self.log}")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def stop(self) -> int:
+        """End it as an operator would."""
+        assert self._process is not None
+        self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it has ended by itself; tells how."""
+        assert self._process is not None
+        status = self._process.wait(STOP_TIMEOUT_S)
+        self._close()
+        return status
+
+    def _close(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def remove(self) -> None:
+        """Stop all that is left of it and leave nothing behind."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+            self._close()
+        if (self.engine_dir / "engine.json").exists():
+            self._remove_engine()
+        if (self.state_dir / "postgres").exists():
+            EmbeddedPostgres(self.state_dir / "postgres").stop()
+        shutil.rmtree(self.directory)
+
+    def _remove_engine(self) -> None:
+        note = json.loads((self.engine_dir / "engine.json").read_text())
+        engine = LivingProcess.find(Identity(note["pid"], note["began"]))
+        if engine is not None:
+            with suppress(ProcessLookupError):
+                os.kill(engine.identity.pid, signal.SIGKILL)
+            assert engine.has_ended(timedelta(seconds=STOP_TIMEOUT_S))
+        reset = [sys.executable, "-m", "sandbox_engine", "reset"]
+        paths = ["--state-dir", str(self.engine_dir), "--images-dir", str(IMAGES)]
+        subprocess.run([*reset, *paths], check=True, capture_output=True, timeout=120)
+
+
+@contextmanager
+def server_process(
+    *flags: str, variables: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """Give a server that is not started yet, gone with all that is its when the block ends."""
+    server = ServerProcess(*flags, variables=variables)
+    try:
+        yield server
+    finally:
+        server.remove()
