@@ -3,7 +3,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from sandbox_server.api import problems
+from sandbox_server.api import events, health, jobs, problems, stats
 from sandbox_server.api.authentication import Authentication
 from sandbox_server.api.exchange import Failures, RequestIds
 from sandbox_server.services import Services
@@ -21,6 +21,8 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     problems.install(app)
+    for routes in (events, health, jobs, stats):
+        app.include_router(routes.router)
     # The last one added is the outermost.
     app.add_middleware(Authentication, authenticator=services.authenticator)
     app.add_middleware(Failures)

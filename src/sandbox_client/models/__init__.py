@@ -12,6 +12,7 @@ from sandbox_client.models.operations import (
     Readiness,
     Stats,
     TenantStats,
+    TimelineEntry,
     Version,
 )
 from sandbox_client.models.problems import InputProblem, Problem
@@ -33,8 +34,8 @@ from sandbox_client.models.sandboxes import (
     Urls,
 )
 from sandbox_client.models.snapshots import (
-    ForkRequest,
     MetricRead,
+    SandboxFork,
     SnapshotCreate,
     SnapshotRead,
     SnapshotState,
@@ -83,7 +84,6 @@ __all__ = [
     "ExposePortVerb",
     "ExposedPort",
     "FileContent",
-    "ForkRequest",
     "Given",
     "Health",
     "InputProblem",
@@ -106,6 +106,7 @@ __all__ = [
     "Resources",
     "RunCommandVerb",
     "SandboxCreate",
+    "SandboxFork",
     "SandboxRead",
     "SandboxState",
     "SandboxTarget",
@@ -120,6 +121,7 @@ __all__ = [
     "Storable",
     "TenantStats",
     "Text",
+    "TimelineEntry",
     "Timeout",
     "TimeoutVerb",
     "Told",

@@ -13,38 +13,40 @@ class EventActor(Told):
     id: str | None
 
 
-class EventRead(Told):
-    """Something that happened, with what caused it, who did, and why. What else is told depends on `type`."""
+class TimelineEntry(Told):
+    """Something that happened to a sandbox: what caused it, who did it, and why."""
 
     seq: int
     type: str
     at: datetime
-    sandbox_id: str | None
     cause: str | None
     actor: EventActor | None
     reason: str | None
+
+
+class EventRead(TimelineEntry):
+    """Something that happened. What `data` tells depends on `type`."""
+
+    sandbox_id: str | None
     data: dict[str, Any]
 
 
 class JobState(StrEnum):
-    DUE = "due"
-    LEASED = "leased"
+    """What of jobs can be asked for: dead ones failed every attempt and are left alone."""
+
     DEAD = "dead"
-    RESTING = "resting"
 
 
 class JobRead(Told):
-    """Something to be done about a subject: due, in work, given up for now, or with nothing to do."""
+    """Something that is to be done about a subject."""
 
     id: int
     kind: str
     subject: str
     state: JobState
-    run_at: datetime | None
-    leased_until: datetime | None
     attempts: int
-    last_error: str | None
-    dead_at: datetime | None
+    last_error: str
+    dead_at: datetime
 
 
 class QueueStats(Told):
@@ -76,7 +78,7 @@ class TenantStats(Told):
 
 
 class Stats(Told):
-    """How full it is. Sandboxes that have ended are not counted."""
+    """How full it is: of all tenants to an admin, else of your own. What has ended is not counted."""
 
     backends: list[BackendStats]
     tenants: list[TenantStats]
@@ -91,7 +93,6 @@ class BackendReadiness(Told):
     name: str
     state: Literal["unknown", "up", "down"]
     drained: bool
-    reason: str | None
 
 
 class Readiness(Told):

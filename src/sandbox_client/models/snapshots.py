@@ -5,7 +5,7 @@ from sandbox_client.models.sandboxes import Timeout
 from sandbox_client.models.wire import Given, Labels, Name, Told
 
 
-class ForkRequest(Given):
+class SandboxFork(Given):
     """What the copy is to have of its own; what is left out is as the original has it."""
 
     user_id: Name | None = None

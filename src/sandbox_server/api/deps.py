@@ -1,10 +1,15 @@
 """What routes ask for. Who calls is known before any route is reached; here it is seen whether they may."""
 
+import re
 from typing import Annotated, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
+from pydantic import BeforeValidator
 
 from sandbox_server.domain.access import Caller, Scope
+from sandbox_server.domain.errors import SandboxNotFound
+from sandbox_server.domain.ids import PATTERN, SandboxId
+from sandbox_server.overview import Overview
 from sandbox_server.services import Services
 
 
@@ -34,3 +39,18 @@ ServicesDep = Annotated[Services, Depends(find_services)]
 Reader = Annotated[Caller, Depends(find_reader)]
 Operator = Annotated[Caller, Depends(find_operator)]
 Admin = Annotated[Caller, Depends(find_admin)]
+
+
+def find_overview(services: ServicesDep) -> Overview:
+    return Overview(services.sessions, services.backends)
+
+
+def _an_id(given: str) -> str:
+    # What cannot be an id names nothing, and the database is not asked for it.
+    if re.match(PATTERN, given) is None:
+        raise SandboxNotFound(given)
+    return given
+
+
+OverviewDep = Annotated[Overview, Depends(find_overview)]
+SandboxIdPath = Annotated[SandboxId, BeforeValidator(_an_id), Path()]

@@ -1,9 +1,11 @@
+from functools import cache
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import AsyncEngine
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 
 def alembic_config() -> Config:
@@ -11,6 +13,19 @@ def alembic_config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(_migrations()))
     return config
+
+
+async def is_current(session: AsyncSession) -> bool:
+    """Tell whether the schema is what this server needs; a newer server's is taken to be."""
+    found = await session.scalar(text("SELECT version_num FROM alembic_version"))
+    return found not in _older_revisions()
+
+
+@cache
+def _older_revisions() -> frozenset[str | None]:
+    script = ScriptDirectory.from_config(alembic_config())
+    known = {revision.revision for revision in script.walk_revisions()}
+    return frozenset({None, *known} - set(script.get_heads()))
 
 
 def _migrations() -> Path:

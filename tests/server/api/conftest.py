@@ -16,12 +16,17 @@ from sandbox_server.vault import Vault
 
 
 @pytest.fixture
-def services(sessions):
+def backends():
+    return Backends({})
+
+
+@pytest.fixture
+def services(sessions, backends):
     return Services(
         settings=Settings(),
         sessions=sessions,
         authenticator=Authenticator(sessions),
-        backends=Backends({}),
+        backends=backends,
         vault=Vault([secrets.token_bytes(32)]),
     )
 
@@ -81,3 +86,14 @@ def caller_of(app, secret=None):
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://server", headers=headers
     )
+
+
+async def all_of(caller, path, **params):
+    """Go through a list, part by part."""
+    while True:
+        part = (await caller.get(path, params=params)).json()
+        for item in part["items"]:
+            yield item
+        if part["next_cursor"] is None:
+            return
+        params["cursor"] = part["next_cursor"]

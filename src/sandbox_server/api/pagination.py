@@ -1,0 +1,77 @@
+"""Lists in parts. A cursor names the last item that was told, so what is added meanwhile moves nothing."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+from fastapi import Query
+from fastapi.exceptions import RequestValidationError
+
+from sandbox_client.models import Page
+from sandbox_server.domain.ids import PATTERN
+
+Row = TypeVar("Row")
+Item = TypeVar("Item")
+
+Limit = Annotated[int, Query(ge=1, le=200, description="How many to tell at the most.")]
+Cursor = Annotated[
+    str | None, Query(max_length=100, description="`next_cursor` of the part before.")
+]
+DEFAULT_LIMIT = 50
+
+_LARGEST_NUMBER = 2**63 - 1
+
+
+def read_id(cursor: str | None) -> str | None:
+    """Read the id that a cursor stands for."""
+    if cursor is None:
+        return None
+    position = _decode(cursor)
+    if re.match(PATTERN, position) is None:
+        raise _refused(cursor)
+    return position
+
+
+def read_number(cursor: str | None) -> int | None:
+    """Read the number that a cursor stands for."""
+    if cursor is None:
+        return None
+    position = _decode(cursor)
+    if not (position.isascii() and position.isdigit()) or int(position) > _LARGEST_NUMBER:
+        raise _refused(cursor)
+    return int(position)
+
+
+def page_of(
+    rows: Sequence[Row], items: Sequence[Item], *, limit: int, position: Callable[[Row], str | int]
+) -> Page[Item]:
+    """Cut a page out of rows that were asked for with one more than it has, which tells whether there is another."""
+    more = len(rows) > limit
+    return Page(
+        items=list(items[:limit]),
+        next_cursor=_encode(str(position(rows[limit - 1]))) if more else None,
+    )
+
+
+def _encode(position: str) -> str:
+    return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> str:
+    padding = "=" * (-len(cursor) % 4)
+    try:
+        return base64.b64decode(cursor + padding, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise _refused(cursor) from None
+
+
+def _refused(cursor: str) -> RequestValidationError:
+    error = {
+        "type": "cursor",
+        "loc": ("query", "cursor"),
+        "msg": "This is no cursor that was told here.",
+        "input": cursor,
+    }
+    return RequestValidationError([error])
