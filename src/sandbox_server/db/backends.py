@@ -1,5 +1,5 @@
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import case, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -83,3 +83,11 @@ class BackendRepository:
             .returning(Backend.state)
         )
         return state == "down"
+
+    async def hold_back(self, name: str, *, until: datetime) -> None:
+        """Let nobody in until then: the provider has said that it has no room."""
+        await self._session.execute(
+            update(Backend)
+            .where(Backend.name == name)
+            .values(busy_until=func.greatest(Backend.busy_until, until))
+        )

@@ -155,6 +155,21 @@ def refresh(row: Deadlines, now: datetime, *, rules: Rules = DEFAULT_RULES) -> D
     return replace(resume(row, now, rules=rules), last_activity_at=row.last_activity_at)
 
 
+def end(row: Deadlines, state: State) -> Deadlines:
+    """Let nothing be due of it any more."""
+    return replace(
+        row,
+        state=state,
+        queue_expires_at=None,
+        started_at=None,
+        awake_until=None,
+        expires_at=None,
+        remaining=None,
+        retain_until=None,
+        provider_until=None,
+    )
+
+
 def connect(row: Deadlines, now: datetime, *, timeout: timedelta | None = None) -> Deadlines:
     """Give it at least so much time from now on; connecting never takes any."""
     wanted = row.timeout if timeout is None else timeout

@@ -1,0 +1,217 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sandbox_server.backends.errors import AnswerLost, SandboxGone
+from sandbox_server.backends.provider import Access
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.sandboxes import deadlines_of
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.deadlines import extend_provider
+from sandbox_server.domain.due import Due, Why, next_due
+from sandbox_server.domain.errors import (
+    BackendBusy,
+    BackendError,
+    BackendRefused,
+    BackendUnavailable,
+    SandboxNotFound,
+    Superseded,
+)
+from sandbox_server.domain.events import CAUSES
+from sandbox_server.domain.state import State, Target
+from sandbox_server.domain.steps import Act, Step, Truth
+from sandbox_server.domain.wish import Wish
+from sandbox_server.domain.wording import explain
+from sandbox_server.lifecycle import outcomes
+from sandbox_server.lifecycle.calls import Calls
+from sandbox_server.lifecycle.look import Look
+from sandbox_server.lifecycle.sealed import seal_access
+from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into
+from sandbox_server.vault import Vault
+
+BUSY_FOR = timedelta(seconds=5)
+"""How long a provider that has no room is left alone, when it does not say."""
+
+_REFRESH = Step(Act.PAUSE, State.PAUSING, State.PAUSED, Target.RUNNING)
+
+
+class Acts:
+    """Carries out steps: commits what is about to be done, has it done, and commits what came of it.
+
+    Each gives the row as it left it, with what its provider has by then.
+    """
+
+    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
+        self._transitions = Transitions(sessions)
+        self._calls = Calls(backends, vault)
+        self._vault = vault
+        self._provider_acts = {
+            Act.START: self._start,
+            Act.PAUSE: self._pause,
+            Act.RESUME: self._resume,
+            Act.KILL: self._kill,
+        }
+
+    async def carry_out(self, look: Look, step: Step, due: Due) -> Look:
+        match step.act, due.why:
+            case Act.REST, Why.PROVIDER_TIMEOUT:
+                return await self._extend(look)
+            case Act.REST, Why.LONGEST_RUN:
+                step = _REFRESH
+        if step.act not in self._provider_acts:
+            return await self.record(look, step, due=None if due.why is Why.UNSETTLED else due)
+        return await self._provider_acts[step.act](await self._begin(look, step, due))
+
+    async def _begin(self, look: Look, step: Step, due: Due) -> Look:
+        """Commit what is about to be done, unless this process has just committed it.
+
+        Whoever else was about to do it has lost the row by that.
+        """
+        row = look.row
+        is_said = row.state is step.via and (step.act is not Act.START or row.tried_at is not None)
+        if look.ours and is_said and due.why is Why.UNSETTLED:
+            return look
+        values = _found_id(look)
+        if step.act is Act.START:
+            values["tried_at"] = row.tried_at or look.now
+        begun = replace(self._wanted(look, due), change=into(step.via), values=values)
+        committed = await self._commit(look, begun, due=due)
+        return replace(committed, found=look.found, doubted=look.doubted)
+
+    async def _start(self, look: Look) -> Look:
+        try:
+            access = await self._calls.create(look)
+        except (SandboxGone, BackendRefused) as error:
+            return await self._commit(look, outcomes.not_started(error))
+        except (BackendBusy, BackendUnavailable) as error:
+            # Where something may have begun, it keeps its place until that is known.
+            if look.doubted or isinstance(error, AnswerLost):
+                raise
+            return await self._make_wait(look, outcomes.not_let_in(error), error)
+        try:
+            return await self._commit(look, self._runs(look, access))
+        except (Superseded, SandboxNotFound):
+            await self._account_for(look.row, access)
+            raise
+
+    async def _resume(self, look: Look) -> Look:
+        rules = self._calls.rules(look.row)
+        try:
+            access = await self._calls.connect(look)
+        except BackendRefused as error:
+            return await self._commit(look, outcomes.not_resumed(error, rules=rules))
+        except BackendBusy as error:
+            waits = outcomes.not_let_back_in(error, rules=rules)
+            return await self._make_wait(look, waits, error)
+        return await self._commit(look, self._runs(look, access))
+
+    async def _pause(self, look: Look) -> Look:
+        try:
+            await self._calls.pause(look)
+        except BackendRefused as error:
+            await self._commit(look, outcomes.not_paused(error))
+            raise
+        paused = outcomes.becomes(State.PAUSED, rules=self._calls.rules(look.row))
+        return await self._commit(look, Transition(change=paused), outcomes.KEEPS_PLACE)
+
+    async def _kill(self, look: Look) -> Look:
+        await self._calls.kill(look)
+        ends = outcomes.becomes(State.STOPPED, rules=self._calls.rules(look.row))
+        return await self._commit(look, Transition(change=ends))
+
+    async def kill_leftovers(self, look: Look) -> None:
+        """Kill what is left of a sandbox that has ended."""
+        await self._calls.kill(look)
+
+    async def _extend(self, look: Look) -> Look:
+        rules = self._calls.rules(look.row)
+        await self._calls.extend(look)
+        extended = Transition(change=lambda row, now: extend_provider(row, now, rules=rules))
+        return await self._commit(look, extended)
+
+    async def record(
+        self, look: Look, step: Step, *, due: Due | None = None, wake: bool = False
+    ) -> Look:
+        """Let the row say what is so at its provider, or that nothing has to be done there."""
+        row, said = look.row, self._wanted(look, due)
+        if step.act is Act.RECORD and (told := outcomes.behind_our_back(row, step.to)):
+            target = None if step.target is row.target else step.target
+            said = replace(said, told=told, target=target)
+        return await self._commit(look, *await self._recorded(look, step, said), due=due, wake=wake)
+
+    async def _recorded(self, look: Look, step: Step, said: Transition) -> Sequence[Transition]:
+        row, rules = look.row, self._calls.rules(look.row)
+        if step.to is State.RUNNING and row.state is not State.PAUSING:
+            runs = self._runs(look, await self._calls.connect(look))
+            return [replace(runs, told=said.told, target=said.target)]
+        said = replace(said, values=_found_id(look))
+        change = outcomes.becomes(step.to, rules=rules)
+        if step.via is not row.state:
+            return [replace(said, change=into(step.via)), Transition(change=change)]
+        keeps_place = [outcomes.KEEPS_PLACE] if step.to is State.PAUSED else []
+        return [replace(said, change=change), *keeps_place]
+
+    def _runs(self, look: Look, access: Access) -> Transition:
+        row = look.row
+        return Transition(
+            change=outcomes.runs(row, since=_since(look), rules=self._calls.rules(row)),
+            values={
+                "backend_sandbox_id": access.provider_id,
+                "access_sealed": seal_access(self._vault, row.id, access),
+                "silent_since": None,
+            },
+        )
+
+    def _wanted(self, look: Look, due: Due | None) -> Transition:
+        """Begin a transition with what a deadline wants; what is wanted anyway has its wish already."""
+        change = into(look.row.state)
+        if due is None or due.why is Why.UNSETTLED:
+            return Transition(change=change)
+        reason = explain(due, deadlines_of(look.row), rules=self._calls.rules(look.row))
+        told = Wish(cause=CAUSES[due.why], reason=reason)
+        return Transition(change=change, target=due.target, told=told)
+
+    async def _make_wait(self, look: Look, waits: Transition, error: BackendError) -> Look:
+        """Give its place back, and let nobody take it before the provider has room."""
+        assert look.row.backend is not None
+        hold_back = HoldBack(look.row.backend, look.now + (error.retry_after or BUSY_FOR))
+        return Look.at_own(*await self._transitions.commit(look.row, waits, hold_back=hold_back))
+
+    async def _commit(
+        self, look: Look, *transitions: Transition, due: Due | None = None, wake: bool = False
+    ) -> Look:
+        def holds(row: Sandbox, now: datetime) -> bool:
+            return due is None or self._is_still_due(due, row, now)
+
+        return Look.at_own(
+            *await self._transitions.commit(look.row, *transitions, holds=holds, wake=wake)
+        )
+
+    def _is_still_due(self, due: Due, row: Sandbox, now: datetime) -> bool:
+        # Somebody may have used it, or given it time, since it was looked at.
+        still = next_due(deadlines_of(row), now, rules=self._calls.rules(row))
+        return (
+            still is not None
+            and still.at <= now
+            and (still.why, still.target) == (due.why, due.target)
+        )
+
+    async def _account_for(self, seen: Sandbox, access: Access) -> None:
+        """Let nothing be lost that was started for a row which has gone on meanwhile."""
+        if not await self._transitions.note_provider_id(seen, access.provider_id):
+            await self._calls.kill_late(seen, access)
+
+
+def _since(look: Look) -> datetime:
+    """Tell since when it has been running at its provider, or has been for a moment less."""
+    if look.row.state is State.STARTING and look.row.tried_at is not None:
+        return look.row.tried_at
+    if look.truth is Truth.RUNNING and look.found is not None:
+        return min(look.found.started_at, look.now)
+    return look.now
+
+
+def _found_id(look: Look) -> dict[str, Any]:
+    return {} if look.found is None else {"backend_sandbox_id": look.found.id}

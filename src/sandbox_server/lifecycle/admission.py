@@ -1,0 +1,175 @@
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.admission import AdmissionRepository
+from sandbox_server.db.events import EventRepository
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of, set_deadlines
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.deadlines import admit
+from sandbox_server.domain.errors import QueueFull
+from sandbox_server.domain.events import Cause, Entered, entered
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.rooms import Room
+from sandbox_server.domain.state import State
+from sandbox_server.domain.turns import Share, Turn, take_turns
+from sandbox_server.domain.wish import Wish
+from sandbox_server.domain.wording import spoken
+from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
+
+_TRY_AGAIN_AFTER = timedelta(seconds=10)
+_Moved = tuple[Sandbox, Entered]
+
+
+class Admission:
+    """Gives places at backends to those who wait for one: to start, or to resume."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def work(self, job: LeasedJob) -> datetime | None:
+        """Give out what is free; tells until when the backend wants to be left alone.
+
+        All backends that anybody waits for are looked at: what ended at this one may have been what
+        a tenant's quota lacked for another.
+        """
+        async with self._sessions.begin() as session:
+            rooms = await AdmissionRepository(session).lock_rooms_waited_for(job.subject)
+            await _give_out(session, rooms)
+        return next((room.busy_until for room in rooms if room.backend == job.subject), None)
+
+    async def hold(self, session: AsyncSession, backends: Collection[str]) -> None:
+        """Take the locks of `admit`, as whoever locks a sandbox before it must."""
+        await AdmissionRepository(session).lock_rooms(backends)
+
+    async def admit(
+        self, session: AsyncSession, backends: Collection[str], *, own: str | None = None
+    ) -> Sequence[Sandbox]:
+        """Give out the backends' free places; gives the rows of who got one.
+
+        Their jobs are due when the caller commits. The caller's `own` sandbox is admitted as part of
+        its request: it leases the job itself, and nobody is woken.
+        """
+        rooms = await AdmissionRepository(session).lock_rooms(backends)
+        return await _give_out(session, rooms, own=own)
+
+
+async def require_room_in_queue(session: AsyncSession, tenant_id: str) -> None:
+    """Refuse what makes more wait than the tenant may have; to be asked after `admit`."""
+    repository = AdmissionRepository(session)
+    limit = (await repository.lock_tenant(tenant_id)).max_queued
+    if await repository.count_waiting(tenant_id, up_to=limit + 1) > limit:
+        raise QueueFull(limit=limit, retry_after=_TRY_AGAIN_AFTER)
+
+
+async def _give_out(
+    session: AsyncSession, rooms: Sequence[Room], *, own: str | None = None
+) -> Sequence[Sandbox]:
+    doors = [door for room in rooms for door in room.doors()]
+    if not doors:
+        return []
+    repository = AdmissionRepository(session)
+    shares = await _find_shares(repository, rooms)
+    # Whoever is further back at a door finds it shut by then, or the tenant's quota used up.
+    most = sum(max(room.free, 0) + room.paused for room in rooms)
+    waiting = await repository.list_waiting(
+        doors, most={id_: min(share.left, most) for id_, share in shares.items() if share.left > 0}
+    )
+    turns = take_turns(waiting, free={room.backend: room.free for room in rooms}, shares=shares)
+    moved = await _move(session, turns, own=own)
+    again = {turn.backend for turn in turns if turn.id not in moved}  # it had left the queue
+    if own is not None and own not in moved and await _lacks_quota(session, own, shares, moved):
+        # Whatever of its tenant's ends elsewhere may look for who waits before this commits.
+        again.add(rooms[0].backend)
+    await _wake(session, moved.keys() - {own}, again)
+    await _tell(session, moved)
+    return [row for row, _ in moved.values()]
+
+
+async def _find_shares(
+    repository: AdmissionRepository, rooms: Sequence[Room]
+) -> Mapping[str, Share]:
+    tenants = await repository.lock_waiting_tenants()
+    running = await repository.count_running([tenant.id for tenant in tenants])
+    kept = Counter[str]()
+    for room in rooms:
+        kept.update(room.kept)
+    return {
+        tenant.id: Share(
+            places=running[tenant.id] + kept[tenant.id],
+            left=tenant.max_running - running[tenant.id],
+        )
+        for tenant in tenants
+    }
+
+
+async def _move(
+    session: AsyncSession, turns: Sequence[Turn], *, own: str | None
+) -> dict[str, _Moved]:
+    backends = {turn.id: turn.backend for turn in turns}
+    locked = await AdmissionRepository(session).lock_waiting(backends) if backends else []
+    moved = {}
+    for row, now in locked:
+        wish = Wish.of(row.wish) if row.id == own else _room_for(row, backends[row.id], now)
+        _enter(row, backends[row.id], now)
+        moved[row.id] = (
+            row,
+            entered(
+                deadlines_of(row),
+                sandbox_id=row.id,
+                cause=wish.cause,
+                actor=wish.actor,
+                reason=wish.reason,
+            ),
+        )
+    return moved
+
+
+def _enter(row: Sandbox, backend: str, now: datetime) -> None:
+    before = deadlines_of(row)
+    resumes = row.state is State.PAUSED
+    set_deadlines(row, replace(before, state=State.RESUMING) if resumes else admit(before, now))
+    row.backend = backend
+    row.generation += 1
+    row.state_reason = None
+
+
+def _room_for(row: Sandbox, backend: str, now: datetime) -> Wish:
+    waited = max(now - row.queued_at, timedelta())
+    return Wish(
+        cause=Cause.ROOM,
+        reason=f"There is a place for it at {backend}, after {spoken(waited)} in the queue.",
+    )
+
+
+async def _lacks_quota(
+    session: AsyncSession, sandbox_id: str, shares: Mapping[str, Share], moved: Mapping[str, _Moved]
+) -> bool:
+    own = await session.get_one(Sandbox, sandbox_id)
+    share = shares.get(own.tenant_id)
+    admitted = sum(row.tenant_id == own.tenant_id for row, _ in moved.values())
+    return share is not None and share.left <= admitted
+
+
+async def _wake(
+    session: AsyncSession, sandbox_ids: Collection[str], backends: Collection[str]
+) -> None:
+    jobs = JobRepository(session)
+    for sandbox_id in sorted(sandbox_ids):
+        await jobs.due(SANDBOX, sandbox_id)
+    for backend in sorted(backends):
+        await jobs.due(ADMISSION, backend)
+    await SandboxRepository(session).announce(*sandbox_ids)
+
+
+async def _tell(session: AsyncSession, moved: Mapping[str, _Moved]) -> None:
+    events = defaultdict(list)
+    for row, event in moved.values():
+        events[row.tenant_id].append(event)
+    for tenant_id in sorted(events):
+        await EventRepository(session).append(tenant_id, *events[tenant_id])

@@ -1,0 +1,91 @@
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.provider import ProviderSandbox
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.due import Due, next_due
+from sandbox_server.domain.errors import BackendBusy, SandboxNotFound, Superseded
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.state import ENDED, State
+from sandbox_server.domain.steps import Act, Truth, next_step
+from sandbox_server.lifecycle.acts import Acts
+from sandbox_server.lifecycle.look import Look
+from sandbox_server.lifecycle.truth import ask
+from sandbox_server.vault import Vault
+
+_AT_PROVIDER = frozenset({State.RUNNING, State.PAUSED})
+
+
+class Reconciler:
+    """Makes sandboxes what is wanted of them, one step after the other, whoever began it."""
+
+    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
+        self._sessions = sessions
+        self._backends = backends
+        self._acts = Acts(sessions, backends, vault)
+        self._handed_over: dict[str, Look] = {}
+
+    def hand_over(self, row: Sandbox, *, fresh: bool = False) -> None:
+        """Take a row from who has just committed it and settles its job next.
+
+        `fresh` is one that was let in by that: nobody can have begun to start or resume it.
+        """
+        look = Look.at_own if fresh else Look.at_found
+        self._handed_over[row.id] = look(row, datetime.now(UTC))
+
+    async def settle(self, job: LeasedJob) -> datetime | None:
+        """Do what is due of a sandbox; gives when to look at it again."""
+        look = self._handed_over.pop(job.subject, None) or await self._find(job.subject)
+        try:
+            try:
+                return await self._settle(look)
+            except SandboxGone:
+                # Or paused, which nobody told us: its provider knows.
+                return await self._settle(await self._find(job.subject, in_doubt=True))
+        except Superseded:
+            return datetime.now(UTC)
+        except BackendBusy as busy:
+            if busy.retry_after is None:
+                raise
+            return datetime.now(UTC) + busy.retry_after
+
+    async def correct(self, seen: Sandbox, found: ProviderSandbox | None) -> None:
+        """Let a row at rest say what its provider does, unless it has gone on since it was seen."""
+        look = Look.at_own(seen, datetime.now(UTC)).told(found)
+        step = next_step(seen.state, seen.target, look.truth)
+        if seen.state in _AT_PROVIDER and step.act is Act.RECORD:
+            with suppress(Superseded, SandboxNotFound):
+                await self._acts.record(look, step, wake=True)
+
+    async def _settle(self, look: Look | None) -> datetime | None:
+        while look is not None and look.row.state not in ENDED:
+            rules = self._backends.rules(look.row.backend)
+            due = next_due(deadlines_of(look.row), look.now, rules=rules)
+            if due is None or due.at > look.now:
+                return None if due is None else due.at
+            look = await self._attend(look, due)
+        if look is not None:
+            await self._clear_up(look)
+        return None
+
+    async def _attend(self, look: Look, due: Due) -> Look:
+        if look.truth is Truth.UNKNOWN:
+            look = look.told(await ask(self._backends, look.row))
+        step = next_step(look.row.state, due.target, look.truth)
+        return await self._acts.carry_out(look, step, due)
+
+    async def _clear_up(self, look: Look) -> None:
+        """Kill what a create that was answered late has left of a sandbox that has ended."""
+        if look.truth is Truth.UNKNOWN:
+            look = look.told(await ask(self._backends, look.row))
+        if next_step(look.row.state, look.row.target, look.truth).act is Act.KILL:
+            await self._acts.kill_leftovers(look)
+
+    async def _find(self, sandbox_id: str, *, in_doubt: bool = False) -> Look | None:
+        async with self._sessions() as session:
+            found = await SandboxRepository(session).find(sandbox_id)
+        return None if found is None else Look.at_found(*found, in_doubt=in_doubt)

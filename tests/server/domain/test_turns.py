@@ -1,0 +1,126 @@
+from collections import Counter
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_server.domain.turns import Share, Turn, Waiting, take_turns
+from tests.server.domain.lives import NOON, SECOND
+
+TENANTS = ("a", "b", "c")
+BACKENDS = ("x", "y")
+
+
+def waiting(id_, tenant_id="a", *, priority=0, after=timedelta(), at=("x",), has_place=False):
+    return Waiting(
+        id=id_,
+        tenant_id=tenant_id,
+        priority=priority,
+        queued_at=NOON + after,
+        backends=at,
+        has_place=has_place,
+    )
+
+
+def order(*line, free=None, places=None, left=None):
+    """Give the ids of who gets a place, in order."""
+    shares = {
+        tenant: Share(places=(places or {}).get(tenant, 0), left=(left or {}).get(tenant, 100))
+        for tenant in TENANTS
+    }
+    turns = take_turns(line, free={"x": 0, "y": 0} | (free or {"x": 100}), shares=shares)
+    return [turn.id for turn in turns]
+
+
+def test_who_came_first_is_next():
+    assert order(waiting("1", after=SECOND), waiting("2")) == ["2", "1"]
+
+
+def test_a_higher_priority_comes_before_age_and_share():
+    line = [waiting("1", "a"), waiting("2", "b", priority=1, after=SECOND)]
+    assert order(*line, places={"b": 9}) == ["2", "1"]
+
+
+def test_of_equal_priority_the_tenant_with_the_fewest_places_is_next():
+    line = [waiting("1", "a"), waiting("2", "b", after=SECOND)]
+    assert order(*line, places={"a": 1}) == ["2", "1"]
+
+
+def test_a_place_that_is_given_counts_for_the_next():
+    crowd = [waiting(str(number), "a", after=number * SECOND) for number in range(4)]
+    late = [waiting("late", "b", after=10 * SECOND), waiting("later", "b", after=11 * SECOND)]
+    assert order(*crowd, *late) == ["0", "late", "1", "later", "2", "3"]
+
+
+def test_no_more_is_given_than_is_free():
+    assert order(*(waiting(str(number)) for number in range(5)), free={"x": 2}) == ["0", "1"]
+
+
+def test_a_tenant_that_may_run_no_more_lets_others_pass():
+    line = [waiting("1", "a"), waiting("2", "a"), waiting("3", "b", after=SECOND)]
+    assert order(*line, left={"a": 1}) == ["1", "3"]
+
+
+def test_who_has_no_room_at_its_backend_lets_others_pass():
+    line = [waiting("1", at=("x",)), waiting("2", at=("y",), after=SECOND)]
+    assert order(*line, free={"y": 1}) == ["2"]
+
+
+def test_a_later_candidate_is_for_when_the_first_is_full():
+    line = [waiting("1", at=("x", "y")), waiting("2", at=("x", "y"), after=SECOND)]
+    shares = {"a": Share(places=0, left=9)}
+    assert take_turns(line, free={"x": 1, "y": 5}, shares=shares) == [
+        Turn("1", "x"),
+        Turn("2", "y"),
+    ]
+
+
+def test_who_kept_its_place_while_paused_needs_none():
+    line = [waiting("1"), waiting("2", has_place=True, after=SECOND)]
+    assert order(*line, free={"x": 0}) == ["2"]
+    assert order(*line, free={"x": 0}, left={"a": 0}) == []
+
+
+@st.composite
+def lines(draw):
+    line = []
+    for number in range(draw(st.integers(0, 12))):
+        has_place = draw(st.booleans())
+        at = draw(st.permutations(BACKENDS))[: 1 if has_place else draw(st.integers(1, 2))]
+        line.append(
+            waiting(
+                f"{number:02}",
+                draw(st.sampled_from(TENANTS)),
+                priority=draw(st.integers(0, 2)),
+                after=draw(st.integers(0, 3)) * SECOND,
+                at=tuple(at),
+                has_place=has_place,
+            )
+        )
+    return line
+
+
+def few(keys):
+    return st.fixed_dictionaries({key: st.integers(-1, 5) for key in keys})
+
+
+@given(lines(), few(BACKENDS), few(TENANTS), few(TENANTS))
+def test_in_any_queue_each_turn_is_the_best_of_those_that_could_be_taken(line, free, places, left):
+    shares = {tenant: Share(places=places[tenant], left=left[tenant]) for tenant in TENANTS}
+
+    turns = take_turns(line, free=free, shares=shares)
+
+    assert turns == list(one_by_one(line, Counter(free), Counter(places), Counter(left)))
+
+
+def one_by_one(line, free, places, left):
+    def place(one):
+        return next((at for at in one.backends if one.has_place or free[at] > 0), None)
+
+    while able := [one for one in line if left[one.tenant_id] > 0 and place(one)]:
+        one = min(able, key=lambda x: (-x.priority, places[x.tenant_id], x.queued_at, x.id))
+        yield Turn(one.id, place(one))
+        free[place(one)] -= not one.has_place
+        places[one.tenant_id] += not one.has_place
+        left[one.tenant_id] -= 1
+        line = [other for other in line if other is not one]

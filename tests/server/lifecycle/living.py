@@ -1,0 +1,194 @@
+"""Sandboxes on a real database at a real provider, and what tests do to them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+
+from sandbox_server.backends.e2b import E2BBackend
+from sandbox_server.backends.registry import Backends, KnownBackend
+from sandbox_server.db.events import EventRepository
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Backend, Event, Job, Sandbox, Tenant
+from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of, set_deadlines
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.deadlines import DEFAULT_RULES, Deadlines, Rules, admit, queue
+from sandbox_server.domain.events import Actor, Cause
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.state import State, Target
+from sandbox_server.domain.wish import Wish
+from sandbox_server.lifecycle import kinds
+from sandbox_server.lifecycle.reconciler import Reconciler
+from sandbox_server.vault import Vault
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+WISH = Wish(cause=Cause.REQUEST, actor=Actor(kind="key", id="a-key"), reason="A test wants it.")
+
+
+@dataclass(frozen=True)
+class Living:
+    """One tenant's sandboxes at one provider, looked after by one server."""
+
+    sessions: Sessions
+    backends: Backends
+    vault: Vault
+    reconciler: Reconciler
+    tenant_id: str
+    backend_name: str
+
+    @property
+    def backend(self) -> E2BBackend:
+        return self.backends[self.backend_name]
+
+    async def queued(self, *, wait: timedelta | None = None, **columns: Any) -> str:
+        """Commit a sandbox that waits for a place."""
+        columns = {"template": "base", "timeout": HOUR, **columns}
+        row = Sandbox(
+            id=new_id(),
+            tenant_id=self.tenant_id,
+            candidates=[self.backend_name],
+            state=State.QUEUED,
+            target=Target.RUNNING,
+            wish=WISH.document(),
+            **columns,
+        )
+        async with self.sessions.begin() as session:
+            now = await SandboxRepository(session).add(row)
+            await session.refresh(row)
+            set_deadlines(row, queue(deadlines_of(row), now, wait=wait))
+        return row.id
+
+    async def admitted(self, **columns: Any) -> str:
+        """Commit a sandbox that has got its place, and whose start nobody has begun."""
+        sandbox_id = await self.queued(**columns)
+        await self.let_in(sandbox_id)
+        return sandbox_id
+
+    async def let_in(self, sandbox_id: str) -> None:
+        """Give it a place, as admission does: to start or to resume."""
+        async with self.sessions.begin() as session:
+            row, now = await SandboxRepository(session).lock(sandbox_id)
+            if row.state is State.QUEUED:
+                set_deadlines(row, admit(deadlines_of(row), now))
+            else:
+                row.state = State.RESUMING
+            row.backend = self.backend_name
+            row.generation += 1
+            await JobRepository(session).due(kinds.SANDBOX, sandbox_id)
+
+    async def started(self, **columns: Any) -> str:
+        sandbox_id = await self.admitted(**columns)
+        await self.settle(sandbox_id)
+        assert (await self.row(sandbox_id)).state is State.RUNNING
+        return sandbox_id
+
+    async def paused(self, **columns: Any) -> str:
+        sandbox_id = await self.started(**columns)
+        await self.want(sandbox_id, Target.PAUSED)
+        await self.settle(sandbox_id)
+        assert (await self.row(sandbox_id)).state is State.PAUSED
+        return sandbox_id
+
+    async def want(self, sandbox_id: str, target: Target, *, wish: Wish = WISH) -> Sandbox:
+        """Commit what somebody wants of it from now on."""
+        async with self.sessions.begin() as session:
+            row, _ = await SandboxRepository(session).lock(sandbox_id)
+            row.target, row.wish = target, wish.document()
+            row.wanted += 1
+            await JobRepository(session).due(kinds.SANDBOX, sandbox_id)
+        return row
+
+    async def change(self, sandbox_id: str, **columns: Any) -> None:
+        async with self.sessions.begin() as session:
+            await session.execute(update(Sandbox).where(Sandbox.id == sandbox_id).values(**columns))
+
+    async def pass_time(self, sandbox_id: str, duration: timedelta) -> None:
+        """Let everything about it have happened, and be due, that much earlier."""
+        instants = [
+            column for column in Sandbox.__table__.columns if column.type.python_type is datetime
+        ]
+        earlier = {column.key: column - duration for column in instants}
+        await self.change(sandbox_id, **earlier)
+
+    async def lease(self, sandbox_id: str, *, lease: timedelta = HOUR) -> LeasedJob:
+        async with self.sessions.begin() as session:
+            job = await JobRepository(session).lease(
+                kinds.SANDBOX, sandbox_id, worker="a", lease=lease
+            )
+        assert job is not None
+        return job
+
+    async def settle(
+        self, sandbox_id: str, *, reconciler: Reconciler | None = None
+    ) -> datetime | None:
+        """Have done what is due of it, once; gives when to look again."""
+        job = await self.lease(sandbox_id)
+        try:
+            at = await (reconciler or self.reconciler).settle(job)
+        except BaseException:
+            async with self.sessions.begin() as session:
+                await JobRepository(session).release(job)
+            raise
+        async with self.sessions.begin() as session:
+            await JobRepository(session).settle(job, at)
+        return at
+
+    async def row(self, sandbox_id: str) -> Sandbox:
+        async with self.sessions() as session:
+            found = await SandboxRepository(session).find(sandbox_id)
+        assert found is not None
+        return found[0]
+
+    async def deadlines(self, sandbox_id: str) -> Deadlines:
+        return deadlines_of(await self.row(sandbox_id))
+
+    async def events(self, sandbox_id: str) -> Sequence[Event]:
+        async with self.sessions() as session:
+            return await EventRepository(session).list_page(
+                self.tenant_id, sandbox_id=sandbox_id, limit=1000
+            )
+
+    async def states(self, sandbox_id: str) -> list[str]:
+        """List the states that it was told to have entered."""
+        return [event.type.removeprefix("sandbox.") for event in await self.events(sandbox_id)]
+
+    async def job(self, kind: str, subject: str) -> Job | None:
+        async with self.sessions() as session:
+            found = select(Job).where(Job.kind == kind, Job.subject == subject)
+            return await session.scalar(found)
+
+    async def provider_states(self) -> list[str]:
+        """List what the provider has, as it sees it."""
+        return sorted(one.state for one in await self.backend.list_all())
+
+
+async def new_living(
+    sessions: Sessions, backend: E2BBackend, *, rules: Rules = DEFAULT_RULES, capacity: int = 100
+) -> Living:
+    """Make a tenant and a provider known to the database, and a server that looks after them."""
+    tenant_id = new_id()
+    async with sessions.begin() as session:
+        session.add(Tenant(id=tenant_id, name=tenant_id, max_running=100, max_queued=100))
+        session.add(Backend(name=backend.name, capacity=capacity, state="up"))
+    return living_at(sessions, backend, tenant_id=tenant_id, rules=rules)
+
+
+def living_at(
+    sessions: Sessions, backend: E2BBackend, *, tenant_id: str, rules: Rules = DEFAULT_RULES
+) -> Living:
+    """Look after them as another server does, which may reach the provider by another way."""
+    backends = Backends({backend.name: KnownBackend(client=backend, rules=rules)})
+    vault = Vault([b"k" * 32])
+    return Living(
+        sessions=sessions,
+        backends=backends,
+        vault=vault,
+        reconciler=Reconciler(sessions, backends, vault),
+        tenant_id=tenant_id,
+        backend_name=backend.name,
+    )
