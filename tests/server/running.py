@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from sandbox_server.db.embedded import EmbeddedPostgres
+from sandbox_server.processes.engine import NOTE
 from sandbox_server.processes.living import Identity, LivingProcess
 from sandbox_server.settings import Settings, variable_of
 from tests.engine.process import IMAGES
@@ -63,7 +64,7 @@ class ServerProcess:
 
     @property
     def engine_pid(self) -> int:
-        pid: int = json.loads((self.engine_dir / "engine.json").read_text())["pid"]
+        pid: int = json.loads((self.engine_dir / NOTE).read_text())["pid"]
         return pid
 
     @property
@@ -85,6 +86,10 @@ class ServerProcess:
             **{f"SANDBOX_ENGINE_{name}": value for name, value in engine.items()},
             **self.variables,
         }
+
+    def programs_at(self, source: Path) -> None:
+        """Have it run the code that is there from now on."""
+        self.variables["PYTHONPATH"] = str(source)
 
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "sandbox_server", *words, "--state-dir", str(self.state_dir)]
@@ -156,14 +161,14 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
             self._close()
-        if (self.engine_dir / "engine.json").exists():
+        if (self.engine_dir / NOTE).exists():
             self._remove_engine()
         if (self.state_dir / "postgres").exists():
             EmbeddedPostgres(self.state_dir / "postgres").stop()
         shutil.rmtree(self.directory)
 
     def _remove_engine(self) -> None:
-        note = json.loads((self.engine_dir / "engine.json").read_text())
+        note = json.loads((self.engine_dir / NOTE).read_text())
         engine = LivingProcess.find(Identity(note["pid"], note["began"]))
         if engine is not None:
             with suppress(ProcessLookupError):

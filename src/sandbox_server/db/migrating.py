@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 def alembic_config() -> Config:
     """Point alembic at the migrations of this installation."""
     config = Config()
-    config.set_main_option("script_location", str(_migrations()))
+    config.set_main_option("script_location", str(migrations_directory()))
     return config
 
 
@@ -28,7 +28,7 @@ def _older_revisions() -> frozenset[str | None]:
     return frozenset({None, *known} - set(script.get_heads()))
 
 
-def _migrations() -> Path:
+def migrations_directory() -> Path:
     inside = Path(__file__).parent / "migrations"  # a wheel brings them along
     return inside if inside.exists() else Path(__file__).parents[3] / "migrations"
 

@@ -1,6 +1,5 @@
 """The engine on this machine, as whoever may start it sees it. Only this part of the server is ever root."""
 
-import http.client
 import json
 import os
 import random
@@ -9,21 +8,24 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.living import Identity, LivingProcess
 from sandbox_server.processes.state_directory import write_private
 
 HOST = "127.0.0.1"
+NOTE = "engine.json"
 UNUSABLE = 78  # how the engine ends where the machine lacks something (EX_CONFIG)
 
 _PORTS = range(3400, 3500)  # below those that a machine gives to outgoing connections
 _STOPS_WITHIN = timedelta(seconds=30)
 _GLANCE = timedelta(milliseconds=50)
+_ATTEMPTS = 5
+_LISTENING = "The engine is listening on"
+_PORT_TAKEN = "is taken"
 _LOG_LIMIT = 32 * 1024**2
 # Where the engine's own settings, and the way to the internet, are read from.
 _PASSED_ON = ("SANDBOX_ENGINE_", "PATH", "PYTHONPATH", "LANG", "LC_")
@@ -42,6 +44,21 @@ class EngineAddress:
         return f"http://{HOST}:{self.port}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Note:
+    """What is kept of an engine for those who guard it later."""
+
+    pid: int
+    began: str
+    port: int
+    log_at: int  # where in the log its own messages begin
+    ready: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.pid, self.began)
+
+
 class LocalEngine:
     """The engine of a directory. It is in a session of its own and outlives whoever started it."""
 
@@ -56,7 +73,7 @@ class LocalEngine:
     @property
     def address(self) -> EngineAddress:
         key = (self._directory / "api.key").read_text().strip()
-        return EngineAddress(port=self._note()["port"], api_key=key)
+        return EngineAddress(port=self._note().port, api_key=key)
 
     def fileno(self) -> int:
         """Be readable once the engine has ended."""
@@ -73,26 +90,32 @@ class LocalEngine:
         self._directory.chmod(0o700)
         self._process = self._find() or self._start()
 
-    def answers(self) -> bool:
-        connection = http.client.HTTPConnection(HOST, self._note()["port"], timeout=2)
-        try:
-            connection.request("GET", "/health")
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
-
     def wait_until_ready(self) -> None:
-        """Wait for its first answer, and show what it says meanwhile: it may have an image to build."""
-        with self.log.open(errors="replace") as said:
-            said.seek(self._note()["log_at"])
-            ready = False
-            while not ready:
-                if self.has_ended(_GLANCE):
-                    self._explain_end(said.read())
-                ready = self.answers()
-                _show(said.read())
+        """Wait until it listens, and show what it says meanwhile: it may have an image to build."""
+        for _ in range(_ATTEMPTS):
+            failure = self._watch_start()
+            if failure is None:
+                return
+            if _PORT_TAKEN not in failure:
+                raise CannotServe(failure)
+            self.ensure()  # another was quicker to take the port: now there is another choice
+        raise CannotServe(failure)
+
+    def _watch_start(self) -> str | None:
+        """Tell why it ended, if it did before it listened."""
+        note = self._note()
+        with self.log.open(errors="replace") as log:
+            log.seek(note.log_at)
+            said = ""
+            # Its own word is what counts: at that port another may be the one that answers.
+            while not (note.ready or _LISTENING in said):
+                ended = self.has_ended(_GLANCE)
+                said += (new := log.read())
+                _show(new)
+                if ended and _LISTENING not in said:
+                    return self._explain_end(said)
+        self._write_note(replace(note, ready=True))
+        return None
 
     def has_ended(self, patience: timedelta) -> bool:
         assert self._process is not None
@@ -118,8 +141,7 @@ class LocalEngine:
 
     def _find(self) -> LivingProcess | None:
         with suppress(FileNotFoundError):
-            note = self._note()
-            return LivingProcess.find(Identity(note["pid"], note["began"]))
+            return LivingProcess.find(self._note().identity)
         return None
 
     def _start(self) -> LivingProcess:
@@ -141,8 +163,7 @@ class LocalEngine:
             os.close(log)
         started.returncode = 0  # it is buried by its pidfd, or by whoever inherits it
         identity = Identity.of(started.pid)
-        note = {"pid": identity.pid, "began": identity.began, "port": port, "log_at": log_at}
-        write_private(self._directory / "engine.json", json.dumps(note))
+        self._write_note(_Note(**asdict(identity), port=port, log_at=log_at))
         return LivingProcess(identity, os.pidfd_open(started.pid))
 
     def _command(self, port: int) -> list[str]:
@@ -151,15 +172,16 @@ class LocalEngine:
             *("--host", HOST, "--port", str(port), "--state-dir", str(self._directory)),
         ]
 
-    def _note(self) -> dict[str, Any]:
-        note: dict[str, Any] = json.loads((self._directory / "engine.json").read_text())
-        return note
+    def _note(self) -> _Note:
+        return _Note(**json.loads((self._directory / NOTE).read_text()))
+
+    def _write_note(self, note: _Note) -> None:
+        write_private(self._directory / NOTE, json.dumps(asdict(note)))
 
     def _choose_port(self) -> int:
         """Keep the one of last time: sandboxes are known by addresses that it is part of."""
         with suppress(FileNotFoundError):
-            port: int = self._note()["port"]
-            if _is_free(port):
+            if _is_free(port := self._note().port):
                 return port
         # Of several that are started at once, most choose differently.
         for port in (_PORTS[0], *random.sample(_PORTS, len(_PORTS))):
@@ -167,11 +189,11 @@ class LocalEngine:
                 return port
         raise CannotServe(f"No port of {_PORTS[0]} to {_PORTS[-1]} is free for the engine.")
 
-    def _explain_end(self, said: str) -> None:
+    def _explain_end(self, said: str) -> str:
         status = self.bury()
         if status == UNUSABLE:
-            raise CannotServe(said.strip())
-        raise CannotServe(f"The engine ended ({status}). The end of {self.log}:\n{said[-2000:]}")
+            return said.strip()
+        return f"The engine ended ({status}). The end of {self.log}:\n{said[-2000:]}"
 
 
 def _is_free(port: int) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sandbox_server.db.account import Account
+from sandbox_server.db.migrating import migrations_directory
 from sandbox_server.processes.errors import CannotServe
 
 _CLONE_NEWNS = 0x00020000
@@ -89,7 +90,7 @@ def show_programs(account: Account, programs: Iterable[Path]) -> None:
 def programs_in_use() -> list[Path]:
     """List the directories that this Python reads code from, none of them in another."""
     used = {Path(one).resolve() for one in (*sys.path, *sysconfig.get_paths().values()) if one}
-    used |= {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    used |= {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), migrations_directory()}
     existing = {one for one in used if one.is_dir()}
     return sorted(one for one in existing if existing.isdisjoint(one.parents))
 

@@ -1,0 +1,56 @@
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+import sandbox_server
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")
+
+SOURCE = Path(sandbox_server.__file__).parents[1]
+
+
+@pytest.fixture
+def closed():
+    """Make a directory like /root, with our programs in it, that only root may enter."""
+    directory = Path(tempfile.mkdtemp(prefix="closed-"))
+    (directory / "secret").write_text("root's own")
+    clone = directory / "clone"
+    ignored = shutil.ignore_patterns("__pycache__", "sandbox_engine")
+    shutil.copytree(SOURCE, clone / "src", ignore=ignored)
+    shutil.copytree(SOURCE.parent / "migrations", clone / "migrations", ignore=ignored)
+    yield directory
+    shutil.rmtree(directory)
+
+
+async def test_it_runs_from_where_its_account_may_not_go(server, closed):
+    server.programs_at(closed / "clone" / "src")
+    server.start()
+    async with httpx.AsyncClient(base_url=server.url) as anybody:
+        assert (await anybody.get("/openapi.json")).status_code == 200
+        assert (await anybody.get("/v1/nothing")).status_code == 401
+    assert server.stop() == 0
+
+
+def test_whoever_serves_sees_our_programs_and_nothing_else_there(server, closed):
+    server.programs_at(closed / "clone" / "src")
+    server.start()
+    (serving,) = server.children
+    seen = Path(f"/proc/{serving}/root{closed}")
+    assert [found.name for found in seen.iterdir()] == ["clone"]
+    assert {found.name for found in (seen / "clone").iterdir()} == {"src", "migrations"}
+    with pytest.raises(OSError, match="Read-only"):
+        (seen / "clone" / "src" / "forged").touch()
+    assert (closed / "secret").read_text() == "root's own"  # only its own view is another
+
+
+def test_programs_that_its_account_may_not_read_are_named(server, closed):
+    (closed / "clone" / "src").chmod(0o700)
+    server.programs_at(closed / "clone" / "src")
+    refused = server.run("serve", "--port", "0")
+    assert refused.returncode != 0
+    assert f"chmod -R go+rX {closed / 'clone' / 'src'}" in refused.stderr
+    assert "Traceback" not in refused.stderr
