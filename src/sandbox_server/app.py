@@ -2,32 +2,54 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
 
-from sandbox_server.api import events, health, jobs, problems, stats
+from sandbox_server.api import docs, events, health, jobs, problems, stats
 from sandbox_server.api.authentication import Authentication
-from sandbox_server.api.exchange import Failures, RequestIds
+from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
+from sandbox_server.api.openapi import DescribedApi
 from sandbox_server.services import Services
+
+_ROUTES = (docs, events, health, jobs, stats)
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_READ_HEADERS = ("Authorization", "Idempotency-Key", "Last-Event-ID", "X-API-Key", REQUEST_ID)
+_TOLD_HEADERS = ("Location", "Retry-After", "WWW-Authenticate", REQUEST_ID)
 
 
 def create_app(services: Services) -> FastAPI:
     """Build the API over what `services` can do."""
-    app = FastAPI(
+    app = DescribedApi(
         title="sandbox-server",
         version=version("sandbox-server"),
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,  # ours is written once
         redirect_slashes=False,
         generate_unique_id_function=_name_of,
     )
     app.state.services = services
     problems.install(app)
-    for routes in (events, health, jobs, stats):
+    for routes in _ROUTES:
         app.include_router(routes.router)
+    _surround(app, services)
+    return app
+
+
+def _surround(app: FastAPI, services: Services) -> None:
+    settings = services.settings
     # The last one added is the outermost.
     app.add_middleware(Authentication, authenticator=services.authenticator)
+    app.add_middleware(BodyLimit, limit=settings.max_body_mb * 2**20)
+    app.add_middleware(Sanity)
     app.add_middleware(Failures)
+    if settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_methods=_METHODS,
+            allow_headers=_READ_HEADERS,
+            expose_headers=_TOLD_HEADERS,
+        )
     app.add_middleware(RequestIds)
-    return app
 
 
 def _name_of(route: APIRoute) -> str:

@@ -4,9 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings
 
@@ -25,6 +25,12 @@ def default_state_dir() -> Path:
     return base / "sandbox-server"
 
 
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+Origin = Annotated[str, Field(pattern=r"^(\*|https?://[a-z0-9.:\[\]-]+[a-z0-9\]])$")]
+Origins = Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_split)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
@@ -96,6 +102,14 @@ class Settings(BaseSettings):
         description="Keys that seal secrets in the database, 32 bytes each in base64, separated by "
         "commas; the first one seals. None given: one that is made once and kept in `encryption.key` "
         "in the state directory. Servers that share a database need the same.",
+    )
+    allowed_origins: Origins = Field(
+        (),
+        description="Origins whose pages may call the API, such as `https://app.example.com`, separated "
+        "by commas; `*` means all.",
+    )
+    max_body_mb: int = Field(
+        16, ge=1, description="The largest body of a request that is read at once, in MiB."
     )
     places: int = Field(
         64, ge=1, description="Transitions of sandboxes that one server works on at once."

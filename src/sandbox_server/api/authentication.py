@@ -18,13 +18,13 @@ class Authentication:
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in {"http", "websocket"} and not _is_open(scope["path"]):
+        if scope["type"] in {"http", "websocket"} and not is_open(scope["path"]):
             secret = _secret_in(Headers(scope=scope))
             scope["state"]["caller"] = await self._authenticator.authenticate(secret)
         await self._app(scope, receive, send)
 
 
-def _is_open(path: str) -> bool:
+def is_open(path: str) -> bool:
     return path in OPEN_PATHS or path.startswith(_OPEN_BELOW)
 
 

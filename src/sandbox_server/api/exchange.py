@@ -13,7 +13,10 @@ from sandbox_server.log import log_context
 REQUEST_ID = "X-Request-Id"
 
 # Nothing that could end a header, forge a line of the log or fill it.
-_SANE = re.compile(r"[A-Za-z0-9._~-]{1,100}")
+_SANE_ID = re.compile(r"[A-Za-z0-9._~-]{1,100}")
+_SANE_HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
+_REQUESTS = frozenset({"http", "websocket"})
 
 
 class RequestIds:
@@ -23,15 +26,19 @@ class RequestIds:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in {"http", "websocket"}:
+        if scope["type"] not in _REQUESTS:
             await self._app(scope, receive, send)
             return
         request_id = _choose(Headers(scope=scope).get(REQUEST_ID))
         scope.setdefault("state", {})["request_id"] = request_id
 
         async def send_named(message: Message) -> None:
-            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
+            if message["type"] in _STARTS:
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+                # A key in a header of our own does not tell a proxy that the answer is for one caller.
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         with log_context(request_id=request_id):
@@ -45,7 +52,7 @@ class Failures:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in {"http", "websocket"}:
+        if scope["type"] not in _REQUESTS:
             await self._app(scope, receive, send)
             return
         started = False
@@ -67,5 +74,49 @@ class Failures:
                 await answer(scope, receive, send)
 
 
+class Sanity:
+    """Turns away what no honest client sends: no host or several, and NUL, which PostgreSQL's texts cannot have."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in _REQUESTS:
+            hosts = Headers(scope=scope).getlist("host")
+            if len(hosts) != 1 or _SANE_HOST.fullmatch(hosts[0]) is None:
+                raise problems.Malformed("It needs one header Host with the name of a host.")
+            if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+                raise problems.Malformed("Its URL has a NUL character.")
+        await self._app(scope, receive, send)
+
+
+class BodyLimit:
+    """Stops reading a body where it is larger than allowed, whether or not it said so before."""
+
+    def __init__(self, app: ASGIApp, *, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "")
+        received = 0
+
+        async def receive_some() -> Message:
+            nonlocal received
+            # A client that waits for "100 Continue" is told before it sends anything.
+            if declared.isdecimal() and int(declared) > self._limit:
+                raise problems.BodyTooLarge(self._limit)
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._limit:
+                raise problems.BodyTooLarge(self._limit)
+            return message
+
+        await self._app(scope, receive_some, send)
+
+
 def _choose(sent: str | None) -> str:
-    return sent if sent is not None and _SANE.fullmatch(sent) else new_id()
+    return sent if sent is not None and _SANE_ID.fullmatch(sent) else new_id()

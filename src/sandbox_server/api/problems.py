@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.exceptions import HTTPException
@@ -73,7 +74,7 @@ WRONG_METHOD = Fault(
     "This path knows other methods only.",
     "The header Allow lists them.",
 )
-TOO_LARGE = Fault(413, "body-too-large", "Body is too large", "The body is larger than allowed.")
+TOO_LARGE = Fault(413, "body-too-large", "Body is too large", "It is larger than allowed here.")
 NOT_JSON = Fault(
     415,
     "unsupported-media-type",
@@ -110,6 +111,24 @@ _FAULTS = {
 _RETRY_AFTER_OUTAGE = {"Retry-After": "2"}
 
 
+class ExchangeError(Exception):
+    """A fault that is found outside of any route."""
+
+    def __init__(self, fault: Fault, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+
+
+class Malformed(ExchangeError):
+    def __init__(self, detail: str) -> None:
+        super().__init__(MALFORMED, detail)
+
+
+class BodyTooLarge(ExchangeError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(TOO_LARGE, f"The body is larger than {limit} bytes.")
+
+
 class ProblemResponse(JSONResponse):
     media_type = MEDIA_TYPE
 
@@ -126,9 +145,11 @@ def status_of(error: type[SandboxError]) -> int:
 
 
 def render(error: Exception, *, request_id: str) -> ProblemResponse:
-    """Answer an error that no handler was there for; what it says is for the log alone."""
+    """Answer an error; what an unknown one says is for the log alone."""
     if isinstance(error, SandboxError):
         return _render_known(error, request_id)
+    if isinstance(error, ExchangeError):
+        return render_fault(error.fault, request_id=request_id, detail=str(error))
     if _is_outage(error):
         log.warning("database does not answer error=%r", error)
         return render_fault(NO_DATABASE, request_id=request_id, headers=_RETRY_AFTER_OUTAGE)
@@ -196,10 +217,25 @@ async def _sandbox_error(connection: HTTPConnection, error: Exception) -> Proble
 
 async def _http_error(connection: HTTPConnection, error: Exception) -> ProblemResponse:
     known = cast("HTTPException", error)
-    if isinstance(known.__cause__, SandboxError):  # FastAPI wraps what breaks off the body
-        return await _sandbox_error(connection, known.__cause__)
-    fault = _FAULTS.get(known.status_code, UNKNOWN)
-    return render_fault(fault, request_id=connection.state.request_id, headers=known.headers)
+    request_id = connection.state.request_id
+    if isinstance(known.__cause__, ExchangeError):  # FastAPI wraps what ends the reading of a body
+        return render(known.__cause__, request_id=request_id)
+    if known.status_code == WRONG_METHOD.status:
+        allowed = {"Allow": ", ".join(sorted(_methods_at(connection)))}
+        return render_fault(WRONG_METHOD, request_id=request_id, headers=allowed)
+    return render_fault(_FAULTS.get(known.status_code, UNKNOWN), request_id=request_id)
+
+
+def _methods_at(connection: HTTPConnection) -> set[str]:
+    """Collect what all routes of this path know; each by itself names only its own."""
+    path = connection.scope["path"]
+    routes = iter_route_contexts(connection.app.routes)
+    return {
+        method
+        for route in routes
+        if route.path_regex.match(path) is not None
+        for method in route.methods or ()
+    }
 
 
 async def _invalid(connection: HTTPConnection, error: Exception) -> ProblemResponse:

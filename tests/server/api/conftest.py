@@ -21,9 +21,14 @@ def backends():
 
 
 @pytest.fixture
-def services(sessions, backends):
+def settings():
+    return Settings()
+
+
+@pytest.fixture
+def services(sessions, settings, backends):
     return Services(
-        settings=Settings(),
+        settings=settings,
         sessions=sessions,
         authenticator=Authenticator(sessions),
         backends=backends,

@@ -1,0 +1,37 @@
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+
+@asynccontextmanager
+async def serving(app):
+    """Serve the app on a socket, as it is in earnest; gives the port."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_config=None, lifespan="off", http="httptools", ws="none")
+    )
+    task = asyncio.create_task(server._serve([listening]))  # signals are the test session's own
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
+        listening.close()
+
+
+async def exchange(port, sent):
+    """Send bytes as they are, and give the first answer: its status and all of its bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(20):
+        writer.write(sent)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.partition(b":")[2])
+            for line in head.lower().split(b"\r\n")
+            if line.startswith(b"content-length:")
+        )
+        body = await reader.readexactly(length)
+    writer.close()
+    return int(head.split()[1]), head + body

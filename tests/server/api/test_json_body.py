@@ -1,0 +1,43 @@
+import pytest
+
+from sandbox_server.api.json_body import read_json
+from sandbox_server.api.problems import Malformed
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "line 1, column 2"),
+        (b'{"a": 1,}', "line 1"),
+        (b'{"a": 1} x', "Extra data"),
+        (b'{"a": 1, "a": 2}', "a field twice"),
+        (b'[{"b": {"a": 1, "\\u0061": 2}}]', "a field twice"),
+        (b'{"a": NaN}', "NaN is no number"),
+        (b"[-Infinity]", "-Infinity is no number"),
+        (b"[1e999]", "too large"),
+        (b"9" * 5000, "too long"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"a":' * 200_000, "nested too deeply"),
+        (b'"\xff"', "not UTF-8"),
+        ('"ä"'.encode("utf-16"), "not UTF-8"),
+        (b'\xef\xbb\xbf{"a": 1}', "BOM"),
+        (b'"\0"', "Invalid control character"),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_what_is_no_json_is_refused(body, said):
+    with pytest.raises(Malformed, match=said):
+        read_json(body)
+
+
+def test_what_is_json_is_read():
+    assert read_json(b' {"a": [1, 2.5e3, "\\u00e4", null, true, {"a": {}}]} ') == {
+        "a": [1, 2500.0, "ä", None, True, {"a": {}}]
+    }
+
+
+def test_what_is_refused_is_not_repeated():
+    with pytest.raises(Malformed) as refused:
+        read_json(b'{"password": "hunter2" "x"}')
+    assert "hunter2" not in str(refused.value)
