@@ -1,6 +1,7 @@
 import pytest
+from fastapi.routing import iter_route_contexts
 
-from sandbox_server.api.json_body import read_json
+from sandbox_server.api.json_body import JsonRoute, read_json
 from sandbox_server.api.problems import Malformed
 
 
@@ -41,3 +42,9 @@ def test_what_is_refused_is_not_repeated():
     with pytest.raises(Malformed) as refused:
         read_json(b'{"password": "hunter2" "x"}')
     assert "hunter2" not in str(refused.value)
+
+
+def test_every_route_with_a_body_reads_it_strictly(app):
+    for route in iter_route_contexts(app.routes):
+        if getattr(route, "body_field", None) is not None:
+            assert isinstance(route.original_route, JsonRoute), route.path

@@ -29,7 +29,7 @@ async def test_dead_jobs_are_listed_with_their_last_error_and_can_be_retried(adm
     assert (await admin.get("/v1/jobs")).json() == {"items": [], "next_cursor": None}
 
 
-@pytest.mark.parametrize("job_id", ["1", "-1", "x", "9" * 19, "9" * 40, "%00"])
+@pytest.mark.parametrize("job_id", ["1", "-1", "x", "9" * 19, "9" * 40])
 async def test_a_job_that_is_not_there_is_not_found(admin, job_id):
     answer = await admin.post(f"/v1/jobs/{job_id}/retry")
     assert answer.status_code == 404
