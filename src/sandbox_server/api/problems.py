@@ -39,6 +39,7 @@ STATUS: dict[type[SandboxError], int] = {
     errors.StartFailed: 502,
     errors.ResumeFailed: 502,
     errors.SandboxFailed: 410,
+    errors.SnapshotFailed: 502,
     errors.NotReady: 503,
     errors.BackendError: 502,
     errors.BackendUnavailable: 503,

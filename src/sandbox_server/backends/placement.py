@@ -6,12 +6,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Snapshot, Tenant
 from sandbox_server.db.templates import TemplateRepository
-from sandbox_server.domain.errors import InvalidRequest
-from sandbox_server.domain.ids import PATTERN
+from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
 from sandbox_server.domain.placing import Place, choose, having
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 
 SERVER_DEFAULTS = Defaults()
+
+# A snapshot has our id as its name at its provider, where that may stand in a namespace and before a tag.
+_ID = re.compile(r"(?<![a-z0-9_-])[a-z0-9]{20}(?![a-z0-9_-])")
 
 
 class Placement:
@@ -33,21 +35,25 @@ class Placement:
             overflow=self._overflow,
         )
         templates = TemplateRepository(session)
-        if re.match(PATTERN, place.template):
-            snapshot = await templates.find_snapshot(place.template, tenant_id=tenant.id)
+        if id_ := _ID.search(place.template.lower()):
+            snapshot = await templates.find_snapshot(id_[0])
             if snapshot is not None:
-                return _at_snapshot(place, snapshot, asked)
+                return _at_snapshot(place, snapshot, asked, tenant=tenant)
         there = await templates.find_places(place.template, tenant_id=tenant.id)
         if there is None:  # its provider may know the name
             return place
         return replace(place, candidates=having(place.candidates, there, template=place.template))
 
 
-def _at_snapshot(place: Place, snapshot: Snapshot, asked: SandboxRequest) -> Place:
-    if snapshot.state != "ready" or snapshot.backend_snapshot_id is None:
+def _at_snapshot(
+    place: Place, snapshot: Snapshot, asked: SandboxRequest, *, tenant: Tenant
+) -> Place:
+    if snapshot.tenant_id != tenant.id:
+        raise TemplateNotFound(place.template)
+    if snapshot.state != "ready":
         raise InvalidRequest(f"The snapshot {snapshot.id} is {snapshot.state}.")
     if asked.backend not in {None, snapshot.backend}:
         raise InvalidRequest(
             f"The snapshot {snapshot.id} is at {snapshot.backend}, not at {asked.backend}."
         )
-    return replace(place, template=snapshot.backend_snapshot_id, candidates=(snapshot.backend,))
+    return replace(place, template=snapshot.id, candidates=(snapshot.backend,))

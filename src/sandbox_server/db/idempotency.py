@@ -11,12 +11,14 @@ class IdempotencyRepository:
         self._session = session
 
     async def claim(
-        self, tenant_id: str, request: Idempotency, *, resource: str, resource_id: str
+        self, tenant_id: str, request: Idempotency | None, *, resource: str, resource_id: str
     ) -> str:
         """Give the id of what the request made before, else `resource_id`, which it is to make now.
 
         Waits for another transaction that is making it. To be asked before anything is locked.
         """
+        if request is None:
+            return resource_id
         claimed = await self._session.scalar(
             insert(IdempotencyKey)
             .values(

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
-from sandbox_server.domain.state import ENDED, State
+from sandbox_server.domain.state import ENDED, State, Target
 
 CHANGED = "sandbox_changed"  # the channel on which a sandbox's id is said when its row has changed
 
@@ -84,11 +84,35 @@ class SandboxRepository:
         page = await self._session.scalars(query.order_by(Sandbox.id.desc()).limit(limit))
         return page.all()
 
-    async def add(self, row: Sandbox) -> datetime:
-        """Insert the row; gives the database's clock."""
+    async def add(self, row: Sandbox, *, queue_timeout: timedelta | None = None) -> datetime:
+        """Insert the row, which waits in the queue so long from now; gives the database's clock."""
+        if queue_timeout is not None:
+            row.queue_expires_at = _now + queue_timeout
         self._session.add(row)
         await self._session.flush()
-        return await self.clock()
+        if queue_timeout is not None:
+            await self._session.refresh(row, ["queue_expires_at"])
+        return row.created_at
+
+    async def lock_session(self, tenant_id: str, session_id: str) -> None:
+        """Be the only one to look for that session's sandbox until the transaction ends.
+
+        To be held before anything else is locked.
+        """
+        name = f"session/{tenant_id}/{session_id}"
+        await self._session.execute(
+            select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0)))
+        )
+
+    async def find_of_session(self, tenant_id: str, session_id: str) -> Sandbox | None:
+        """Find a session's newest sandbox that has not ended and is not wanted gone."""
+        return await self._session.scalar(
+            select(Sandbox)
+            .where(Sandbox.tenant_id == tenant_id, Sandbox.session_id == session_id)
+            .where(Sandbox.ended_at.is_(None), Sandbox.target != Target.GONE)
+            .order_by(Sandbox.id.desc())
+            .limit(1)
+        )
 
     async def clock(self) -> datetime:
         now: datetime = (await self._session.execute(select(_now))).scalar_one()

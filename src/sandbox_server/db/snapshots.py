@@ -1,10 +1,13 @@
 from collections.abc import Sequence
 
-from sqlalchemy import or_, select
+from sqlalchemy import Select, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.domain.errors import SnapshotNotFound
+from sandbox_server.domain.state import State
+
+_out_of_line = and_(Sandbox.state == State.QUEUED, Sandbox.candidates == [])
 
 
 class SnapshotRepository:
@@ -37,14 +40,6 @@ class SnapshotRepository:
         """Find a snapshot whoever's it is."""
         return await self._session.get(Snapshot, snapshot_id)
 
-    async def find_by_template(self, template: str) -> Snapshot | None:
-        """Find the snapshot that a provider would take this template for, whoever's it is."""
-        return await self._session.scalar(
-            select(Snapshot).where(
-                or_(Snapshot.id == template, Snapshot.backend_snapshot_id == template)
-            )
-        )
-
     async def list_page(
         self,
         tenant_id: str,
@@ -65,13 +60,33 @@ class SnapshotRepository:
             query = query.where(Snapshot.id < before)
         return (await self._session.scalars(query.order_by(Snapshot.id.desc()).limit(limit))).all()
 
-    async def list_standing(self, snapshot: Snapshot) -> Sequence[str]:
-        """List the sandboxes made from the snapshot that have not ended."""
-        standing = await self._session.scalars(
-            select(Sandbox.id).where(
-                Sandbox.tenant_id == snapshot.tenant_id,
-                Sandbox.ended_at.is_(None),
-                Sandbox.template == snapshot.id,
-            )
+    async def is_needed(self, snapshot: Snapshot) -> bool:
+        """Tell whether any sandbox made from it has not ended."""
+        standing = _standing(snapshot).where(Sandbox.ended_at.is_(None))
+        return (
+            await self._session.scalar(standing.with_only_columns(Sandbox.id).limit(1)) is not None
         )
-        return standing.all()
+
+    async def list_waiting_forks(self, snapshot: Snapshot) -> Sequence[Sandbox]:
+        """List the sandboxes that no backend may have before there is a copy to make them from."""
+        waiting = _standing(snapshot).where(_out_of_line)
+        return (await self._session.scalars(waiting.order_by(Sandbox.id))).all()
+
+    async def let_forks_in_line(self, snapshot: Snapshot) -> bool:
+        """Let those sandboxes wait for a place at the copy's backend; tells whether there are any."""
+        forks = update(Sandbox).where(
+            Sandbox.tenant_id == snapshot.tenant_id, Sandbox.template == snapshot.id, _out_of_line
+        )
+        let_in = await self._session.scalars(
+            forks.values(candidates=[snapshot.backend]).returning(Sandbox.id)
+        )
+        return bool(let_in.all())
+
+    async def remove(self, snapshot_id: str) -> None:
+        await self._session.execute(delete(Snapshot).where(Snapshot.id == snapshot_id))
+
+
+def _standing(snapshot: Snapshot) -> Select[Sandbox]:
+    return select(Sandbox).where(
+        Sandbox.tenant_id == snapshot.tenant_id, Sandbox.template == snapshot.id
+    )

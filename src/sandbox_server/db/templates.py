@@ -28,8 +28,8 @@ class TemplateRepository:
         own = [row for row in found if row.tenant_id is not None]
         return [row.backend for row in own or found if row.state == "ready"]
 
-    async def find_snapshot(self, snapshot_id: str, *, tenant_id: str) -> Snapshot | None:
-        """Find a tenant's snapshot, which is a template too."""
+    async def find_snapshot(self, snapshot_id: str) -> Snapshot | None:
+        """Find a snapshot, which is a template too, whoever's it is; it stays until the transaction ends."""
         return await self._session.scalar(
-            select(Snapshot).where(Snapshot.id == snapshot_id, Snapshot.tenant_id == tenant_id)
+            select(Snapshot).where(Snapshot.id == snapshot_id).with_for_update(read=True)
         )

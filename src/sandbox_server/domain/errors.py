@@ -26,6 +26,7 @@ SandboxError
   StartFailed                 the provider would not start it
   ResumeFailed                it is still there, paused
   SandboxFailed               it is gone, and nobody asked for that
+  SnapshotFailed              the provider would not copy the sandbox
   NotReady                    the caller's wait is over, the sandbox is still on its way
   BackendError
     BackendUnavailable        it does not answer
@@ -299,6 +300,15 @@ class SandboxFailed(SandboxError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The sandbox has failed: {reason}")
+
+
+class SnapshotFailed(SandboxError):
+    code = "snapshot-failed"
+    title = "Snapshot was not taken"
+    remediation = "The sandbox itself goes on; try again."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The snapshot was not taken: {reason}")
 
 
 class NotReady(SandboxError):

@@ -32,11 +32,10 @@ class SandboxRequest:
     volumes: Mapping[str, str] = field(default_factory=dict)
     mcp_servers: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def secrets(self) -> bytes | None:
-        """Give what must be sealed before it is stored, if there is anything."""
-        if not self.envs and not self.mcp_servers:
-            return None
-        return json.dumps({"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}).encode()
+    def secrets(self) -> dict[str, Any]:
+        """Give what must be sealed before it is stored."""
+        given = {"envs": dict(self.envs), "mcp_servers": dict(self.mcp_servers)}
+        return {name: values for name, values in given.items() if values}
 
 
 class SandboxPatch(TypedDict, total=False):
@@ -48,6 +47,16 @@ class SandboxPatch(TypedDict, total=False):
     idle_timeout: timedelta | None
     auto_resume: bool
     priority: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForkRequest:
+    """What a copy of a sandbox is to have of its own; what is None is as the original has it."""
+
+    user_id: str | None = None
+    session_id: str | None = None
+    metadata: Mapping[str, str] | None = None
+    timeout: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

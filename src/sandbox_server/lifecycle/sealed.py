@@ -17,8 +17,10 @@ def open_access(vault: Vault, sandbox_id: str, sealed: bytes) -> Access:
     return Access(**json.loads(vault.open(sealed, context=_access(sandbox_id))))
 
 
-def seal_envs(vault: Vault, sandbox_id: str, document: Mapping[str, Any]) -> bytes:
-    """Seal what a caller wants inside: `envs`, and whatever else is not to be told."""
+def seal_envs(vault: Vault, sandbox_id: str, document: Mapping[str, Any]) -> bytes | None:
+    """Seal what a caller wants inside, if anything: `envs`, and whatever else is not to be told."""
+    if not document:
+        return None
     return vault.seal(json.dumps(document).encode(), context=_envs(sandbox_id))
 
 

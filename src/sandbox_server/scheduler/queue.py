@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -41,6 +41,7 @@ class SandboxQueueScheduler:
         self._worker = Worker(sessions, handlers, self._policy)
         self._free_places = self._policy.places
         self._tasks: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._stopping = False
         self._full = False
@@ -58,6 +59,12 @@ class SandboxQueueScheduler:
     async def work(self, job: LeasedJob) -> Exception | None:
         """Carry out a job that `lease` gave; gives what it failed with, if its next attempt is set."""
         return await self._worker.work(job)
+
+    def begin(self, job: LeasedJob) -> None:
+        """Carry out a job that `lease` gave, in the background: whatever becomes of who asked for it."""
+        task = asyncio.create_task(self._work(job))
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
 
     async def run(self) -> None:
         """Work until told to stop; cancelled, it gives back what it has not finished."""
@@ -95,7 +102,7 @@ class SandboxQueueScheduler:
         self._full = len(jobs) == places
         for job in jobs:
             self._free_places -= 1
-            task = asyncio.create_task(self._work(job))
+            task = asyncio.create_task(self._work(job, leave=self._leave_place))
             self._tasks.add(task)
             task.add_done_callback(self._done)
         return min(max(until_next, _SHORTEST_SLEEP), self._policy.look_again)
@@ -114,9 +121,9 @@ class SandboxQueueScheduler:
             until_next = await repository.find_next_due(kinds=self._kinds)
         return jobs, self._policy.look_again if until_next is None else until_next
 
-    async def _work(self, job: LeasedJob) -> None:
+    async def _work(self, job: LeasedJob, *, leave: Callable[[], None] = lambda: None) -> None:
         try:
-            await self._worker.work(job, leave=self._leave_place)
+            await self._worker.work(job, leave=leave)
         except (LeaseLost, SQLAlchemyError, OSError) as error:
             log.warning("not settled kind=%s subject=%s error=%r", job.kind, job.subject, error)
 

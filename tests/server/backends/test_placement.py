@@ -4,7 +4,7 @@ from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import open_backends
 from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.db.models import Snapshot, Template, TemplateBuild, Tenant
-from sandbox_server.domain.errors import BackendNotFound, InvalidRequest
+from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.lifecycle.registration import register_backends
@@ -101,21 +101,31 @@ async def test_another_tenants_template_is_as_if_it_were_not_there(place, add, t
 
 
 async def test_a_snapshot_is_a_template_at_its_own_backend(place, add, tenants):
-    mine, other = tenants
+    mine, _ = tenants
     snapshot = Snapshot(
         id=new_id(),
         tenant_id=mine.id,
         sandbox_id=new_id(),
         backend="three",
-        backend_snapshot_id="kept:there",
         state="ready",
     )
     await add(snapshot)
     found = await place(mine, template=snapshot.id)
-    assert (found.template, found.candidates) == ("kept:there", ("three",))
-    assert (await place(other, template=snapshot.id)).template == snapshot.id
+    assert (found.template, found.candidates) == (snapshot.id, ("three",))
     with pytest.raises(InvalidRequest, match="at three, not at one"):
         await place(mine, template=snapshot.id, backend="one")
+
+
+@pytest.mark.parametrize("spelling", ["{}", "{}:default", "team/{}", "team/{}:v2"])
+async def test_another_tenants_snapshot_is_refused_however_it_is_spelled(
+    place, add, tenants, spelling
+):
+    mine, other = tenants
+    snapshot = Snapshot(id=new_id(), tenant_id=mine.id, sandbox_id=new_id(), backend="one")
+    await add(snapshot)
+    for name in (snapshot.id, snapshot.id.upper()):
+        with pytest.raises(TemplateNotFound):
+            await place(other, template=spelling.format(name))
 
 
 async def test_a_snapshot_in_the_making_is_refused(place, add, tenants):

@@ -18,6 +18,7 @@ from e2b.api.client.api.sandboxes import (
     post_v2_sandboxes,
     post_v_2_sandboxes_sandbox_id_connect,
 )
+from e2b.api.client.api.snapshots import get_snapshots
 from e2b.api.client.api.templates import delete_templates_template_id
 from e2b.api.client.models import (
     ConnectSandboxV2,
@@ -190,6 +191,12 @@ class E2BBackend:
             of=provider_id,
         )
         return cast("SnapshotInfo", answer.parsed).snapshot_id
+
+    async def find_snapshot(self, name: str) -> str | None:
+        """Find the snapshot that was taken under this name."""
+        answer = await self._ask(get_snapshots.asyncio_detailed(client=self._api, name=name))
+        found = cast("list[SnapshotInfo]", answer.parsed)
+        return found[0].snapshot_id if found else None
 
     async def delete_snapshot(self, snapshot_id: str) -> None:
         """Delete a snapshot; one that is gone already stays gone."""

@@ -1,0 +1,55 @@
+"""What a sandbox's row, after a wait, means for who asked for it: the row, or an error that says why not."""
+
+from datetime import timedelta
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.errors import (
+    InvalidTransition,
+    NotReady,
+    ResumeFailed,
+    SandboxFailed,
+    StartFailed,
+)
+from sandbox_server.domain.state import ENDED, State, Target
+
+ASK_AGAIN = timedelta(seconds=2)
+
+
+def require_begun(row: Sandbox) -> Sandbox:
+    """Let a new sandbox pass that runs, or may still come to run."""
+    if row.state in ENDED:
+        raise StartFailed(_reason(row))
+    return row
+
+
+def require_not_lost(row: Sandbox) -> Sandbox:
+    """Let one pass that did not fail meanwhile."""
+    if row.state is State.FAILED:
+        raise SandboxFailed(_reason(row))
+    return row
+
+
+def require_on_its_way(row: Sandbox) -> Sandbox:
+    """Let a sandbox pass that was wanted back and runs, or may still come to run."""
+    require_not_lost(row)
+    if row.target is Target.GONE:
+        raise InvalidTransition(_end_of(row), State.RUNNING)
+    if row.target is Target.PAUSED:
+        raise ResumeFailed(_reason(row))
+    return row
+
+
+def require_running(row: Sandbox) -> Sandbox:
+    """Let only a sandbox pass that can be used now."""
+    require_on_its_way(row)
+    if row.state is not State.RUNNING:
+        raise NotReady(row.state, retry_after=ASK_AGAIN)
+    return row
+
+
+def _end_of(row: Sandbox) -> State:
+    return row.state if row.state in ENDED else State.STOPPING
+
+
+def _reason(row: Sandbox) -> str:
+    return row.state_reason or "nobody noted why"

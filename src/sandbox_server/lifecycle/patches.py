@@ -1,0 +1,42 @@
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.sandboxes import deadlines_of
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.deadlines import Deadlines, set_timeout
+from sandbox_server.domain.due import waits_for_place
+from sandbox_server.domain.errors import InvalidRequest
+from sandbox_server.domain.requests import SandboxPatch
+from sandbox_server.lifecycle.intents import Change
+
+
+def patched(patch: SandboxPatch, caller: Caller) -> Callable[[Sandbox], Change]:
+    """Make the change of a row and its deadlines that a patch says."""
+
+    def change_row(row: Sandbox) -> Change:
+        if "priority" in patch:
+            _require_waiting(row)
+            row.priority = min(patch["priority"], caller.max_priority)
+        if "metadata" in patch:
+            row.labels = patch["metadata"]
+        if "auto_resume" in patch:
+            row.auto_resume = patch["auto_resume"]
+        return change_deadlines
+
+    def change_deadlines(row: Deadlines, now: datetime) -> Deadlines:
+        if "idle_timeout" in patch:
+            row = replace(row, idle_timeout=patch["idle_timeout"])
+        if "on_timeout" in patch:
+            row = replace(row, on_timeout=patch["on_timeout"])
+        if "timeout" in patch:
+            row = set_timeout(row, now, timeout=patch["timeout"])
+        return row
+
+    return change_row
+
+
+def _require_waiting(row: Sandbox) -> None:
+    if not waits_for_place(deadlines_of(row)):
+        raise InvalidRequest(f"The sandbox is {row.state}; priority is for one that waits.")

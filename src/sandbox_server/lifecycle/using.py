@@ -1,0 +1,63 @@
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sandbox_server.backends.e2b import E2BBackend
+from sandbox_server.backends.provider import Access
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.due import is_activity_news
+from sandbox_server.lifecycle.sealed import open_access
+from sandbox_server.vault import Vault
+
+NOTE_ACTIVITY_EVERY = timedelta(seconds=10)
+
+_MOST_OPEN = 10_000
+
+
+@dataclass(frozen=True)
+class UsableSandbox:
+    """A running sandbox with all that it takes to work in it."""
+
+    row: Sandbox
+    backend: E2BBackend
+    access: Access
+
+
+class Using:
+    """What it takes to reach into sandboxes, without asking their providers."""
+
+    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
+        self._sessions = sessions
+        self._backends = backends
+        self._vault = vault
+        self._open: OrderedDict[str, tuple[bytes, Access]] = OrderedDict()
+
+    def usable(self, row: Sandbox) -> UsableSandbox:
+        """Give the way into a sandbox that runs."""
+        access = self.find_access(row)
+        assert access is not None
+        assert row.backend is not None
+        return UsableSandbox(row, self._backends[row.backend], access)
+
+    def find_access(self, row: Sandbox) -> Access | None:
+        """Find how a sandbox is reached; one that has no place yet, or has ended, is not."""
+        sealed = row.access_sealed
+        if sealed is None:
+            return None
+        known = self._open.get(row.id)
+        if known is None or known[0] != sealed:
+            known = self._open[row.id] = (sealed, open_access(self._vault, row.id, sealed))
+        self._open.move_to_end(row.id)
+        if len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+        return known[1]
+
+    async def touch(self, row: Sandbox) -> None:
+        """Note that something happens in a sandbox, unless that was noted just now."""
+        now = datetime.now(UTC)
+        if is_activity_news(deadlines_of(row), now, at_most_every=NOTE_ACTIVITY_EVERY):
+            async with self._sessions.begin() as session:
+                await SandboxRepository(session).touch(row.id)

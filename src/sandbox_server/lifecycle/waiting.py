@@ -1,0 +1,70 @@
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import TypeVar
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.sandboxes import SandboxRepository
+from sandbox_server.db.session import Sessions, reading
+from sandbox_server.domain.state import serves
+from sandbox_server.lifecycle.changes import Changes
+
+T = TypeVar("T")
+
+LOOK_AGAIN = timedelta(seconds=2)
+
+
+class Watch:
+    """Sees what becomes of something from the moment that it was opened."""
+
+    def __init__(
+        self, sessions: Sessions, changed: asyncio.Event, *, look_again: timedelta
+    ) -> None:
+        self._sessions = sessions
+        self._changed = changed
+        self._look_again = look_again.total_seconds()
+
+    async def until_settled(self, row: Sandbox, *, wait: timedelta) -> Sandbox:
+        """Give the row once it is what is wanted of it, or as it is when the wait is over."""
+
+        async def read() -> Sandbox:
+            async with reading(self._sessions) as session:
+                return await SandboxRepository(session).get(row.id, tenant_id=row.tenant_id)
+
+        return await self.until(lambda row: serves(row.state, row.target), row, read, wait=wait)
+
+    async def until(
+        self,
+        done: Callable[[T], bool],
+        row: T,
+        read: Callable[[], Awaitable[T]],
+        *,
+        wait: timedelta,
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        over = loop.time() + wait.total_seconds()
+        while not done(row) and (left := over - loop.time()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, self._look_again)):
+                    await self._changed.wait()
+            self._changed.clear()
+            row = await read()
+        return row
+
+
+class Waiting:
+    """Lets callers wait for what they asked for; told of changes, and looking now and then if nobody tells."""
+
+    def __init__(
+        self, sessions: Sessions, changes: Changes, *, look_again: timedelta = LOOK_AGAIN
+    ) -> None:
+        self._sessions = sessions
+        self._changes = changes
+        self._look_again = look_again
+
+    @contextmanager
+    def watch(self, row_id: str) -> Iterator[Watch]:
+        """Watch from before the row is read or written, so that no change is missed."""
+        with self._changes.follow(row_id) as changed:
+            yield Watch(self._sessions, changed, look_again=self._look_again)

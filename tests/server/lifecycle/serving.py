@@ -1,0 +1,119 @@
+"""A server as callers find it, without the API: scheduler, admission and controller on a real database and provider."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from sandbox_server.backends.placement import Placement
+from sandbox_server.db.models import Backend, Sandbox, Snapshot, Tenant
+from sandbox_server.db.notifications import Notifications
+from sandbox_server.db.session import create_sessions
+from sandbox_server.domain.access import Caller, Scope
+from sandbox_server.domain.ids import ApiKeyId, TenantId, new_id
+from sandbox_server.domain.requests import SandboxRequest
+from sandbox_server.domain.state import State
+from sandbox_server.lifecycle.admission import Admission
+from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT
+from sandbox_server.lifecycle.snapshots import Snapshots
+from sandbox_server.scheduler.policy import Policy
+from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from tests.server.lifecycle.living import MINUTE, Living
+from tests.server.scheduler.scheduling import POLLING
+
+
+def caller_of(tenant_id: str, **fields: Any) -> Caller:
+    return Caller(
+        tenant_id=TenantId(tenant_id),
+        key_id=ApiKeyId(new_id()),
+        scopes=frozenset({Scope.SANDBOXES}),
+        **fields,
+    )
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One server, and a caller of it; other servers may be on the same database."""
+
+    living: Living
+    scheduler: SandboxQueueScheduler
+    controller: SandboxController
+    caller: Caller
+
+    async def create(self, **fields: Any) -> Sandbox:
+        """Have a sandbox made, and wait until it runs or has failed."""
+        wanted = SandboxRequest(**{"template": "base", **fields})
+        return await self.controller.create(self.caller, wanted, wait=2 * MINUTE)
+
+    async def running(self, **fields: Any) -> Sandbox:
+        row = await self.create(**fields)
+        assert row.state is State.RUNNING
+        return row
+
+    async def paused(self, **fields: Any) -> Sandbox:
+        row = await self.controller.pause(self.caller, (await self.running(**fields)).id)
+        assert row.state is State.PAUSED
+        return row
+
+    async def queued(self, **fields: Any) -> Sandbox:
+        """Have a sandbox wait for a place, of which there is none."""
+        await self.set_capacity(0)
+        wanted = SandboxRequest(**{"template": "base", **fields})
+        row = await self.controller.create(self.caller, wanted, wait=0 * MINUTE)
+        assert row.state is State.QUEUED
+        return row
+
+    async def set_capacity(self, capacity: int) -> None:
+        async with self.living.sessions.begin() as session:
+            await session.execute(update(Backend).values(capacity=capacity))
+
+    async def set_tenant(self, **columns: Any) -> None:
+        mine = Tenant.id == self.living.tenant_id
+        async with self.living.sessions.begin() as session:
+            await session.execute(update(Tenant).where(mine).values(**columns))
+
+    async def snapshots(self) -> list[Snapshot]:
+        async with self.living.sessions() as session:
+            return list(await session.scalars(select(Snapshot).order_by(Snapshot.id)))
+
+
+@asynccontextmanager
+async def running_server(
+    database: AsyncEngine, living: Living, *, policy: Policy = POLLING
+) -> AsyncIterator[Serving]:
+    """Run a server's scheduler on the sandboxes of `living`, and stop it in good order."""
+    sessions = create_sessions(database)
+    notifications = Notifications(database)
+    admission = Admission(sessions)
+    handlers = {
+        SANDBOX: living.reconciler.settle,
+        ADMISSION: admission.work,
+        SNAPSHOT: Snapshots(sessions, living.backends).settle,
+    }
+    scheduler = SandboxQueueScheduler(sessions, handlers, notifications, policy=policy)
+    controller = SandboxController(
+        sessions,
+        scheduler,
+        admission,
+        living.reconciler,
+        living.backends,
+        Placement(living.backends),
+        Changes(notifications),
+        living.vault,
+    )
+    running = asyncio.create_task(scheduler.run())
+    hearing = asyncio.create_task(notifications.run())
+    try:
+        yield Serving(living, scheduler, controller, caller_of(living.tenant_id))
+    finally:
+        scheduler.stop()
+        await running
+        hearing.cancel()
+        with suppress(asyncio.CancelledError):
+            await hearing
