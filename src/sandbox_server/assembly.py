@@ -38,7 +38,11 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             await register_backends(sessions, backends)
             notifications = Notifications(database)
             scheduler = SandboxQueueScheduler(
-                sessions, {}, notifications, policy=Policy(places=settings.places)
+                sessions,
+                {},
+                notifications,
+                policy=Policy(places=settings.places),
+                lanes=backends.lanes,
             )
             services = Services(
                 settings=settings,

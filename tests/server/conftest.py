@@ -1,10 +1,12 @@
 import contextlib
 import secrets
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.provider import Endpoint
+from sandbox_server.backends.provider import Endpoint, NewSandbox
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendError
 from tests.engine.process import running_engine
@@ -81,7 +83,7 @@ async def backend_at(engine):
 
         def make(url=engine.url, *, installation_id=installation_id, **options):
             endpoint = Endpoint(
-                name="local",
+                name=options.pop("name", "local"),
                 api_url=url,
                 api_key=options.pop("api_key", engine.api_key),
                 sandbox_url=url,
@@ -96,3 +98,25 @@ async def backend_at(engine):
         for left in await sweeper.list_all():
             with contextlib.suppress(BackendError):
                 await sweeper.kill(left.id)
+
+
+@pytest.fixture
+def options(engine):
+    """Point the bare SDK at the engine."""
+    return engine.options
+
+
+@pytest.fixture
+def new_sandbox():
+    """Describe sandboxes with ids of their own."""
+
+    def describe(**fields):
+        plain = NewSandbox(
+            sandbox_id=secrets.token_hex(10),
+            tenant_id="tenant",
+            template="base",
+            timeout=timedelta(minutes=5),
+        )
+        return replace(plain, **fields)
+
+    return describe

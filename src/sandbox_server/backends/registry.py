@@ -2,6 +2,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sandbox_server.backends.e2b import E2BBackend
+from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 from sandbox_server.domain.deadlines import DEFAULT_RULES, Rules
 from sandbox_server.domain.errors import BackendUnavailable
@@ -23,8 +24,9 @@ class KnownBackend:
 class Backends:
     """All providers of this server, by name; the first is where sandboxes go when nobody says."""
 
-    def __init__(self, known: Mapping[str, KnownBackend]) -> None:
+    def __init__(self, known: Mapping[str, KnownBackend], *, lanes: Lanes | None = None) -> None:
         self._known = dict(known)
+        self.lanes = lanes or Lanes(len(self._known))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
@@ -58,15 +60,17 @@ def open_backends(
 ) -> Backends:
     """Make what the server asks its providers through; nothing is asked yet."""
     require_consistent(settings)
+    lanes = Lanes(len(settings))
     return Backends(
         {
             one.name: KnownBackend(
-                client=E2BBackend(one.endpoint(), installation_id=installation_id),
+                client=E2BBackend(one.endpoint(), installation_id=installation_id, lanes=lanes),
                 rules=replace(rules, longest_run=one.max_continuous_run),
                 capacity=one.capacity,
                 paused_takes_place=one.paused_takes_place,
                 overflow_to=one.overflow_to,
             )
             for one in settings
-        }
+        },
+        lanes=lanes,
     )

@@ -9,7 +9,7 @@ claim clears it, and whatever ends the lease heeds it.
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,11 +21,14 @@ from sqlalchemy import (
     DateTime,
     Text,
     and_,
+    any_,
     case,
     delete,
+    exists,
     false,
     func,
     literal,
+    not_,
     or_,
     select,
     update,
@@ -39,6 +42,8 @@ from sandbox_server.domain.jobs import DeadJob, LeasedJob, LeaseLost
 
 DUE = "jobs_due"  # the channel on which it is said that a job is due, or soon will be
 LOOK_AHEAD = timedelta(seconds=2)  # schedulers look this often, so what is due later needs no word
+
+AT_ONCE = timedelta()
 
 _LONGEST_ERROR = 2000
 
@@ -94,12 +99,21 @@ class JobRepository:
         return LeasedJob(*taken)
 
     async def claim(
-        self, *, worker: str, kinds: Iterable[str], limit: int, lease: timedelta
+        self,
+        *,
+        worker: str,
+        kinds: Iterable[str],
+        limit: int,
+        lease: timedelta,
+        avoid: Collection[str] = (),
     ) -> Sequence[LeasedJob]:
-        """Lease up to `limit` due jobs to `worker`; rows that another transaction holds are skipped."""
+        """Lease up to `limit` due jobs to `worker`; rows that another transaction holds are skipped.
+
+        What would be asked of the backends to `avoid` is left for later.
+        """
         due = (
             select(_row.id)
-            .where(_row.run_at <= _now, _unleased, _one_of(kinds))
+            .where(_row.run_at <= _now, _unleased, _one_of(kinds), *_elsewhere(avoid))
             .order_by(_row.run_at, _row.id)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -118,11 +132,14 @@ class JobRepository:
         )
         return [LeasedJob(*row) for row in claimed]
 
-    async def find_next_due(self, *, kinds: Iterable[str]) -> timedelta | None:
+    async def find_next_due(
+        self, *, kinds: Iterable[str], avoid: Collection[str] = ()
+    ) -> timedelta | None:
         """Tell how long it is until a job is due that nobody holds."""
         return await self._session.scalar(
             select(_row.run_at - func.clock_timestamp())
             .where(_row.run_at.is_not(None), _row.leased_by.is_(None), _one_of(kinds))
+            .where(*_elsewhere(avoid))
             .order_by(_row.run_at, _row.id)
             .limit(1)
         )
@@ -172,9 +189,10 @@ class JobRepository:
             },
         )
 
-    async def release(self, job: LeasedJob) -> None:
-        """End the lease as if the job had never been taken; it is due at once."""
-        await self._end_lease(job, {**_freed(_now), "attempts": _row.attempts - 1})
+    async def release(self, job: LeasedJob, *, delay: timedelta = AT_ONCE) -> None:
+        """End the lease as if the job had never been taken; it is due at once, or after the delay."""
+        due_at = func.least(_row.woken_at, _now + delay) if delay else _now
+        await self._end_lease(job, {**_freed(due_at), "attempts": _row.attempts - 1})
 
     async def retry(self, job_id: int) -> None:
         """Have a dead or failing job tried at once, and as often as a new one."""
@@ -229,6 +247,17 @@ def _one_of(kinds: Iterable[str]) -> ColumnElement[bool]:
     # A condition that no statistics are of. From a plain one the planner takes what is due for little until the table
     # is analyzed, and then reads and sorts all of it for each claim.
     return func.coalesce(_row.kind.in_(kinds), false())
+
+
+def _elsewhere(avoid: Collection[str]) -> Sequence[ColumnElement[bool]]:
+    """Leave out the jobs of what lives at these backends."""
+    if not avoid:
+        return ()
+    names = literal(sorted(avoid), ARRAY(Text))
+    tables = [Row.metadata.tables[name].c for name in ("sandboxes", "snapshots")]
+    there = [exists().where(its.id == _row.subject, its.backend == any_(names)) for its in tables]
+    build = func.split_part(_row.subject, "/", 2) == any_(names)
+    return [not_(or_(*there, build))]
 
 
 def _lock_held(due: dict[LeasedJob, datetime | None]) -> CTE:

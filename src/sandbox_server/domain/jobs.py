@@ -25,6 +25,14 @@ class DeadJob:
     dead_at: datetime
 
 
+class Crowded(Exception):
+    """As many jobs as may wait for this backend at once do: the job is given back untried."""
+
+    def __init__(self, backend: str) -> None:
+        super().__init__(f"As many jobs wait for {backend} as may at once.")
+        self.backend = backend
+
+
 class LeaseLost(Exception):
     """The lease had lapsed and another holder has taken the job over."""
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from sandbox_server.backends.lanes import Lanes
 from sandbox_server.db.jobs import DUE, JobRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, without_transactions
@@ -34,6 +35,7 @@ class SandboxQueueScheduler:
         notifications: Notifications,
         *,
         policy: Policy | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self._statements = without_transactions(sessions)
         self._kinds = tuple(handlers)
@@ -45,6 +47,8 @@ class SandboxQueueScheduler:
         self._woken = asyncio.Event()
         self._stopping = False
         self._full = False
+        self._lanes = lanes or Lanes(1)
+        self._lanes.share(self._policy.places, tell=self._woken.set)
         notifications.listen(DUE, lambda _: self._woken.set())
 
     async def lease(self, session: AsyncSession, kind: str, subject: str) -> LeasedJob | None:
@@ -102,12 +106,13 @@ class SandboxQueueScheduler:
         self._full = len(jobs) == places
         for job in jobs:
             self._free_places -= 1
-            task = asyncio.create_task(self._work(job, leave=self._leave_place))
+            task = asyncio.create_task(self._work_in_place(job))
             self._tasks.add(task)
             task.add_done_callback(self._done)
         return min(max(until_next, _SHORTEST_SLEEP), self._policy.look_again)
 
     async def _claim(self, places: int) -> tuple[Sequence[LeasedJob], timedelta]:
+        avoid = self._lanes.crowded
         async with self._statements() as session:
             repository = JobRepository(session)
             jobs = await repository.claim(
@@ -115,11 +120,16 @@ class SandboxQueueScheduler:
                 kinds=self._kinds,
                 limit=places,
                 lease=self._policy.lease,
+                avoid=avoid,
             )
             if len(jobs) == places:
                 return jobs, self._policy.look_again
-            until_next = await repository.find_next_due(kinds=self._kinds)
+            until_next = await repository.find_next_due(kinds=self._kinds, avoid=avoid)
         return jobs, self._policy.look_again if until_next is None else until_next
+
+    async def _work_in_place(self, job: LeasedJob) -> None:
+        with self._lanes.job():
+            await self._work(job, leave=self._leave_place)
 
     async def _work(self, job: LeasedJob, *, leave: Callable[[], None] = lambda: None) -> None:
         try:

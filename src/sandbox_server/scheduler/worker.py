@@ -10,14 +10,16 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.jobs import AT_ONCE, JobRepository
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.jobs import LeasedJob, LeaseLost
+from sandbox_server.domain.jobs import Crowded, LeasedJob, LeaseLost
 from sandbox_server.scheduler.heartbeat import Heartbeat
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.settling import Settling
 
 log = logging.getLogger(__name__)
+
+_WHILE_CROWDED = timedelta(seconds=1)
 
 # Does what is to be done about the subject, and says when to look again; None is: when it is due.
 Handler = Callable[[LeasedJob], Awaitable[datetime | None]]
@@ -84,6 +86,9 @@ class Worker:
     async def _settle(self, job: LeasedJob, leave: Callable[[], None]) -> Exception | None:
         try:
             at = await self._carry_out(job, leave)
+        except Crowded as crowded:
+            await self._release(job, delay=_WHILE_CROWDED)
+            return crowded
         except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
             await self._fail(job, error)
             return error
@@ -113,10 +118,10 @@ class Worker:
                 max_attempts=self._policy.max_attempts,
             )
 
-    async def _release(self, job: LeasedJob) -> None:
+    async def _release(self, job: LeasedJob, *, delay: timedelta = AT_ONCE) -> None:
         try:
             async with self._sessions.begin() as session:
-                await JobRepository(session).release(job)
+                await JobRepository(session).release(job, delay=delay)
         except (SQLAlchemyError, OSError, LeaseLost) as error:
             log.warning("not released kind=%s subject=%s error=%r", job.kind, job.subject, error)
 

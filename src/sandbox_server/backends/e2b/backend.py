@@ -1,9 +1,9 @@
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from http import HTTPStatus
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from e2b import AsyncSandbox
@@ -40,6 +40,7 @@ from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.handles import Handles
 from sandbox_server.backends.e2b.inside import Inside
 from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.provider import (
     Access,
     Endpoint,
@@ -48,6 +49,7 @@ from sandbox_server.backends.provider import (
     ProviderSandbox,
     Usage,
 )
+from sandbox_server.domain.jobs import Crowded
 
 T = TypeVar("T")
 
@@ -74,6 +76,7 @@ class E2BBackend:
         endpoint: Endpoint,
         *,
         installation_id: str,
+        lanes: Lanes | None = None,
         question_limit: timedelta = QUESTION_LIMIT,
         work_limit: timedelta = WORK_LIMIT,
         handles: int = _HANDLES,
@@ -82,6 +85,7 @@ class E2BBackend:
         self.name = endpoint.name
         self._endpoint = endpoint
         self.installation_id = installation_id
+        self._lanes = lanes or Lanes(1)
         self._question_limit = question_limit
         self._work_limit = work_limit
         self._connection = Connection(endpoint)
@@ -139,23 +143,30 @@ class E2BBackend:
             changes=True,
         )
 
-    async def info(self, provider_id: str) -> ProviderSandbox:
+    async def info(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
+        """Ask about one sandbox; another installation's is none of ours."""
         answer = await self._ask(
             get_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api),
             of=provider_id,
+            limit=limit,
         )
-        return wire.provider_sandbox(cast("SandboxDetail", answer.parsed))
+        found = wire.provider_sandbox(cast("SandboxDetail", answer.parsed))
+        if found.installation_id != self.installation_id:
+            raise SandboxGone(self.name, provider_id)
+        return found
 
-    async def list_all(self) -> Sequence[ProviderSandbox]:
-        """List all sandboxes of this installation, running and paused."""
-        return await self._list({wire.INSTALLATION: self.installation_id})
+    async def list_all(self, *, limit: timedelta | None = None) -> Sequence[ProviderSandbox]:
+        """List all sandboxes of this installation, running and paused; `limit` is for each page."""
+        return await self._list({wire.INSTALLATION: self.installation_id}, limit=limit)
 
     async def find(self, sandbox_id: str) -> Sequence[ProviderSandbox]:
         """Find the sandboxes with our id, oldest first: usually one, after a lost answer any number."""
         labels = {wire.INSTALLATION: self.installation_id, wire.SANDBOX: sandbox_id}
         return sorted(await self._list(labels), key=lambda one: (one.started_at, one.id))
 
-    async def _list(self, labels: Mapping[str, str]) -> list[ProviderSandbox]:
+    async def _list(
+        self, labels: Mapping[str, str], *, limit: timedelta | None = None
+    ) -> list[ProviderSandbox]:
         found: dict[str, ProviderSandbox] = {}
         token: str | None = ""
         while token is not None:
@@ -165,7 +176,8 @@ class E2BBackend:
                     metadata=urlencode(labels),
                     limit=self._page,
                     next_token=token or UNSET,
-                )
+                ),
+                limit=limit,
             )
             page = cast("list[ListedSandbox]", answer.parsed)
             found |= {one.sandbox_id: wire.provider_sandbox(one) for one in page}
@@ -234,13 +246,13 @@ class E2BBackend:
         """Name the host at which a port of the sandbox is reached from outside."""
         return self.handle(access).get_host(port)
 
-    async def is_answering(self, access: Access) -> bool:
+    async def is_answering(self, access: Access, *, limit: timedelta | None = None) -> bool:
         """Ask the sandbox itself for a sign of life; False is also that it takes too long."""
         handle = self.handle(access)
         return await self._connection.is_answering(
             f"{handle.envd_api_url}{ENVD_API_HEALTH_ROUTE}",
             headers=handle.connection_config.sandbox_headers,
-            limit=self._question_limit,
+            limit=limit or self._question_limit,
         )
 
     async def close(self) -> None:
@@ -249,7 +261,7 @@ class E2BBackend:
 
     async def _change(
         self,
-        request: Awaitable[Response[T]],
+        request: Coroutine[Any, Any, Response[T]],
         *,
         of: str | None = None,
         settles: frozenset[int] = _NOTHING,
@@ -260,13 +272,18 @@ class E2BBackend:
 
     async def _ask(
         self,
-        request: Awaitable[Response[T]],
+        request: Coroutine[Any, Any, Response[T]],
         *,
         of: str | None = None,
         settles: frozenset[int] = _NOTHING,
         changes: bool = False,
         limit: timedelta | None = None,
     ) -> Response[T]:
+        try:
+            self._lanes.enter(self.name)
+        except Crowded:
+            request.close()
+            raise
         own = settles | _GONE if of else settles
         try:
             return await self._connection.ask(

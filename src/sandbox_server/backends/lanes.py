@@ -1,0 +1,71 @@
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from sandbox_server.domain.jobs import Crowded
+
+_entered: ContextVar[set[str] | None] = ContextVar("lanes_entered", default=None)
+
+
+@contextmanager
+def beside_lanes() -> Iterator[None]:
+    """Ask in the block without being counted, as who finds out whether a provider answers has to."""
+    token = _entered.set(None)
+    try:
+        yield
+    finally:
+        _entered.reset(token)
+
+
+class Lanes:
+    """Keeps the jobs that wait for one provider from taking the places of all others.
+
+    A job enters a provider's lane with its first question there and is in it until it is done. One that finds
+    the lane full is given back, and none like it is taken until somebody has left. What callers wait for is not limited.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._in: Counter[str] = Counter()
+        self._most: int | None = None
+        self._tell: Callable[[], None] = lambda: None
+
+    def share(self, places: int, *, tell: Callable[[], None]) -> None:
+        """Divide a scheduler's places among the lanes; `tell` is called when one has room again."""
+        self._most = max(1, places // self._count) if self._count > 1 else None
+        self._tell = tell
+
+    @property
+    def crowded(self) -> frozenset[str]:
+        if self._most is None:
+            return frozenset()
+        return frozenset(name for name, count in self._in.items() if count >= self._most)
+
+    @contextmanager
+    def job(self) -> Iterator[None]:
+        """Count what is asked in the block for one job."""
+        mine: set[str] = set()
+        token = _entered.set(mine)
+        try:
+            yield
+        finally:
+            _entered.reset(token)
+            for name in mine:
+                self._leave(name)
+
+    def enter(self, name: str) -> None:
+        """Take the current job into a provider's lane, or have it given back."""
+        mine = _entered.get()
+        if mine is None or name in mine:
+            return
+        if name in self.crowded:
+            raise Crowded(name)
+        mine.add(name)
+        self._in[name] += 1
+
+    def _leave(self, name: str) -> None:
+        crowded = name in self.crowded
+        self._in[name] -= 1
+        if crowded:
+            self._tell()
