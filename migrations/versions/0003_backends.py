@@ -17,10 +17,8 @@ def upgrade() -> None:
         "backends",
         sa.Column("strangers", sa.Integer(), server_default=sa.text("0"), nullable=False),
     )
-    op.add_column("sandboxes", sa.Column("doubted_at", INSTANT))
 
 
 def downgrade() -> None:
-    op.drop_column("sandboxes", "doubted_at")
     for column in ("strangers", "failing_since"):
         op.drop_column("backends", column)

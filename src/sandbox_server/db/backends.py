@@ -47,7 +47,7 @@ class BackendRepository:
             raise BackendNotFound(name)
         return row
 
-    async def answered(self, name: str, *, strangers: int) -> bool:
+    async def answered(self, name: str) -> bool:
         """Note that the backend answers; tells whether it was not known to."""
         before = await self._session.scalar(
             select(Backend.state).where(Backend.name == name).with_for_update()
@@ -55,15 +55,15 @@ class BackendRepository:
         await self._session.execute(
             update(Backend)
             .where(Backend.name == name)
-            .values(
-                state="up",
-                state_reason=None,
-                seen_at=_now,
-                failing_since=None,
-                strangers=strangers,
-            )
+            .values(state="up", state_reason=None, seen_at=_now, failing_since=None)
         )
         return before != "up"
+
+    async def count_strangers(self, name: str, count: int) -> None:
+        """Note how many sandboxes of ours it has that no record is about."""
+        await self._session.execute(
+            update(Backend).where(Backend.name == name).values(strangers=count)
+        )
 
     async def failed(self, name: str, *, reason: str, down_after: timedelta) -> bool:
         """Note that the backend does not answer; tells whether it counts as down by now.

@@ -212,7 +212,6 @@ class Sandbox(Row):
     wish: Mapped[Document]  # who wants the target, and why
     generation: Mapped[Count]
     tried_at: Mapped[datetime | None]  # when its provider was first asked to start it
-    doubted_at: Mapped[datetime | None]  # when its provider was seen to say otherwise
     silent_since: Mapped[datetime | None]  # it is said to run, and does not answer
 
     priority: Mapped[Count]

@@ -160,7 +160,6 @@ class Acts:
             values={
                 "backend_sandbox_id": access.provider_id,
                 "access_sealed": seal_access(self._vault, row.id, access),
-                "silent_since": None,
             },
         )
 

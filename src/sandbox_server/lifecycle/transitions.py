@@ -129,6 +129,8 @@ def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator
     if after.state in ENDED:
         row.ended_at = now
         row.access_sealed = row.envs_sealed = None
+    if after.state is not before:
+        row.silent_since = None
     if after.state is not before or transition.told is not None:
         row.state_reason = told.reason
         yield entered(

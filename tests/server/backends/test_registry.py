@@ -56,7 +56,7 @@ async def test_capacity_follows_the_settings_and_what_else_is_known_stays(sessio
     await register(sessions, settings("here", capacity=3))
     async with sessions.begin() as session:
         await BackendRepository(session).set_drained("here", True)
-        assert await BackendRepository(session).answered("here", strangers=0)
+        assert await BackendRepository(session).answered("here")
     await register(sessions, settings("here", capacity=5, paused_takes_place=True))
     row = (await rows(sessions))["here"]
     assert (row.capacity, row.paused_takes_place) == (5, True)
@@ -108,7 +108,8 @@ async def test_one_failure_does_not_make_a_backend_down_and_failing_on_does(sess
     assert (await rows(sessions))["here"].state_reason == "it is cut off"
 
     async with sessions.begin() as session:
-        assert await BackendRepository(session).answered("here", strangers=2)
+        assert await BackendRepository(session).answered("here")
+        await BackendRepository(session).count_strangers("here", 2)
     row = (await rows(sessions))["here"]
     assert (row.state, row.state_reason, row.failing_since) == ("up", None, None)
     assert row.strangers == 2
