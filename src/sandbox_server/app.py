@@ -4,13 +4,13 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
-from sandbox_server.api import docs, events, health, jobs, problems, stats
+from sandbox_server.api import docs, events, health, jobs, keys, problems, stats, tenants
 from sandbox_server.api.authentication import Authentication
 from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
 from sandbox_server.api.openapi import DescribedApi
 from sandbox_server.services import Services
 
-_ROUTES = (docs, events, health, jobs, stats)
+_ROUTES = (docs, events, health, jobs, keys, stats, tenants)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _READ_HEADERS = ("Authorization", "Idempotency-Key", "Last-Event-ID", "X-API-Key", REQUEST_ID)

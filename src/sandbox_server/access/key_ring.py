@@ -2,11 +2,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
+from sandbox_server.access.tenants import DEFAULT_TENANT
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.keys import KeyRepository, OwnedKey
-from sandbox_server.db.models import ApiKey
+from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.session import Sessions, reading
 from sandbox_server.db.tenants import TenantRepository
 from sandbox_server.domain.access import Caller, Scope
@@ -19,9 +22,9 @@ _RESOURCE = "key"
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRequest:
-    """A key as somebody wants it."""
+    """A key as somebody wants it, for a tenant by name or, if none is named, for the caller's own."""
 
-    tenant: str
+    tenant: str | None = None
     name: str = ""
     scopes: Collection[Scope] = (Scope.SANDBOXES,)
     max_priority: int = 0
@@ -59,7 +62,7 @@ class KeyRing:
                 )
                 if made != key_id:
                     raise KeyIssuedBefore(made)
-            tenant = await TenantRepository(session).get_named(wanted.tenant)
+            tenant = await _find_tenant(session, wanted, caller)
             key = _row(wanted, key_id=key_id, tenant_id=tenant.id, secret=secret)
             await KeyRepository(session).add(key)
         return IssuedKey(OwnedKey(key, tenant.name), secret)
@@ -88,6 +91,12 @@ class KeyRing:
         async with self._sessions.begin() as session:
             await KeyRepository(session).revoke(key_id)
         self._authenticator.forget()
+
+
+async def _find_tenant(session: AsyncSession, wanted: KeyRequest, caller: Caller | None) -> Tenant:
+    if wanted.tenant is None and caller is not None:
+        return await session.get_one(Tenant, caller.tenant_id)
+    return await TenantRepository(session).get_named(wanted.tenant or DEFAULT_TENANT)
 
 
 def _row(wanted: KeyRequest, *, key_id: str, tenant_id: str, secret: str) -> ApiKey:

@@ -6,7 +6,7 @@ from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Tenant
 from sandbox_server.db.session import Sessions, reading
 from sandbox_server.db.tenants import TenantRepository
-from sandbox_server.domain.errors import BackendNotFound
+from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.lifecycle import kinds
 
 DEFAULT_TENANT = "default"
@@ -59,4 +59,4 @@ class Tenants:
         known = set(self._backends)
         for document in documents:
             if (name := document.get("backend")) is not None and name not in known:
-                raise BackendNotFound(name)
+                raise InvalidRequest(f"There is no backend {name!r}.")

@@ -6,6 +6,8 @@ from typing import Annotated, cast
 from fastapi import Depends, Path, Request
 from pydantic import BeforeValidator
 
+from sandbox_server.access.key_ring import KeyRing
+from sandbox_server.access.tenants import Tenants
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.ids import PATTERN, SandboxId
@@ -45,6 +47,14 @@ def find_overview(services: ServicesDep) -> Overview:
     return Overview(services.sessions, services.backends)
 
 
+def find_key_ring(services: ServicesDep) -> KeyRing:
+    return KeyRing(services.sessions, services.authenticator)
+
+
+def find_tenants(services: ServicesDep) -> Tenants:
+    return Tenants(services.sessions, services.backends)
+
+
 def _an_id(given: str) -> str:
     # What cannot be an id names nothing, and the database is not asked for it.
     if re.match(PATTERN, given) is None:
@@ -52,5 +62,7 @@ def _an_id(given: str) -> str:
     return given
 
 
+KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
+TenantsDep = Annotated[Tenants, Depends(find_tenants)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]
 SandboxIdPath = Annotated[SandboxId, BeforeValidator(_an_id), Path()]
