@@ -5,6 +5,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from sandbox_server.api import docs, events, health, jobs, keys, problems, stats, tenants
+from sandbox_server.api.access_log import AccessLog
 from sandbox_server.api.authentication import Authentication
 from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
 from sandbox_server.api.openapi import DescribedApi
@@ -49,6 +50,7 @@ def _surround(app: FastAPI, services: Services) -> None:
             allow_headers=_READ_HEADERS,
             expose_headers=_TOLD_HEADERS,
         )
+    app.add_middleware(AccessLog)
     app.add_middleware(RequestIds)
 
 

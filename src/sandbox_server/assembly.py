@@ -1,62 +1,158 @@
+"""Puts a server together, and keeps what works in the background at work."""
+
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from sandbox_server.access.encryption import open_vault, read_keys
 from sandbox_server.access.keys import Authenticator
-from sandbox_server.backends.registry import open_backends
+from sandbox_server.backends.placement import Placement
+from sandbox_server.backends.registry import Backends, open_backends
 from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.db.session import create_sessions
+from sandbox_server.db.session import Sessions, create_sessions
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.lifecycle.admission import Admission
+from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.housekeeping import Housekeeping, Retention
+from sandbox_server.lifecycle.kinds import ADMISSION, HOUSEKEEPING, PATROL, SANDBOX, SNAPSHOT
+from sandbox_server.lifecycle.patrol import Patrol
+from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.registration import register_backends
+from sandbox_server.lifecycle.rest import Rest
+from sandbox_server.lifecycle.snapshots import Snapshots
+from sandbox_server.log import log_context
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.scheduler.worker import Handler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.vault import Vault
+
+_GRACE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server at work: what its API calls, and what works beside it."""
+
+    services: Services
+    controller: SandboxController
+    scheduler: SandboxQueueScheduler
+    housekeeping: Housekeeping
+    rest: Rest
 
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """Have a server at work until the block ends; gives what its API calls."""
+    async with open_server(settings) as server:
+        yield server.services
+
+
+@asynccontextmanager
+async def open_server(settings: Settings) -> AsyncIterator[Server]:
     """Put together a server on its database and its providers, at work until the block ends.
 
     What works in the background and fails ends the block: a server that only looks alive is worse
     than one that is started again.
     """
-    url = None if settings.database_url is None else settings.database_url.get_secret_value()
-    given = settings.encryption_keys
-    keys = [] if given is None else read_keys(given.get_secret_value())
-    async with open_database(
-        url, state_dir=settings.state_dir, pool_size=settings.database_pool
-    ) as database:
+    async with AsyncExitStack() as stack:
+        url = settings.database_url
+        database = await stack.enter_async_context(
+            open_database(
+                None if url is None else url.get_secret_value(),
+                state_dir=settings.state_dir,
+                pool_size=settings.database_pool,
+            )
+        )
         sessions = create_sessions(database)
+        given = settings.encryption_keys
+        keys = [] if given is None else read_keys(given.get_secret_value())
         vault = await open_vault(sessions, keys=keys, state_dir=settings.state_dir)
-        async with sessions.begin() as session:
-            installation = await InstallationRepository(session).find_or_make()
-        backends = open_backends(settings.backends, installation_id=installation.id)
-        try:
-            await register_backends(sessions, backends)
-            notifications = Notifications(database)
-            scheduler = SandboxQueueScheduler(
-                sessions,
-                {},
-                notifications,
-                policy=Policy(places=settings.places),
-                lanes=backends.lanes,
-            )
-            services = Services(
-                settings=settings,
-                sessions=sessions,
-                authenticator=Authenticator(sessions),
-                backends=backends,
-                vault=vault,
-            )
-            async with asyncio.TaskGroup() as group:
-                hearing = group.create_task(notifications.run())
-                working = group.create_task(scheduler.run())
-                yield services
-                scheduler.stop()
-                await working
-                hearing.cancel()
-        finally:
-            await backends.close()
+        backends = await _open_backends(settings, sessions)
+        stack.push_async_callback(backends.close)
+        notifications = Notifications(database)
+        server = _assemble(settings, sessions, vault, backends, notifications)
+        await server.housekeeping.ensure()
+        await stack.enter_async_context(_at_work(notifications, server.scheduler))
+        yield server
+
+
+async def _open_backends(settings: Settings, sessions: Sessions) -> Backends:
+    async with sessions.begin() as session:
+        installation = await InstallationRepository(session).find_or_make()
+    backends = open_backends(settings.backends, installation_id=installation.id)
+    await register_backends(sessions, backends)
+    return backends
+
+
+def _assemble(
+    settings: Settings,
+    sessions: Sessions,
+    vault: Vault,
+    backends: Backends,
+    notifications: Notifications,
+) -> Server:
+    reconciler = Reconciler(sessions, backends, vault)
+    patrol = Patrol(sessions, backends, vault, reconciler)
+    changes = Changes(notifications)
+    admission = Admission(sessions)
+    rest = Rest(sessions, admission, notifications)
+    housekeeping = Housekeeping(sessions, _retention(settings))
+    handlers = {
+        SANDBOX: _named_in_log(reconciler.settle),
+        ADMISSION: rest.admit,
+        SNAPSHOT: Snapshots(sessions, backends).settle,
+        PATROL: patrol.work,
+        HOUSEKEEPING: housekeeping.work,
+    }
+    scheduler = SandboxQueueScheduler(
+        sessions,
+        handlers,
+        notifications,
+        policy=Policy(places=settings.places, grace=_GRACE),
+        lanes=backends.lanes,
+    )
+    controller = SandboxController(
+        sessions, scheduler, admission, reconciler, backends, Placement(backends), changes, vault
+    )
+    services = Services(
+        settings=settings,
+        sessions=sessions,
+        authenticator=Authenticator(sessions),
+        backends=backends,
+        vault=vault,
+    )
+    return Server(services, controller, scheduler, housekeeping, rest)
+
+
+def _named_in_log(settle: Handler) -> Handler:
+    async def settle_named(job: LeasedJob) -> datetime | None:
+        with log_context(sandbox_id=job.subject):
+            return await settle(job)
+
+    return settle_named
+
+
+def _retention(settings: Settings) -> Retention:
+    return Retention(
+        ended=timedelta(days=settings.ended_days), events=timedelta(days=settings.event_days)
+    )
+
+
+@asynccontextmanager
+async def _at_work(
+    notifications: Notifications, scheduler: SandboxQueueScheduler
+) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        hearing = group.create_task(notifications.run(), name="notifications")
+        working = group.create_task(scheduler.run(), name="scheduler")
+        yield
+        scheduler.stop()
+        await working
+        hearing.cancel()

@@ -114,6 +114,8 @@ class Settings(BaseSettings):
     places: int = Field(
         64, ge=1, description="Transitions of sandboxes that one server works on at once."
     )
+    ended_days: int = Field(7, ge=0, description="Days that sandboxes which ended stay on record.")
+    event_days: int = Field(30, ge=1, description="Days that events are kept.")
     stop_timeout_s: int = Field(
         25, ge=1, description="How long requests and transitions may take to finish at a stop."
     )

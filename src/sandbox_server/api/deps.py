@@ -11,6 +11,7 @@ from sandbox_server.access.tenants import Tenants
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.ids import PATTERN, SandboxId
+from sandbox_server.log import add_to_log_context
 from sandbox_server.overview import Overview
 from sandbox_server.services import Services
 
@@ -59,6 +60,7 @@ def _an_id(given: str) -> str:
     # What cannot be an id names nothing, and the database is not asked for it.
     if re.match(PATTERN, given) is None:
         raise SandboxNotFound(given)
+    add_to_log_context(sandbox_id=given)
     return given
 
 

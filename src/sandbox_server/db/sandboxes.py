@@ -2,16 +2,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, select, update
+from sqlalchemy import exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.state import ENDED, State, Target
+from sandbox_server.domain.wish import Wish
 
 CHANGED = "sandbox_changed"  # the channel on which a sandbox's id is said when its row has changed
 
+_AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
+_IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
 _DEADLINES = tuple(column.name for column in fields(Deadlines))
 _now = func.clock_timestamp()
 
@@ -125,6 +128,21 @@ class SandboxRepository:
             .where(Sandbox.id == sandbox_id, Sandbox.state == State.RUNNING)
             .values(last_activity_at=func.greatest(Sandbox.last_activity_at, _now))
         )
+
+    async def want_all_paused(self, wish: Wish) -> Sequence[str]:
+        """Want everything paused that has a place to run at, whoever's it is; gives whose target that changes."""
+        changed = await self._session.scalars(
+            update(Sandbox)
+            .where(Sandbox.target == Target.RUNNING, Sandbox.state.in_(_AT_WORK))
+            .values(target=Target.PAUSED, wanted=Sandbox.wanted + 1, wish=wish.document())
+            .returning(Sandbox.id)
+        )
+        return changed.all()
+
+    async def are_any_in_place(self) -> bool:
+        """Tell whether anything is running, or on its way somewhere."""
+        in_place = exists().where(Sandbox.ended_at.is_(None), Sandbox.state.in_(_IN_PLACE))
+        return bool(await self._session.scalar(select(in_place)))
 
     async def announce(self, *sandbox_ids: str) -> None:
         """Tell whoever waits for these sandboxes, once the transaction has committed."""

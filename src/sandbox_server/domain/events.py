@@ -31,6 +31,8 @@ class Cause(StrEnum):
     LONGEST_RUN = "longest-run"
     PROVIDER = "provider"
     """The provider did it, or failed to."""
+    SHUTDOWN = "shutdown"
+    """The server that brings the engine along is being stopped."""
     RECOVERY = "recovery"
     """A server finished what another had begun."""
 

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field
 
 from sandbox_server.app import create_app
-from sandbox_server.assembly import open_services
+from sandbox_server.assembly import open_server
 from sandbox_server.processes.first_start import ADMIN_KEY_FILE
 from sandbox_server.processes.http_server import HttpServer
 from sandbox_server.processes.listening import url_of
@@ -24,15 +24,15 @@ class Work:
 
 
 async def serve_api(work: Work) -> bool:
-    """Serve until told to stop; tells whether all sandboxes are at rest then, as far as they should be."""
-    async with open_services(work.settings) as services:
-        server = HttpServer(
-            create_app(services),
-            stop_timeout=work.settings.stop_timeout,
+    """Serve until told to stop; tells whether all sandboxes were put to rest, if they should be."""
+    settings = work.settings
+    async with open_server(settings) as server:
+        await HttpServer(
+            create_app(server.services),
+            stop_timeout=settings.stop_timeout,
             on_started=lambda: _greet(work),
-        )
-        await server.serve(sockets=work.listeners)
-    return work.rest_at_end
+        ).serve(sockets=work.listeners)
+        return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
 
 
 def _greet(work: Work) -> None:

@@ -1,0 +1,40 @@
+import logging
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("sandbox_server.access")
+
+
+class AccessLog:
+    """Logs each request when it is over, without its query: that may hold a ticket or a signature."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not log.isEnabledFor(logging.INFO):
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = 0
+
+        async def send_noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noted)
+        finally:
+            log.info(
+                "%s %s status=%d ms=%.1f",
+                *(scope["method"], _path(scope), status, (time.perf_counter() - began) * 1000),
+            )
+
+
+def _path(scope: Scope) -> str:
+    # As it was sent: with its escapes it is one word of one line.
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("unicode_escape")
+    return raw.partition(b"?")[0].decode("ascii", "backslashreplace")

@@ -1,0 +1,43 @@
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from sandbox_server.db.models import Event, IdempotencyKey, Job, Sandbox
+
+_now = func.statement_timestamp()
+
+
+class RemainsRepository:
+    """What is kept for a while after it was of use, in all tables; each call removes some and tells how many."""
+
+    def __init__(self, session: AsyncSession, *, limit: int) -> None:
+        self._session = session
+        self._limit = limit
+
+    async def remove_ended(self, age: timedelta, *, job_kind: str) -> int:
+        """Remove sandboxes that ended so long ago, with their jobs."""
+        removed = await self._remove(Sandbox.id, where=Sandbox.ended_at < _now - age)
+        await self._session.execute(
+            delete(Job).where(Job.kind == job_kind, Job.subject.in_(removed))
+        )
+        return len(removed)
+
+    async def remove_events(self, age: timedelta) -> int:
+        """Remove events so old."""
+        key = (Event.tenant_id, Event.seq)
+        return len(await self._remove(*key, where=Event.created_at < _now - age))
+
+    async def remove_idempotency_keys(self, age: timedelta) -> int:
+        """Forget what requests so old have made."""
+        key = (IdempotencyKey.tenant_id, IdempotencyKey.key)
+        return len(await self._remove(*key, where=IdempotencyKey.created_at < _now - age))
+
+    async def _remove(self, *key: InstrumentedAttribute[Any], where: ColumnElement[bool]) -> Any:
+        some = select(*key).where(where).limit(self._limit).with_for_update(skip_locked=True)
+        removed = await self._session.scalars(
+            delete(key[0].class_).where(tuple_(*key).in_(some)).returning(key[0])
+        )
+        return removed.all()

@@ -1,0 +1,70 @@
+import logging
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from sandbox_server.api.access_log import AccessLog
+from sandbox_server.api.exchange import RequestIds
+from sandbox_server.log import TextFormatter, add_to_log_context
+
+
+@pytest.fixture
+def lines():
+    """Collect the lines of the access log as they would be written."""
+    collected = []
+
+    class Collecting(logging.Handler):
+        def emit(self, record):
+            collected.append(TextFormatter().format(record))
+
+    log, handler = logging.getLogger("sandbox_server.access"), Collecting()
+    before = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    yield collected
+    log.removeHandler(handler)
+    log.setLevel(before)
+
+
+@pytest.fixture
+async def caller():
+    app = FastAPI()
+
+    @app.get("/v1/sandboxes/{sandbox_id}")
+    async def get(sandbox_id: str):
+        add_to_log_context(sandbox_id=sandbox_id)
+
+    @app.get("/broken")
+    async def fail():
+        raise ValueError("as it happens")
+
+    surrounded = RequestIds(AccessLog(app))
+    transport = httpx.ASGITransport(surrounded, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as caller:
+        yield caller
+
+
+async def test_a_request_is_one_line_with_the_ids_it_concerns(caller, lines):
+    await caller.get("/v1/sandboxes/abc", headers={"X-Request-Id": "mine"})
+    (line,) = lines
+    assert "INFO access GET /v1/sandboxes/abc status=200 ms=" in line
+    assert line.endswith("request_id=mine sandbox_id=abc")
+
+
+async def test_the_query_is_not_logged_since_it_may_hold_a_ticket(caller, lines):
+    await caller.get("/v1/sandboxes/abc?ticket=hunter2")
+    assert "hunter2" not in "".join(lines)
+
+
+async def test_a_path_cannot_forge_a_line(caller, lines):
+    await caller.get("/nowhere%0A2026-01-01 INFO forged")
+    (line,) = lines
+    assert "\n" not in line
+    assert "GET /nowhere%0A2026-01-01%20INFO%20forged status=404" in line
+
+
+async def test_a_request_that_fails_is_logged_too(caller, lines):
+    await caller.get("/broken")
+    (line,) = lines
+    assert "GET /broken status=500" in line

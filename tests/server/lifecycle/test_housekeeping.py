@@ -1,0 +1,103 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, select, text
+
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Event, IdempotencyKey, Job, Sandbox, Tenant
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.lifecycle import housekeeping
+from sandbox_server.lifecycle.housekeeping import HOURLY, Housekeeping, Retention
+from sandbox_server.lifecycle.kinds import HOUSEKEEPING, SANDBOX
+
+DAY = timedelta(days=1)
+now = func.clock_timestamp()
+
+
+@pytest.fixture
+async def tenant_id(sessions):
+    async with sessions.begin() as session:
+        tenant = Tenant(id=new_id(), name="default", max_running=1, max_queued=1)
+        session.add(tenant)
+    return tenant.id
+
+
+@pytest.fixture
+def clean(sessions):
+    """Keep house once."""
+
+    async def clean(**retention):
+        job = LeasedJob(1, HOUSEKEEPING, HOURLY, attempts=1, leased_by="a")
+        await Housekeeping(sessions, Retention(**retention)).work(job)
+
+    return clean
+
+
+def ended(tenant_id, *, ago):
+    return Sandbox(
+        id=new_id(),
+        tenant_id=tenant_id,
+        template="base",
+        state="stopped",
+        ended_at=now - ago,
+        timeout=DAY,
+    )
+
+
+async def count(sessions, table):
+    async with sessions() as session:
+        return await session.scalar(select(func.count()).select_from(table))
+
+
+async def test_sandboxes_that_ended_long_ago_are_removed_with_their_jobs(
+    sessions, tenant_id, clean
+):
+    old, young = ended(tenant_id, ago=3 * DAY), ended(tenant_id, ago=DAY)
+    living = Sandbox(id=new_id(), tenant_id=tenant_id, template="base", timeout=DAY)
+    async with sessions.begin() as session:
+        session.add_all([old, young, living])
+        for row in (old, young):
+            await JobRepository(session).due(SANDBOX, row.id)
+    await clean(ended=2 * DAY)
+    async with sessions() as session:
+        assert set(await session.scalars(select(Sandbox.id))) == {young.id, living.id}
+        assert set(await session.scalars(select(Job.subject))) == {young.id}
+
+
+async def test_events_and_requests_are_forgotten_when_they_are_old(sessions, tenant_id, clean):
+    async with sessions.begin() as session:
+        for seq, age in enumerate((DAY, 3 * DAY)):
+            session.add(Event(tenant_id=tenant_id, seq=seq, type="x", created_at=now - age))
+            session.add(
+                IdempotencyKey(
+                    tenant_id=tenant_id,
+                    key=str(seq),
+                    digest=b"",
+                    resource="sandbox",
+                    resource_id=new_id(),
+                    created_at=now - age,
+                )
+            )
+    await clean(events=2 * DAY, idempotency=2 * DAY)
+    async with sessions() as session:
+        assert list(await session.scalars(select(Event.seq))) == [0]
+        assert list(await session.scalars(select(IdempotencyKey.key))) == ["0"]
+
+
+async def test_much_is_removed_in_small_transactions(sessions, tenant_id, clean, monkeypatch):
+    monkeypatch.setattr(housekeeping, "_BATCH", 2)
+    async with sessions.begin() as session:
+        session.add_all([ended(tenant_id, ago=3 * DAY) for _ in range(5)])
+    await clean(ended=DAY)
+    assert await count(sessions, Sandbox) == 0
+
+
+async def test_what_another_transaction_holds_is_left_to_the_next_hour(sessions, tenant_id, clean):
+    row = ended(tenant_id, ago=3 * DAY)
+    async with sessions.begin() as session:
+        session.add(row)
+    async with sessions.begin() as session:
+        await session.execute(text("SELECT 1 FROM sandboxes FOR UPDATE"))
+        await clean(ended=DAY)  # would wait here for this transaction
+    assert await count(sessions, Sandbox) == 1
