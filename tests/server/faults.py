@@ -98,6 +98,28 @@ def answer_with(status: int, body: str = "", **headers: str) -> Fault:
     return fault
 
 
+class Held:
+    """Holds a request until it is let go: before it is carried out, or with its answer."""
+
+    def __init__(self, *, carried_out: bool) -> None:
+        self._carried_out = carried_out
+        self._reached = asyncio.Event()
+        self._let_go = asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        answer = await exchange.pass_on() if self._carried_out else None
+        self._reached.set()
+        await self._let_go.wait()
+        await exchange.answer(await exchange.pass_on() if answer is None else answer)
+
+    async def wait_reached(self) -> None:
+        async with asyncio.timeout(60):
+            await self._reached.wait()
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
 @dataclass
 class _Rule:
     fault: Fault

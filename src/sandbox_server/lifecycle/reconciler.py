@@ -46,7 +46,7 @@ class Reconciler:
             except SandboxGone:
                 # Or paused, which nobody told us: its provider knows.
                 return await self._settle(await self._find(job.subject, in_doubt=True))
-        except Superseded:
+        except (Superseded, SandboxNotFound):
             return datetime.now(UTC)
         except BackendBusy as busy:
             if busy.retry_after is None:

@@ -1,7 +1,8 @@
 import pytest
 
 from sandbox_server.db.session import create_engine, create_sessions
-from tests.server.lifecycle.living import living_at, new_living
+from sandbox_server.domain.deadlines import Rules
+from tests.server.lifecycle.living import HOUR, MINUTE, living_at, new_living
 from tests.server.lifecycle.serving import running_server
 
 
@@ -32,3 +33,19 @@ async def replica(database_url, backend_at, living):
     async with running_server(engine, other) as server:
         yield server
     await engine.dispose()
+
+
+@pytest.fixture
+def limited(living):
+    """Look after the same sandboxes at a provider that lets none run longer than an hour."""
+    return _limited(living)
+
+
+@pytest.fixture
+def limited_faulty(faulty):
+    return _limited(faulty)
+
+
+def _limited(server):
+    rules = Rules(longest_run=HOUR, provider_timeout=40 * MINUTE)
+    return living_at(server.sessions, server.backend, tenant_id=server.tenant_id, rules=rules)

@@ -1,11 +1,13 @@
 """Sandboxes on a real database at a real provider, and what tests do to them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from e2b import AsyncSandbox
+from sqlalchemy import delete, select, update
 
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.registry import Backends, KnownBackend
@@ -15,6 +17,7 @@ from sandbox_server.db.models import Backend, Event, Job, Sandbox, Tenant
 from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of, set_deadlines
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import DEFAULT_RULES, Deadlines, Rules, admit, queue
+from sandbox_server.domain.errors import BackendError
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -22,11 +25,13 @@ from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle import kinds
 from sandbox_server.lifecycle.reconciler import Reconciler
+from sandbox_server.lifecycle.sealed import open_access
 from sandbox_server.vault import Vault
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+SOON = timedelta(seconds=5)
 WISH = Wish(cause=Cause.REQUEST, actor=Actor(kind="key", id="a-key"), reason="A test wants it.")
 
 
@@ -123,6 +128,22 @@ class Living:
         assert job is not None
         return job
 
+    async def lapse(self, job: LeasedJob) -> None:
+        """Let a lease end as that of a server which does not live any more."""
+        async with self.sessions.begin() as session:
+            await session.execute(
+                update(Job).where(Job.id == job.id).values(leased_until=Job.created_at)
+            )
+
+    async def is_due(self, sandbox_id: str) -> bool:
+        job = await self.job(kinds.SANDBOX, sandbox_id)
+        return job is not None and job.run_at is not None and job.run_at <= await self.now()
+
+    async def forget(self, sandbox_id: str) -> None:
+        """Lose its row, as a database does that is restored from an older backup."""
+        async with self.sessions.begin() as session:
+            await session.execute(delete(Sandbox).where(Sandbox.id == sandbox_id))
+
     async def settle(
         self, sandbox_id: str, *, reconciler: Reconciler | None = None
     ) -> datetime | None:
@@ -137,6 +158,19 @@ class Living:
         async with self.sessions.begin() as session:
             await JobRepository(session).settle(job, at)
         return at
+
+    async def settle_at_last(self, sandbox_id: str) -> datetime | None:
+        """Settle it as often as it takes, as the queue does."""
+        for _ in range(5):
+            with suppress(BackendError):
+                at = await self.settle(sandbox_id)
+                if at is None or at > (await self.now()) + SOON:
+                    return at
+        raise AssertionError(f"not settled: {await self.states(sandbox_id)}")
+
+    async def now(self) -> datetime:
+        async with self.sessions() as session:
+            return await SandboxRepository(session).clock()
 
     async def row(self, sandbox_id: str) -> Sandbox:
         async with self.sessions() as session:
@@ -161,6 +195,12 @@ class Living:
         async with self.sessions() as session:
             found = select(Job).where(Job.kind == kind, Job.subject == subject)
             return await session.scalar(found)
+
+    async def inside(self, sandbox_id: str) -> AsyncSandbox:
+        """Reach into it with what its row keeps."""
+        sealed = (await self.row(sandbox_id)).access_sealed
+        assert sealed is not None
+        return self.backend.handle(open_access(self.vault, sandbox_id, sealed))
 
     async def provider_states(self) -> list[str]:
         """List what the provider has, as it sees it."""

@@ -2,7 +2,7 @@ import pytest
 
 from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.sealed import open_access, seal_envs
+from sandbox_server.lifecycle.sealed import seal_envs
 from tests.server.lifecycle.living import HOUR, MINUTE
 
 pytestmark = pytest.mark.needs_engine
@@ -32,8 +32,7 @@ async def test_what_runs_can_be_reached_by_what_its_row_keeps_sealed(living):
     await living.change(sandbox_id, envs_sealed=_sealed(living, sandbox_id, GREETING="hello"))
     await living.settle(sandbox_id)
 
-    row = await living.row(sandbox_id)
-    sandbox = living.backend.handle(open_access(living.vault, sandbox_id, row.access_sealed))
+    sandbox = await living.inside(sandbox_id)
 
     assert (await sandbox.commands.run("echo $GREETING")).stdout == "hello\n"
 
