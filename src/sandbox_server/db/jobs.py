@@ -76,6 +76,12 @@ class JobRepository:
         )
         await self._announce(await self._session.scalars(upsert.returning(_soon)))
 
+    async def wake(self, kind: str, subject: str) -> None:
+        """Have the subject looked at, if it has a job at all."""
+        known = select(_row.id).where(_row.kind == kind, _row.subject == subject)
+        if await self._session.scalar(known) is not None:
+            await self.due(kind, subject)
+
     async def lease(
         self, kind: str, subject: str, *, worker: str, lease: timedelta
     ) -> LeasedJob | None:

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,6 +16,7 @@ from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.due import waits_for_place
 from sandbox_server.domain.errors import SandboxNotFound, Superseded
 from sandbox_server.domain.events import Cause, SandboxEvent, entered
+from sandbox_server.domain.ids import PATTERN
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import require_transition
 from sandbox_server.domain.wish import Wish
@@ -81,6 +83,8 @@ class Transitions:
                     events += _carry_over(row, transition, now)
             if row.state in _WITHOUT_PLACE and before is not row.state:
                 await _offer_place(session, row, backend, hold_back)
+            if row.state in ENDED and re.match(PATTERN, row.template):
+                await JobRepository(session).wake(kinds.SNAPSHOT, row.template)
             if wake:
                 await JobRepository(session).due(kinds.SANDBOX, row.id)
             await repository.announce(row.id)

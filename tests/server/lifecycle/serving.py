@@ -24,6 +24,7 @@ from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT
 from sandbox_server.lifecycle.snapshots import Snapshots
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE, Living
 from tests.server.scheduler.scheduling import POLLING
 
@@ -68,6 +69,19 @@ class Serving:
         row = await self.controller.create(self.caller, wanted, wait=0 * MINUTE)
         assert row.state is State.QUEUED
         return row
+
+    async def settled(self, sandbox_id: str, state: State) -> Sandbox:
+        """Wait until the sandbox is in this state, by the server's own doing."""
+
+        async def is_there() -> bool:
+            return (await self.living.row(sandbox_id)).state is state
+
+        await until(is_there, timeout=60)
+        return await self.living.row(sandbox_id)
+
+    async def add_tenant(self, tenant_id: str) -> None:
+        async with self.living.sessions.begin() as session:
+            session.add(Tenant(id=tenant_id, name=tenant_id, max_running=9, max_queued=9))
 
     async def set_capacity(self, capacity: int) -> None:
         async with self.living.sessions.begin() as session:
