@@ -4,12 +4,10 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.domain.due import waits_for_place
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.state import State, serves
+from sandbox_server.domain.state import serves
 from sandbox_server.lifecycle.kinds import SANDBOX
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
-
-_AT_REST = frozenset({State.QUEUED, State.RUNNING, State.PAUSED})
 
 
 class OwnWork:
@@ -30,8 +28,6 @@ class OwnWork:
 
         `admitted` tells that this process has just given it its place, so nobody has begun anything yet.
         """
-        if job is None:
-            return
-        if admitted or row.state in _AT_REST:
-            self._reconciler.hand_over(row)
-        self._scheduler.begin(job)
+        if job is not None:
+            self._reconciler.hand_over(row, fresh=admitted)
+            self._scheduler.begin(job)
