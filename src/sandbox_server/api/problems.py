@@ -4,12 +4,12 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from socket import gaierror
 from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import iter_route_contexts
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -109,6 +109,8 @@ _FAULTS = {
     fault.status: fault
     for fault in (MALFORMED, NO_ROUTE, WRONG_METHOD, TOO_LARGE, NOT_JSON, INVALID, UNKNOWN)
 }
+# Of PostgreSQL's classes of errors: connection, rollback, resources, an operator's intervention.
+_PASSING = frozenset({"08", "40", "53", "57"})
 _RETRY_AFTER_OUTAGE = {"Retry-After": "2"}
 
 
@@ -207,9 +209,9 @@ def _type_of(code: str) -> str:
 
 
 def _is_outage(error: Exception) -> bool:
-    if isinstance(error, DBAPIError):
-        return error.connection_invalidated
-    return isinstance(error, PoolExhausted | ConnectionError)
+    """Tell whether it was the database that failed, and in a way that passes."""
+    sqlstate = getattr(getattr(error, "orig", error), "sqlstate", None) or ""
+    return sqlstate[:2] in _PASSING or isinstance(error, PoolExhausted | ConnectionError | gaierror)
 
 
 async def _sandbox_error(connection: HTTPConnection, error: Exception) -> ProblemResponse:
