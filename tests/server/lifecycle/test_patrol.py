@@ -1,4 +1,6 @@
+import contextlib
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 from e2b import AsyncSandbox
@@ -6,6 +8,7 @@ from e2b import AsyncSandbox
 from sandbox_server.backends.e2b import wire
 from sandbox_server.db.backends import BackendRepository
 from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -14,6 +17,7 @@ from sandbox_server.lifecycle import kinds
 from sandbox_server.lifecycle.patrol import Patrol, Rhythm
 from sandbox_server.lifecycle.sealed import open_access
 from sandbox_server.lifecycle.silence import Patience
+from tests.server.databases import new_database
 from tests.server.faults import answer_with, hold
 from tests.server.lifecycle.living import HOUR, MINUTE, living_at
 
@@ -246,6 +250,59 @@ async def test_another_installations_sandboxes_are_none_of_ours(living, backend_
         assert await theirs.info(access.provider_id)
     finally:
         await theirs.kill(access.provider_id)
+
+
+@pytest.fixture
+async def restored(living, database, database_url, server_url, backend_at):
+    """Take a backup at some moment, and later have a server go on from it."""
+
+    @contextlib.asynccontextmanager
+    async def backup():
+        await database.dispose()  # a database that somebody uses cannot be copied
+        name = urlsplit(database_url).path.removeprefix("/")
+        async with new_database(server_url, template=name) as url:
+            copy = create_engine(url)
+            yield living_at(create_sessions(copy), backend_at(), tenant_id=living.tenant_id)
+            await copy.dispose()
+
+    return backup
+
+
+async def test_a_database_restored_from_an_older_backup_goes_on_with_what_there_is(
+    living, restored
+):
+    deleted, paused, resumed = [
+        await one for one in (living.started(), living.started(), living.paused())
+    ]
+    begun = await living.queued()
+    async with restored() as copy:
+        await living.want(deleted, Target.GONE)
+        await living.want(paused, Target.PAUSED)
+        for sandbox_id in (resumed, begun):
+            await living.want(sandbox_id, Target.RUNNING)
+            await living.let_in(sandbox_id)
+        for sandbox_id in (deleted, paused, resumed, begun):
+            await living.settle(sandbox_id)
+        created = await living.started()
+        there = await living.backend.list_all()
+
+        await patrol(copy)
+        for sandbox_id in (deleted, paused, resumed, begun, created):
+            await copy.settle(sandbox_id)
+        await patrol(copy)
+
+        assert (await copy.row(deleted)).state is State.FAILED
+        assert "gone from its provider" in (await copy.row(deleted)).state_reason
+        assert (await copy.row(paused)).state is State.PAUSED
+        for sandbox_id in (resumed, begun, created):
+            row, known = await copy.row(sandbox_id), await living.row(sandbox_id)
+            assert row.state is State.RUNNING
+            assert row.backend_sandbox_id == known.backend_sandbox_id
+        assert (await backend_row(copy)).strangers == 0
+        by_id = sorted(await living.backend.list_all(), key=lambda one: one.id)
+        assert [(one.id, one.state) for one in by_id] == sorted(
+            (one.id, one.state) for one in there
+        )
 
 
 async def test_a_backend_is_down_when_it_fails_again_and_says_why(faulty, proxy):
