@@ -7,6 +7,12 @@ from tests.server.lifecycle.living import HOUR, MINUTE
 
 pytestmark = pytest.mark.needs_engine
 
+OUTCOME = {
+    Target.RUNNING: State.RUNNING,
+    Target.PAUSED: State.PAUSED,
+    Target.GONE: State.STOPPED,
+}
+
 
 def _sealed(living, sandbox_id, **envs):
     return seal_envs(living.vault, sandbox_id, {"envs": envs})
@@ -112,6 +118,35 @@ async def test_what_this_process_has_just_committed_is_done_without_a_question(f
 
     assert (await faulty.row(sandbox_id)).state is State.PAUSED
     assert proxy.seen == [f"POST /sandboxes/{row.backend_sandbox_id}/pause"]
+
+
+async def test_what_this_process_has_just_let_in_is_started_by_one_call(faulty, proxy):
+    sandbox_id = await faulty.admitted()
+    await faulty.change(sandbox_id, tried_at=await faulty.now())
+    faulty.reconciler.hand_over(await faulty.row(sandbox_id), fresh=True)
+
+    await faulty.settle(sandbox_id)
+
+    assert (await faulty.row(sandbox_id)).state is State.RUNNING
+    assert proxy.seen == ["POST /v2/sandboxes"]
+
+
+@pytest.mark.parametrize("target", Target)
+async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else(
+    living, faulty, target
+):
+    sandbox_id = await living.paused()
+    await living.want(sandbox_id, Target.RUNNING)
+    await living.let_in(sandbox_id)
+    row = await living.row(sandbox_id)
+    await living.backend.connect(row.backend_sandbox_id, timeout=HOUR)
+    faulty.reconciler.hand_over(await faulty.want(sandbox_id, target))
+
+    await faulty.settle(sandbox_id)
+
+    state = (await living.row(sandbox_id)).state
+    assert state is OUTCOME[target]
+    assert await living.provider_states() == [state] * (target is not Target.GONE)
 
 
 async def test_there_is_nothing_to_do_about_a_sandbox_that_is_unknown(living):
