@@ -133,15 +133,15 @@ class AdmissionRepository:
 
     async def _find_rooms(self, backends: Select[Backend, datetime]) -> Sequence[Room]:
         rows = (await self._session.execute(backends)).all()
-        places = [(row.name, state) for row, _ in rows for state in _states_with_place(row)]
-        taking = _table(
-            backend=(Text, [name for name, _ in places]),
-            state=(Text, [state for _, state in places]),
+        takes_place = and_(
+            Sandbox.backend.in_([row.name for row, _ in rows]), Sandbox.state.in_(HELD)
         )
+        if keeping := [row.name for row, _ in rows if row.paused_takes_place]:
+            kept = and_(Sandbox.backend.in_(keeping), Sandbox.state == State.PAUSED)
+            takes_place = or_(takes_place, kept)
         counted = await self._session.execute(
             select(Sandbox.backend, Sandbox.state, Sandbox.tenant_id, func.count())
-            .where(Sandbox.backend == taking.c.backend, Sandbox.state == taking.c.state)
-            .where(Sandbox.ended_at.is_(None))
+            .where(takes_place, Sandbox.ended_at.is_(None))
             .group_by(Sandbox.backend, Sandbox.state, Sandbox.tenant_id)
         )
         taken: defaultdict[str | None, list[_Count]] = defaultdict(list)
@@ -157,10 +157,6 @@ def _backends(wanted: ColumnElement[bool]) -> Select[Backend, datetime]:
 def _held(rows: Selected) -> Selected:
     # Others may still refer to the rows: two who have inserted a sandbox would wait for each other.
     return rows.with_for_update(key_share=True).execution_options(populate_existing=True)
-
-
-def _states_with_place(backend: Backend) -> tuple[State, ...]:
-    return (*HELD, State.PAUSED) if backend.paused_takes_place else HELD
 
 
 def _room(row: Backend, now: datetime, taken: Sequence[_Count]) -> Room:

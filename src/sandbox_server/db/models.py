@@ -171,6 +171,7 @@ class Sandbox(Row):
         Index(
             "sandboxes_queue_idx",
             "tenant_id",
+            "state",
             text("priority DESC"),
             "queued_at",
             "id",

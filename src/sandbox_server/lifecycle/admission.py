@@ -21,6 +21,7 @@ from sandbox_server.domain.turns import Share, Turn, take_turns
 from sandbox_server.domain.wish import Wish
 from sandbox_server.domain.wording import spoken
 from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
+from sandbox_server.lifecycle.transitions import wish_of
 
 _TRY_AGAIN_AFTER = timedelta(seconds=10)
 _Moved = tuple[Sandbox, Entered]
@@ -115,8 +116,9 @@ async def _move(
     locked = await AdmissionRepository(session).lock_waiting(backends) if backends else []
     moved = {}
     for row, now in locked:
-        wish = Wish.of(row.wish) if row.id == own else _room_for(row, backends[row.id], now)
+        wish = wish_of(row) if row.id == own else _room_for(row, backends[row.id], now)
         _enter(row, backends[row.id], now)
+        row.state_reason = wish.reason
         moved[row.id] = (
             row,
             entered(
@@ -136,7 +138,6 @@ def _enter(row: Sandbox, backend: str, now: datetime) -> None:
     set_deadlines(row, replace(before, state=State.RESUMING) if resumes else admit(before, now))
     row.backend = backend
     row.generation += 1
-    row.state_reason = None
 
 
 def _room_for(row: Sandbox, backend: str, now: datetime) -> Wish:

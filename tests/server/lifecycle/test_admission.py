@@ -249,13 +249,20 @@ async def test_what_ends_at_one_backend_makes_room_in_a_quota_for_another(sessio
     assert await states(sessions, row) == [STARTING]
 
 
-async def test_who_lacks_quota_is_looked_at_once_it_can_be_seen(sessions, admit):
-    running, row = sandbox(RUNNING, candidates=["other"]), sandbox()
-    await add(sessions, tenant(max_running=1), backend(), backend("other"), running, row)
+async def test_who_lacks_quota_is_looked_at_again_once_others_can_see_it(sessions, admission, work):
+    running, row = sandbox(RUNNING), sandbox(candidates=["other"])
+    await add(sessions, tenant(max_running=1), backend(), backend("other"), running)
 
-    assert await admit(own=row.id) == []
+    async with sessions.begin() as request:
+        request.add(row)
+        await request.flush()
+        assert await admission.admit(request, ["other"], own=row.id) == []
+        await change(sessions, Sandbox, running.id, state=State.STOPPED, ended_at=now())
+        await work("local")
 
-    assert await due_subjects(sessions, ADMISSION) == ["local"]
+    [subject] = await due_subjects(sessions, ADMISSION)
+    await work(subject)
+    assert await states(sessions, row) == [STARTING]
 
 
 async def test_who_lacks_room_alone_waits_for_the_place_that_gets_free(sessions, admit):

@@ -1,7 +1,7 @@
 """Schedulers as a server runs them, and work for them that tests can watch."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from tests.server.scheduler.acts import KIND
 POLLING = Policy(look_again=timedelta(milliseconds=20), grace=timedelta(seconds=60))
 # A scheduler that does not hear of what is due finds out when the test is over.
 HEARING = replace(POLLING, look_again=timedelta(hours=1))
+NO_OTHERS: Mapping[str, Handler] = {}
 
 
 class Work:
@@ -59,12 +60,16 @@ async def lease(scheduler: SandboxQueueScheduler, sessions: Sessions) -> LeasedJ
 
 @asynccontextmanager
 async def running_scheduler(
-    database: AsyncEngine, handler: Handler, *, policy: Policy = POLLING
+    database: AsyncEngine,
+    handler: Handler,
+    *,
+    policy: Policy = POLLING,
+    others: Mapping[str, Handler] = NO_OTHERS,
 ) -> AsyncIterator[SandboxQueueScheduler]:
     """Run a scheduler, with or without the word that shortens its waits, and stop it in good order."""
     notifications = Notifications(database)
     scheduler = SandboxQueueScheduler(
-        create_sessions(database), {KIND: handler}, notifications, policy=policy
+        create_sessions(database), {KIND: handler, **others}, notifications, policy=policy
     )
     running = asyncio.create_task(scheduler.run())
     hearing = asyncio.create_task(notifications.run())
