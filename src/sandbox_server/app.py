@@ -4,14 +4,31 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
-from sandbox_server.api import docs, events, health, jobs, keys, problems, stats, tenants
+from sandbox_server.api import (
+    docs,
+    events,
+    health,
+    jobs,
+    keys,
+    problems,
+    sandboxes,
+    sessions,
+    snapshots,
+    stats,
+    tenants,
+    verbs,
+)
 from sandbox_server.api.access_log import AccessLog
 from sandbox_server.api.authentication import Authentication
 from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
 from sandbox_server.api.openapi import DescribedApi
 from sandbox_server.services import Services
 
-_ROUTES = (docs, events, health, jobs, keys, stats, tenants)
+# As the description lists them.
+_ROUTES = (
+    *(sandboxes, sessions, snapshots, events),
+    *(tenants, keys, stats, jobs, health, docs, verbs),
+)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _READ_HEADERS = ("Authorization", "Idempotency-Key", "Last-Event-ID", "X-API-Key", REQUEST_ID)

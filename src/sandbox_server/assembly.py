@@ -41,7 +41,6 @@ class Server:
     """A server at work: what its API calls, and what works beside it."""
 
     services: Services
-    controller: SandboxController
     scheduler: SandboxQueueScheduler
     housekeeping: Housekeeping
     rest: Rest
@@ -125,10 +124,11 @@ def _assemble(
         settings=settings,
         sessions=sessions,
         authenticator=Authenticator(sessions),
+        controller=controller,
         backends=backends,
         vault=vault,
     )
-    return Server(services, controller, scheduler, housekeeping, rest)
+    return Server(services, scheduler, housekeeping, rest)
 
 
 def _named_in_log(settle: Handler) -> Handler:

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.session import Sessions
+from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
 
@@ -14,5 +15,6 @@ class Services:
     settings: Settings
     sessions: Sessions
     authenticator: Authenticator
+    controller: SandboxController
     backends: Backends
     vault: Vault

@@ -28,7 +28,7 @@ class CreateVerb(Verb):
 
 
 class SandboxVerb(Verb):
-    sandbox_id: str
+    sandbox_id: Name
 
 
 class TimeoutVerb(SandboxVerb):

@@ -1,16 +1,20 @@
 """What routes ask for. Who calls is known before any route is reached; here it is seen whether they may."""
 
 import re
+from functools import partial
 from typing import Annotated, cast
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from pydantic import BeforeValidator
 
+from sandbox_client.models import Port
 from sandbox_server.access.key_ring import KeyRing
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.domain.access import Caller, Scope
-from sandbox_server.domain.errors import SandboxNotFound
-from sandbox_server.domain.ids import PATTERN, SandboxId
+from sandbox_server.domain.errors import NotFound, SandboxNotFound, SnapshotNotFound
+from sandbox_server.domain.ids import PATTERN
+from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.work import Work
 from sandbox_server.log import add_to_log_context
 from sandbox_server.overview import Overview
 from sandbox_server.services import Services
@@ -44,6 +48,10 @@ Operator = Annotated[Caller, Depends(find_operator)]
 Admin = Annotated[Caller, Depends(find_admin)]
 
 
+def find_controller(services: ServicesDep) -> SandboxController:
+    return services.controller
+
+
 def find_overview(services: ServicesDep) -> Overview:
     return Overview(services.sessions, services.backends)
 
@@ -56,15 +64,34 @@ def find_tenants(services: ServicesDep) -> Tenants:
     return Tenants(services.sessions, services.backends)
 
 
-def _an_id(given: str) -> str:
+def find_work(services: ServicesDep) -> Work:
+    return Work(services.controller)
+
+
+def _an_id(given: str, *, missing: type[NotFound]) -> str:
     # What cannot be an id names nothing, and the database is not asked for it.
     if re.match(PATTERN, given) is None:
-        raise SandboxNotFound(given)
-    add_to_log_context(sandbox_id=given)
+        raise missing(given)
     return given
 
 
 KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
 TenantsDep = Annotated[Tenants, Depends(find_tenants)]
+
+
+def _a_sandbox_id(given: str) -> str:
+    sandbox_id = _an_id(given, missing=SandboxNotFound)
+    add_to_log_context(sandbox_id=sandbox_id)
+    return sandbox_id
+
+
+_of_sandbox = BeforeValidator(_a_sandbox_id)
+_of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
+
+ControllerDep = Annotated[SandboxController, Depends(find_controller)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]
-SandboxIdPath = Annotated[SandboxId, BeforeValidator(_an_id), Path()]
+SandboxIdPath = Annotated[str, _of_sandbox, Path()]
+SandboxIdQuery = Annotated[str, _of_sandbox, Query()]
+SnapshotIdPath = Annotated[str, _of_snapshot, Path()]
+WorkDep = Annotated[Work, Depends(find_work)]
+PortPath = Annotated[Port, Path()]

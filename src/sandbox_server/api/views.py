@@ -1,11 +1,85 @@
 """Rows as the API tells them."""
 
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from sandbox_client.models import EventRead, TimelineEntry
-from sandbox_server.db.models import Event
+from sandbox_client.models import (
+    EventRead,
+    MetricRead,
+    PortUrls,
+    QueuePlace,
+    Resources,
+    SandboxRead,
+    SnapshotRead,
+    TimelineEntry,
+    Urls,
+)
+from sandbox_server.backends.provider import Usage
+from sandbox_server.db.models import Event, Sandbox, Snapshot
+from sandbox_server.db.sandboxes import deadlines_of
+from sandbox_server.domain.deadlines import Deadlines
+from sandbox_server.domain.due import idle_pause_at
+from sandbox_server.domain.errors import InvalidTransition, NotReady
+from sandbox_server.domain.state import ENDED, State
+from sandbox_server.lifecycle.answers import ASK_AGAIN
+from sandbox_server.services import Services
+
+MCP_PORT = 6060
+CODE_SERVER_PORT = 9000
+AGENT_PORT = 3000
 
 _TOLD_APART = frozenset({"sandbox_id", "type", "cause", "actor", "reason"})
+
+
+async def view_sandbox(services: Services, row: Sandbox) -> SandboxRead:
+    """Tell what a sandbox is; only of one that waits the database is asked for more."""
+    return _view(services, row, deadlines_of(row), None)
+
+
+async def view_sandboxes(services: Services, rows: Sequence[Sandbox]) -> list[SandboxRead]:
+    return [await view_sandbox(services, row) for row in rows]
+
+
+def view_urls(services: Services, row: Sandbox) -> Urls | None:
+    """Tell where a sandbox's servers are reached, as long as there is a sandbox."""
+    url = _find_url(services, row)
+    if url is None:
+        return None
+    return Urls(
+        mcp=f"{url(MCP_PORT)}/mcp/",
+        code_server=url(CODE_SERVER_PORT),
+        agent=url(AGENT_PORT),
+        ports=url("{port}"),
+    )
+
+
+def view_port(services: Services, row: Sandbox, port: int) -> PortUrls:
+    """Tell where a port is reached; before a sandbox has started nobody knows."""
+    url = _find_url(services, row)
+    if url is None and row.state in ENDED:
+        raise InvalidTransition(row.state, State.RUNNING)
+    if url is None:
+        raise NotReady(row.state, retry_after=ASK_AGAIN)
+    return PortUrls(port=port, url=url(port))
+
+
+def _find_url(services: Services, row: Sandbox) -> Callable[[int | str], str] | None:
+    access = services.controller.find_access(row)
+    if access is None or row.backend is None or row.state in ENDED:
+        return None
+    if row.backend not in services.backends:
+        return None
+    return partial(services.backends[row.backend].url, access)
+
+
+def view_snapshot(row: Snapshot) -> SnapshotRead:
+    return SnapshotRead.model_validate(row, from_attributes=True)
+
+
+def view_usage(usage: Usage) -> MetricRead:
+    return MetricRead.model_validate(usage, from_attributes=True)
 
 
 def view_event(row: Event) -> EventRead:
@@ -23,3 +97,42 @@ def view_moment(row: Event) -> TimelineEntry:
 def _what_happened(row: Event) -> dict[str, Any]:
     told = {name: row.data.get(name) for name in ("cause", "actor", "reason")}
     return {"seq": row.seq, "type": row.type, "at": row.created_at, **told}
+
+
+def _view(
+    services: Services, row: Sandbox, deadlines: Deadlines, place: QueuePlace | None
+) -> SandboxRead:
+    return SandboxRead(
+        id=row.id,
+        state=row.state,
+        state_reason=row.state_reason,
+        target=row.target,
+        template=row.template,
+        backend=row.backend,
+        agent_type=row.agent_type,
+        user_id=row.user_id,
+        session_id=row.session_id,
+        metadata=row.labels,
+        resources=Resources.model_validate(row.resources),
+        urls=view_urls(services, row),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        last_activity_at=row.last_activity_at,
+        idle_pause_at=idle_pause_at(deadlines),
+        awake_until=row.awake_until,
+        expires_at=row.expires_at,
+        remaining_s=_seconds(row.remaining),
+        retain_until=row.retain_until,
+        silent_since=row.silent_since,
+        ended_at=row.ended_at,
+        timeout_s=row.timeout.total_seconds(),
+        on_timeout=row.on_timeout,
+        idle_timeout_s=_seconds(row.idle_timeout),
+        auto_resume=row.auto_resume,
+        priority=row.priority,
+        queue=place,
+    )
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

@@ -234,6 +234,10 @@ class SandboxController:
         await self._using.touch(row)
         return self._using.usable(row)
 
+    async def note_activity(self, caller: Caller, sandbox_id: str) -> None:
+        """Note that somebody still works in a sandbox, whatever has become of it."""
+        await self._using.touch(await self.get(caller, sandbox_id))
+
     async def _wake(self, caller: Caller, row: Sandbox, wait: timedelta) -> Sandbox:
         if row.target is Target.PAUSED and not row.auto_resume:
             raise SandboxPaused(row.id)

@@ -1,4 +1,5 @@
 import secrets
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -7,12 +8,22 @@ from sqlalchemy import select
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
 from sandbox_server.app import create_app
+from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import ApiKey, Tenant
+from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
+from sandbox_server.lifecycle.admission import Admission
+from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.reconciler import Reconciler
+from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
+from tests.server.api.serving import serving
+from tests.server.lifecycle.living import new_living
+from tests.server.lifecycle.serving import running_server
 
 
 @pytest.fixture
@@ -26,13 +37,35 @@ def settings():
 
 
 @pytest.fixture
-def services(sessions, settings, backends):
+def vault():
+    return Vault([secrets.token_bytes(32)])
+
+
+@pytest.fixture
+def controller(database, sessions, backends, vault):
+    """Take requests as a server does whose scheduler is not running: nothing is carried out."""
+    notifications = Notifications(database)
+    return SandboxController(
+        sessions,
+        SandboxQueueScheduler(sessions, {}, notifications),
+        Admission(sessions),
+        Reconciler(sessions, backends, vault),
+        backends,
+        Placement(backends),
+        Changes(notifications),
+        vault,
+    )
+
+
+@pytest.fixture
+def services(sessions, settings, controller, backends, vault):
     return Services(
         settings=settings,
         sessions=sessions,
         authenticator=Authenticator(sessions),
+        controller=controller,
         backends=backends,
-        vault=Vault([secrets.token_bytes(32)]),
+        vault=vault,
     )
 
 
@@ -69,6 +102,31 @@ async def make_key(sessions):
         return secret
 
     return make
+
+
+@pytest.fixture
+async def server(database, sessions, backend_at):
+    """Run a server that has sandboxes at the engine."""
+    living = await new_living(sessions, backend_at())
+    async with running_server(database, living) as server:
+        yield server
+
+
+@pytest.fixture
+async def api(server, services, make_key):
+    """Call that server over a socket."""
+    living = server.living
+    served = replace(
+        services, controller=server.controller, backends=living.backends, vault=living.vault
+    )
+    key = await make_key(tenant=living.tenant_id, scopes=["sandboxes"])
+    async with (
+        serving(create_app(served)) as port,
+        httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=120
+        ) as api,
+    ):
+        yield api
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ async def test_an_unknown_key_is_refused(app):
         (["admin"], {"read", "operate", "administer"}),
         ([], set()),
     ],
-    ids=str,
+    ids=["read", "sandboxes", "admin", "none"],
 )
 async def test_a_key_may_do_what_its_scopes_say(app, make_key, scopes, allowed):
     async with caller_of(app, await make_key(scopes=scopes)) as caller:

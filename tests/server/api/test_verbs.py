@@ -1,0 +1,146 @@
+import base64
+
+import pytest
+
+from tests.engine.waiting import until
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+def call(api):
+    """Call a verb."""
+
+    async def call(verb, **body):
+        return await api.post(f"/sandboxes/{verb}", json=body)
+
+    return call
+
+
+@pytest.fixture
+async def sandbox_id(call):
+    return (await call("create", user_id="u", template_id="base")).json()["sandbox_id"]
+
+
+async def test_create_answers_when_the_sandbox_runs(call, api):
+    created = await call("create", user_id="u", sandbox_template_id="base", timeout_seconds=100)
+    assert created.status_code == 200
+    assert created.json()["status"] == "running"
+    assert created.json()["urls"]["mcp"].endswith("/mcp/")
+    told = (await api.get(f"/v1/sandboxes/{created.json()['sandbox_id']}")).json()
+    assert (told["user_id"], told["template"], told["timeout_s"]) == ("u", "base", 100)
+
+
+async def test_status_tells_what_it_is(api, sandbox_id):
+    told = (await api.get("/sandboxes/status", params={"sandbox_id": sandbox_id})).json()
+    assert (told["sandbox_id"], told["status"]) == (sandbox_id, "running")
+
+
+async def test_connect_resumes_what_is_paused(call, api, sandbox_id):
+    await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
+    connected = await call("connect", sandbox_id=sandbox_id)
+    assert (connected.status_code, connected.json()["status"]) == (200, "running")
+
+
+@pytest.mark.parametrize("spelling", ["timeout", "timeout_seconds"])
+async def test_a_timeout_counts_to_the_deletion(call, api, sandbox_id, spelling):
+    assert (await call("timeout", sandbox_id=sandbox_id, **{spelling: 90})).status_code == 200
+    told = (await api.get(f"/v1/sandboxes/{sandbox_id}")).json()
+    assert (told["timeout_s"], told["on_timeout"]) == (90, "delete")
+
+
+async def test_delete_ends_it_and_may_be_repeated(call, sandbox_id):
+    for _ in range(2):
+        deleted = await call("delete", sandbox_id=sandbox_id)
+        assert (deleted.status_code, deleted.json()["status"]) == (200, "stopped")
+
+
+async def test_a_ports_address_is_told(call, sandbox_id):
+    exposed = (await call("expose-port", sandbox_id=sandbox_id, port=3000)).json()
+    assert exposed["port"] == 3000
+    assert exposed["url"].startswith("http://3000-")
+
+
+async def test_a_command_tells_its_output_and_exit_code(call, sandbox_id):
+    ran = await call("run-command", sandbox_id=sandbox_id, command="echo out; echo err >&2; exit 3")
+    assert ran.status_code == 200
+    assert sorted(ran.json()["output"].split()) == ["err", "out"]
+    assert ran.json()["exit_code"] == 3
+    assert ran.json()["truncated"] is False
+
+
+async def test_a_command_in_the_background_runs_on(call, sandbox_id):
+    begun = await call(
+        "run-command",
+        sandbox_id=sandbox_id,
+        command="sleep 0.2; echo done > /tmp/done",
+        background=True,
+    )
+    assert begun.json() == {"output": "", "exit_code": None, "truncated": False}
+
+    async def done():
+        read = await call("read-file", sandbox_id=sandbox_id, path="/tmp/done")
+        return read.status_code == 200 and read.json()["content"] == "done\n"
+
+    assert await until(done)
+
+
+async def test_a_command_that_takes_too_long_is_a_problem(call, sandbox_id):
+    late = await call("run-command", sandbox_id=sandbox_id, command="sleep 1002", timeout=1)
+    assert late.status_code == 504
+    assert late.json()["code"] == "command-timed-out"
+
+
+@pytest.mark.parametrize("spelling", ["path", "file_path"])
+async def test_a_file_is_read_as_it_was_written(call, sandbox_id, spelling):
+    where = {"sandbox_id": sandbox_id, spelling: "/home/user/a/b"}
+    written = await call("write-file", **where, content="grüße\0\n")
+    assert written.json() == {"path": "/home/user/a/b", "size": 9}
+    read = (await call("read-file", **where)).json()
+    assert (read["content"], read["encoding"]) == ("grüße\0\n", "utf-8")
+
+
+async def test_bytes_that_are_no_text_travel_as_base64(call, sandbox_id):
+    content = base64.b64encode(b"\xff\x00").decode()
+    where = {"sandbox_id": sandbox_id, "path": "/tmp/bytes"}
+    await call("write-file", **where, content=content, encoding="base64")
+    read = (await call("read-file", **where)).json()
+    assert (read["content"], read["encoding"]) == (content, "base64")
+    refused = await call("write-file", **where, content="no base64!", encoding="base64")
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
+
+
+async def test_a_file_that_is_not_there_and_one_that_is_none_are_problems(call, sandbox_id):
+    missing = await call("read-file", sandbox_id=sandbox_id, path="/nowhere")
+    assert (missing.status_code, missing.json()["code"]) == (404, "path-not-found")
+    directory = await call("read-file", sandbox_id=sandbox_id, path="/etc")
+    assert (directory.status_code, directory.json()["code"]) == (409, "path-refused")
+
+
+async def test_work_wakes_a_paused_sandbox(call, api, sandbox_id):
+    await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
+    ran = await call("run-command", sandbox_id=sandbox_id, command="echo awake")
+    assert ran.json()["output"] == "awake\n"
+
+
+async def test_work_in_a_sandbox_that_has_ended_is_a_conflict(call, sandbox_id):
+    await call("delete", sandbox_id=sandbox_id)
+    refused = await call("run-command", sandbox_id=sandbox_id, command="true")
+    assert (refused.status_code, refused.json()["code"]) == (409, "invalid-transition")
+
+
+VERBS: dict[str, dict[str, object]] = {
+    "connect": {},
+    "timeout": {"timeout": 60},
+    "delete": {},
+    "expose-port": {"port": 80},
+    "run-command": {"command": "true"},
+    "write-file": {"path": "/x", "content": ""},
+    "read-file": {"path": "/x"},
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_sandbox_that_is_not_there_is_not_found(call, verb):
+    missing = await call(verb, sandbox_id="0" * 20, **VERBS[verb])
+    assert (missing.status_code, missing.json()["code"]) == (404, "sandbox-not-found")
