@@ -9,9 +9,7 @@ import uvicorn
 async def serving(app):
     """Serve the app on a socket, as it is in earnest; gives the port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, lifespan="off", http="httptools", ws="none")
-    )
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", http="httptools"))
     task = asyncio.create_task(server._serve([listening]))  # signals are the test session's own
     try:
         yield listening.getsockname()[1]

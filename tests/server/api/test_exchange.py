@@ -6,6 +6,8 @@ import pytest
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from sandbox_server.api.deps import Reader
 from sandbox_server.api.json_body import JsonRoute
@@ -157,6 +159,15 @@ async def test_a_request_id_cannot_end_its_header(port, key):
     sent = b"GET /v1/x HTTP/1.1\r\nHost: s\r\nX-Request-Id: a%0d%0aSet-Cookie: b\r\n\r\n"
     _, answer = await exchange(port, sent)
     assert b"set-cookie" not in answer.lower()
+
+
+async def test_a_websocket_without_a_key_is_told_why_it_is_refused(port, caplog):
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(f"ws://127.0.0.1:{port}/v1/test/terminal"):
+            pass
+    assert refused.value.response.status_code == 401
+    assert json.loads(refused.value.response.body)["code"] == "unauthenticated"
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_stream_that_breaks_off_is_cut_off(port, key):
