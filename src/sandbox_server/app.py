@@ -5,6 +5,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from sandbox_server.api import (
+    backends,
     docs,
     events,
     health,
@@ -27,7 +28,7 @@ from sandbox_server.services import Services
 # As the description lists them.
 _ROUTES = (
     *(sandboxes, sessions, snapshots, events),
-    *(tenants, keys, stats, jobs, health, docs, verbs),
+    *(tenants, keys, backends, stats, jobs, health, docs, verbs),
 )
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

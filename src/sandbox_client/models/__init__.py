@@ -13,6 +13,7 @@ from sandbox_client.models.access import (
     TenantRule,
     TenantWrite,
 )
+from sandbox_client.models.backends import BackendRead, BackendUpdate
 from sandbox_client.models.operations import (
     BackendReadiness,
     BackendStats,
@@ -86,8 +87,10 @@ from sandbox_client.models.wire import (
 __all__ = [
     "YEAR",
     "AutoResume",
+    "BackendRead",
     "BackendReadiness",
     "BackendStats",
+    "BackendUpdate",
     "CommandResult",
     "CreateVerb",
     "Encoding",

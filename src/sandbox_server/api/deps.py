@@ -14,6 +14,7 @@ from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import NotFound, SandboxNotFound, SnapshotNotFound
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.fleet import Fleet
 from sandbox_server.lifecycle.work import Work
 from sandbox_server.log import add_to_log_context
 from sandbox_server.overview import Overview
@@ -56,6 +57,10 @@ def find_overview(services: ServicesDep) -> Overview:
     return Overview(services.sessions, services.backends)
 
 
+def find_fleet(services: ServicesDep) -> Fleet:
+    return Fleet(services.sessions, services.backends)
+
+
 def find_key_ring(services: ServicesDep) -> KeyRing:
     return KeyRing(services.sessions, services.authenticator)
 
@@ -75,6 +80,7 @@ def _an_id(given: str, *, missing: type[NotFound]) -> str:
     return given
 
 
+FleetDep = Annotated[Fleet, Depends(find_fleet)]
 KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
 TenantsDep = Annotated[Tenants, Depends(find_tenants)]
 

@@ -1,4 +1,5 @@
 import asyncio
+import re
 from collections.abc import Awaitable, Collection, Mapping
 from datetime import timedelta
 from functools import partial
@@ -18,6 +19,7 @@ from sandbox_server.domain.errors import BackendError
 
 T = TypeVar("T")
 
+_WHERE = re.compile(r"error sending request(?: for url \([^)]*\))?: ")
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol)
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, UnexpectedStatus)
 
@@ -78,9 +80,9 @@ class Connection:
         except TimeoutError:
             failure = asking.lost(f"did not answer within {limit.total_seconds():g} s")
         except _NEVER_SENT as error:
-            failure = asking.unsent(f"cannot be reached: {error}")
+            failure = asking.unsent(f"cannot be reached: {_plain(error)}")
         except httpx.HTTPError as error:
-            failure = asking.lost(f"the connection broke: {error}")
+            failure = asking.lost(f"the connection broke: {_plain(error)}")
         except _UNREADABLE:
             failure = asking.lost("gave an answer that its API does not have")
         # Out here it has no context: httpx's errors hold the request, and so the API key.
@@ -102,3 +104,8 @@ class Connection:
         await self._http.aclose()
         await self._sandboxes.aclose()
         await self._pool.aclose()
+
+
+def _plain(error: httpx.HTTPError) -> str:
+    """Say what went wrong without where: an address tells callers how things are set up behind the server."""
+    return _WHERE.sub("", str(error)).removeprefix("Request failed: ")
