@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -56,9 +57,8 @@ class Creation:
         await SandboxRepository(session).add(row, queue_timeout=wanted.queue_timeout)
         await self._admission.admit(session, place.candidates, own=sandbox_id)
         if row.state is State.QUEUED:
+            row.tried_at = None
             await self._line_up(session, row, wish)
-        else:
-            row.tried_at = row.created_at  # its provider is asked next, by whoever has the job
         return Begun(row, await self._own_work.take(session, row))
 
     async def add_fork(
@@ -123,6 +123,7 @@ class Creation:
             state=State.QUEUED,
             target=Target.RUNNING,
             wish=wish.document(),
+            tried_at=datetime.now(UTC),  # if it gets a place its provider is asked next
             priority=min(wanted.priority, caller.max_priority),
             timeout=wanted.timeout or place.defaults.timeout,
             idle_timeout=wanted.idle_timeout or place.defaults.idle_timeout,
