@@ -9,7 +9,7 @@ help: ## List the targets
 install: ## Set up .venv and the system packages; run and test do it by themselves
 	@scripts/install
 
-run: install ## Start the engine; ARGS are its flags
+run: install ## Start the server with its database and the engine; ARGS are its flags
 	@scripts/run $(ARGS)
 
 test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's

@@ -6,9 +6,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sandbox_server import doctor
 from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryptionKey
+from sandbox_server.access.tenants import DEFAULT_TENANT
+from sandbox_server.commands import database, keys
 from sandbox_server.db.account import CannotRunPostgres
-from sandbox_server.db.database import UnsupportedPostgres
+from sandbox_server.db.database import UnusablePostgres
+from sandbox_server.domain.access import Scope
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.log import configure_logging
 from sandbox_server.processes import raising
@@ -18,10 +22,11 @@ from sandbox_server.settings import Settings, flags, variable_of
 
 _UNUSABLE = 78  # EX_CONFIG
 _INTERRUPTED = 130
+_STATE = ("state_dir",)
 _EXPLAINED = (
     CannotServe,
     CannotRunPostgres,
-    UnsupportedPostgres,
+    UnusablePostgres,
     EncryptionKeyMissing,
     InvalidEncryptionKey,
     SandboxError,
@@ -57,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     names = [name for name, _ in flags()]
     _add(commands, "serve", "serve until stopped", lambda s, _: serve(s), settings=names)
+    _add(commands, "doctor", "check what the server needs here", doctor.command, settings=names)
+    _add_keys(commands)
+    _add_database(commands)
     guard = commands.add_parser(raising.COMMAND)  # for `serve` alone, so without a word of help
     guard.add_argument("--directory", type=Path, required=True)
     guard.set_defaults(command=lambda _, given: raising.guard(given["directory"]))
@@ -78,6 +86,43 @@ def _add(
         )
     parser.set_defaults(command=command)
     return parser
+
+
+def _add_keys(commands: Any) -> None:
+    group = _add_group(commands, "keys", "API keys, when no valid one is at hand")
+    create = _add(group, "create", "make a key and print it", keys.create, settings=_STATE)
+    create.add_argument("--tenant", default=DEFAULT_TENANT, help="Whose sandboxes it is for.")
+    create.add_argument("--name", default="", help="What to list it as.")
+    create.add_argument(
+        "--scope",
+        dest="scopes",
+        action="append",
+        choices=list(Scope),
+        help="What it may do; repeatable.",
+    )
+    create.add_argument("--max-priority", type=int, default=0, help="The highest it may ask for.")
+    create.add_argument("--rate-per-s", type=float, help="Requests per second that it may make.")
+    show = _add(group, "list", "list keys without their secrets", keys.show, settings=_STATE)
+    show.add_argument("--tenant", help="Whose; none given: everybody's.")
+    revoke = _add(group, "revoke", "end a key for good", keys.revoke, settings=_STATE)
+    revoke.add_argument("id", metavar="ID", help="As `list` shows it.")
+
+
+def _add_database(commands: Any) -> None:
+    group = _add_group(commands, "db", "the database as a whole")
+    for name, text, command in (
+        ("upgrade", "bring the schema up to date", database.upgrade),
+        ("check", "tell whether a server could work on it", database.check),
+        ("backup", "print how to back it up", database.show_backup),
+        ("rotate-encryption", "seal all secrets with a new key", database.rotate_encryption),
+        ("new-installation", "cut a copy loose from the original", database.make_new_installation),
+    ):
+        _add(group, name, text, command, settings=_STATE)
+
+
+def _add_group(commands: Any, name: str, text: str) -> Any:
+    parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+    return parser.add_subparsers(required=True, metavar="COMMAND")
 
 
 def _explain(error: ValidationError) -> str:

@@ -105,6 +105,10 @@ class ServerProcess:
             check=False,
         )
 
+    def shell(self, command: str, *, cwd: Path) -> None:
+        """Run a line that it printed for a shell."""
+        subprocess.run(["sh", "-ec", command], cwd=cwd, check=True, timeout=60)
+
     def start(self) -> None:
         """Start it, on the port it had before if it had one, and wait until it listens."""
         with self.log_file.open("a") as log:

@@ -28,6 +28,13 @@ class Account:
             raise CannotRunPostgres("PostgreSQL does not run as root: name another account.")
         return cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
+    @classmethod
+    def find(cls, name: str) -> "Account | None":
+        """Give what `ours_or` would, unless it would have to make it."""
+        uid = os.geteuid()
+        entry = pwd.getpwuid(uid) if uid != 0 else _find(name)
+        return None if entry is None else cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
     def run(
         self, *command: str | Path, keep_open: Sequence[int] = ()
     ) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from sandbox_server.db.embedded import EmbeddedPostgres
@@ -13,8 +15,8 @@ from sandbox_server.db.session import create_engine
 OLDEST = 15
 
 
-class UnsupportedPostgres(RuntimeError):
-    """The database's version lacks what the schema is made of."""
+class UnusablePostgres(RuntimeError):
+    """The database does not let us in, or its version lacks what the schema is made of."""
 
 
 @asynccontextmanager
@@ -47,16 +49,25 @@ async def _embedded(state_dir: Path) -> AsyncIterator[str]:
 async def _connected(url: str, *, pool_size: int) -> AsyncIterator[AsyncEngine]:
     engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size)
     try:
-        await _require_supported(engine)
+        await require_supported(engine)
         await upgrade(engine)
         yield engine
     finally:
         await engine.dispose()
 
 
-async def _require_supported(engine: AsyncEngine) -> None:
-    async with engine.connect() as connection:
-        number = await connection.scalar(text("SHOW server_version_num"))
-    found = int(number) // 10_000
+async def require_supported(engine: AsyncEngine) -> None:
+    """Refuse a database that cannot be used at all."""
+    found = await find_version(engine)
     if found < OLDEST:
-        raise UnsupportedPostgres(f"This is PostgreSQL {found}; {OLDEST} or newer is needed.")
+        raise UnusablePostgres(f"This is PostgreSQL {found}; {OLDEST} or newer is needed.")
+
+
+async def find_version(engine: AsyncEngine) -> int:
+    """Ask for the major version, as whoever asks anything for the first time."""
+    try:
+        async with engine.connect() as connection:
+            number = await connection.scalar(text("SHOW server_version_num"))
+    except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        raise UnusablePostgres(f"The database cannot be reached: {error}") from None
+    return int(number) // 10_000

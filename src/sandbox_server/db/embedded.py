@@ -44,6 +44,10 @@ class EmbeddedPostgres:
         self._data = self._directory / "data"
         self._password_file = self._directory / "password"
 
+    @property
+    def is_running(self) -> bool:
+        return is_running(self._data)
+
     def start(self) -> str:
         """Start it, or take the one that runs, and return its URL."""
         self._make_directory()

@@ -15,6 +15,11 @@ _PROGRAMS = f"{_INSTALLATION}/bin"
 _PATIENCE_S = "300"  # recovery after a crash reads the log of changes again
 
 
+def are_bundled() -> bool:
+    """Tell whether there is a wheel with them for this machine."""
+    return find_spec(_WHEEL) is not None
+
+
 class Programs:
     """The commands of one PostgreSQL installation, run by an account."""
 
@@ -33,6 +38,9 @@ class Programs:
         if not account.can_run(package / _PROGRAMS / "postgres"):
             package = _copy(package, to=copies / f"programs-{version(_WHEEL)}")
         return cls(package / _PROGRAMS, account=account)
+
+    def path(self, name: str) -> Path:
+        return self._directory / name
 
     def major_version(self) -> str:
         said = self._run("postgres", "--version")

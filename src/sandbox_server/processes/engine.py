@@ -111,9 +111,9 @@ class LocalEngine:
             while not (note.ready or _LISTENING in said):
                 ended = self.has_ended(_GLANCE)
                 said += (new := log.read())
-                _show(new)
                 if ended and _LISTENING not in said:
                     return self._explain_end(said)
+                _show(new)
         self._write_note(replace(note, ready=True))
         return None
 

@@ -2,7 +2,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from sandbox_server.db import database as opening
-from sandbox_server.db.database import UnsupportedPostgres, open_database
+from sandbox_server.db.database import UnusablePostgres, open_database
 from sandbox_server.db.models import Row
 from sandbox_server.db.postmaster import is_running
 from tests.server.databases import new_database
@@ -34,6 +34,6 @@ async def test_a_given_database_is_brought_up_to_date_and_no_other_started(serve
 async def test_a_database_that_is_too_old_is_refused(server_url, tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "OLDEST", 99)
     async with new_database(server_url) as url:
-        with pytest.raises(UnsupportedPostgres, match="This is PostgreSQL 18; 99 or newer"):
+        with pytest.raises(UnusablePostgres, match="This is PostgreSQL 18; 99 or newer"):
             async with open_database(url, state_dir=tmp_path):
                 pass
