@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 
-from sqlalchemy import insert, select
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import BigInteger, Text, bindparam, column, func, select, true
+from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Event, Stream
+from sandbox_server.db.models import Event, Row, Stream
 from sandbox_server.domain.events import SandboxEvent
 
 
@@ -14,19 +14,11 @@ class EventRepository:
 
     async def append(self, tenant_id: str, *events: SandboxEvent) -> None:
         """Keep the events, numbered; last in a transaction, which holds the tenant's counter until it ends."""
-        first = await self._take_numbers(tenant_id, len(events))
-        rows = [
-            {
-                "tenant_id": tenant_id,
-                "seq": seq,
-                "sandbox_id": event.sandbox_id,
-                "type": event.model_dump()["type"],
-                "data": event.model_dump(mode="json"),
-            }
-            for seq, event in enumerate(events, first)
-        ]
-        if rows:
-            await self._session.execute(insert(Event), rows)
+        if events:
+            told = [event.model_dump(mode="json") for event in events]
+            await self._session.execute(
+                _APPEND, {"tenant_id": tenant_id, "count": len(told), "told": told}
+            )
 
     async def list_page(
         self, tenant_id: str, *, sandbox_id: str | None = None, after: int = 0, limit: int
@@ -37,10 +29,30 @@ class EventRepository:
             query = query.where(Event.sandbox_id == sandbox_id)
         return (await self._session.scalars(query.order_by(Event.seq).limit(limit))).all()
 
-    async def _take_numbers(self, tenant_id: str, count: int) -> int:
-        taken = upsert(Stream).values(tenant_id=tenant_id, next_seq=1 + count)
-        taken = taken.on_conflict_do_update(
-            index_elements=[Stream.tenant_id], set_={"next_seq": Stream.next_seq + count}
-        )
-        next_seq = (await self._session.execute(taken.returning(Stream.next_seq))).scalar_one()
-        return next_seq - count
+
+def _append() -> Insert:
+    """Take numbers for all events and insert them, in one statement that is built once."""
+    tenant_id = bindparam("tenant_id", type_=Text)
+    count = bindparam("count", type_=BigInteger)
+    taking = insert(Stream).values(tenant_id=tenant_id, next_seq=1 + count)
+    taking = taking.on_conflict_do_update(
+        index_elements=[Stream.tenant_id], set_={"next_seq": Stream.next_seq + count}
+    )
+    taken = taking.returning((Stream.next_seq - count).label("first")).cte("taken")
+    told = (
+        func.jsonb_array_elements(bindparam("told", type_=JSONB))
+        .table_valued(column("data", JSONB), with_ordinality="number", name="told")
+        .render_derived()
+    )
+    rows = select(
+        tenant_id,
+        taken.c.first + told.c.number - 1,
+        told.c.data["sandbox_id"].astext,
+        told.c.data["type"].astext,
+        told.c.data,
+    ).select_from(taken.join(told, true()))
+    columns = ["tenant_id", "seq", "sandbox_id", "type", "data"]
+    return insert(Row.metadata.tables["events"]).from_select(columns, rows)
+
+
+_APPEND = _append()

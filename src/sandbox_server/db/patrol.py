@@ -4,7 +4,7 @@ from sqlalchemy import Row, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.jobs import DUE
+from sandbox_server.db.job_statements import DUE
 from sandbox_server.db.models import Job, Sandbox, Tenant
 from sandbox_server.domain.state import State
 

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import Text, bindparam, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
@@ -17,6 +17,11 @@ _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
 _DEADLINES = tuple(column.name for column in fields(Deadlines))
 _now = func.clock_timestamp()
+
+# What every transition of a sandbox asks for is built once: building it took longer than carrying it out.
+_FIND = select(Sandbox, _now).where(Sandbox.id == bindparam("sandbox_id"))
+_LOCK = _FIND.with_for_update().execution_options(populate_existing=True)
+_ANNOUNCE = select(func.pg_notify(CHANGED, bindparam("sandbox_id", type_=Text)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +57,7 @@ class SandboxRepository:
 
     async def find(self, sandbox_id: str) -> tuple[Sandbox, datetime] | None:
         """Find a sandbox whoever's it is, with the database's clock."""
-        found = await self._session.execute(select(Sandbox, _now).where(Sandbox.id == sandbox_id))
+        found = await self._session.execute(_FIND, {"sandbox_id": sandbox_id})
         row = found.one_or_none()
         return None if row is None else (row[0], row[1])
 
@@ -60,11 +65,8 @@ class SandboxRepository:
         self, sandbox_id: str, *, tenant_id: str | None = None
     ) -> tuple[Sandbox, datetime]:
         """Hold the row until the transaction ends; gives it with the database's clock."""
-        locked = select(Sandbox, _now).where(Sandbox.id == sandbox_id).with_for_update()
-        if tenant_id is not None:
-            locked = locked.where(Sandbox.tenant_id == tenant_id)
-        fresh = locked.execution_options(populate_existing=True)
-        row = (await self._session.execute(fresh)).one_or_none()
+        locked = _LOCK if tenant_id is None else _LOCK.where(Sandbox.tenant_id == tenant_id)
+        row = (await self._session.execute(locked, {"sandbox_id": sandbox_id})).one_or_none()
         if row is None:
             raise SandboxNotFound(sandbox_id)
         return row[0], row[1]
@@ -147,4 +149,4 @@ class SandboxRepository:
     async def announce(self, *sandbox_ids: str) -> None:
         """Tell whoever waits for these sandboxes, once the transaction has committed."""
         for sandbox_id in sandbox_ids:
-            await self._session.execute(select(func.pg_notify(CHANGED, sandbox_id)))
+            await self._session.execute(_ANNOUNCE, {"sandbox_id": sandbox_id})

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from sandbox_server.db.jobs import LOOK_AHEAD
+from sandbox_server.db.job_statements import LOOK_AHEAD
 from sandbox_server.scheduler.backoff import Backoff
 
 

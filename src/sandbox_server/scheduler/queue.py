@@ -8,7 +8,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.backends.lanes import Lanes
-from sandbox_server.db.jobs import DUE, JobRepository
+from sandbox_server.db.job_statements import DUE
+from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, without_transactions
 from sandbox_server.domain.jobs import LeasedJob, LeaseLost
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # A job may stay due for as long as a transaction holds its row.
 _SHORTEST_SLEEP = timedelta(milliseconds=50)
+# Between two looks, so that what hundreds of transactions a second make due is taken together.
+_BREATH = timedelta(milliseconds=5)
 
 
 class SandboxQueueScheduler:
@@ -89,7 +92,10 @@ class SandboxQueueScheduler:
     async def _start_until_stopped(self) -> None:
         while not self._stopping:
             self._woken.clear()
-            await self._sleep(await self._start_due())
+            until_next = await self._start_due()
+            if not self._full:
+                await asyncio.sleep(_BREATH.total_seconds())
+            await self._sleep(until_next)
 
     async def _start_due(self) -> timedelta:
         """Start what is due, as far as there are places, and tell how long to sleep."""

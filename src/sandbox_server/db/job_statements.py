@@ -1,0 +1,106 @@
+"""The statements about jobs that every transition of a sandbox makes, built once: that took longer than carrying them out."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Interval,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from sandbox_server.db.models import Row
+
+DUE = "jobs_due"  # the channel on which it is said that a job is due, or soon will be
+LOOK_AHEAD = timedelta(seconds=2)  # schedulers look this often, so what is due later needs no word
+
+INSTANT = DateTime(timezone=True)
+
+JOBS = Row.metadata.tables["jobs"]
+ROW = JOBS.c
+# The same throughout a statement, and stable: `clock_timestamp()` could not bound an index scan.
+NOW = func.statement_timestamp()
+UNLEASED = or_(ROW.leased_until.is_(None), ROW.leased_until <= NOW)
+LEASED = (ROW.id, ROW.kind, ROW.subject, ROW.attempts, ROW.leased_by)
+_soon = and_(ROW.leased_by.is_(None), ROW.run_at <= NOW + LOOK_AHEAD)
+# In RETURNING: schedulers are told, once it has committed, if the row is due soon.
+TOLD = case((_soon, func.pg_notify(DUE, "")))
+
+
+def settled(at: ColumnElement[datetime]) -> dict[str, Any]:
+    return {**freed(func.least(ROW.woken_at, at)), "attempts": 0, "last_error": None}
+
+
+def freed(run_at: ColumnElement[Any]) -> dict[str, Any]:
+    return {"run_at": run_at, "woken_at": None, "leased_by": None, "leased_until": None}
+
+
+def _have_due() -> Insert:
+    at = func.coalesce(bindparam("at", type_=INSTANT), NOW)
+    upsert = insert(JOBS).values(kind=bindparam("kind"), subject=bindparam("subject"), run_at=at)
+    wanted_at = upsert.excluded.run_at
+    leased = ROW.leased_by.is_not(None)
+    return upsert.on_conflict_do_update(
+        index_elements=[ROW.kind, ROW.subject],
+        set_={
+            "run_at": case((leased, ROW.run_at), else_=func.least(ROW.run_at, wanted_at)),
+            "woken_at": case((leased, func.least(ROW.woken_at, wanted_at))),
+            "attempts": case((ROW.dead_at.is_not(None), 0), else_=ROW.attempts),
+            "dead_at": None,
+        },
+    )
+
+
+def _lease() -> Insert:
+    fresh = {
+        "run_at": NOW,  # a lapsed lease is found among what is due
+        "leased_by": bindparam("holder"),
+        "leased_until": NOW + bindparam("lease", type_=Interval),
+        "attempts": 1,
+    }
+    upsert = insert(JOBS).values(kind=bindparam("kind"), subject=bindparam("subject"), **fresh)
+    return upsert.on_conflict_do_update(
+        index_elements=[ROW.kind, ROW.subject],
+        set_={**fresh, "woken_at": None, "dead_at": None},
+        where=UNLEASED,
+    )
+
+
+def _lock_held() -> CTE:
+    """Lock the rows of the jobs that are still their holders', with when each is due next."""
+    given = select(
+        func.unnest(bindparam("ids", type_=ARRAY(BigInteger))).label("id"),
+        func.unnest(bindparam("holders", type_=ARRAY(Text))).label("leased_by"),
+        func.unnest(bindparam("ats", type_=ARRAY(INSTANT))).label("at"),
+    ).subquery("given")
+    return (
+        select(ROW.id, given.c.at)
+        .join(given, and_(ROW.id == given.c.id, ROW.leased_by == given.c.leased_by))
+        .with_for_update(of=JOBS, skip_locked=True)
+        .cte("held")
+    )
+
+
+_held = _lock_held()
+HAVE_DUE = _have_due().returning(TOLD)
+LEASE = _lease().returning(*LEASED)
+EXTEND = (
+    update(JOBS)
+    .where(ROW.id == _held.c.id)
+    .values(leased_until=NOW + bindparam("lease", type_=Interval))
+)
+SETTLE_UNLOCKED = (
+    update(JOBS).where(ROW.id == _held.c.id).values(settled(_held.c.at)).returning(ROW.id, TOLD)
+)
