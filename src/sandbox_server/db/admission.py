@@ -36,10 +36,10 @@ waits = and_(
     Sandbox.target == literal_column("'running'"),
     Sandbox.state.in_([literal_column("'queued'"), literal_column("'paused'")]),
 )
-_in_time = or_(
+in_time = or_(
     Sandbox.queue_expires_at.is_(None), Sandbox.queue_expires_at > func.statement_timestamp()
 )
-_may_be_at = case(
+may_be_at = case(
     (Sandbox.state == State.QUEUED, Sandbox.candidates), else_=array([Sandbox.backend])
 )
 Selected = TypeVar("Selected", bound=Select[*tuple[Any, ...]])
@@ -52,13 +52,17 @@ class AdmissionRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
+    async def lock_backends(self, names: Collection[str]) -> None:
+        """Hold these backends, by name, without a look at them."""
+        await self._session.execute(_held(_backends(Backend.name.in_(sorted(names)))))
+
     async def lock_rooms(self, backends: Collection[str]) -> Sequence[Room]:
         """Hold these backends, by name, so that nobody else gives out their places."""
         return await self._find_rooms(_held(_backends(Backend.name.in_(sorted(backends)))))
 
     async def lock_rooms_waited_for(self, backend: str) -> Sequence[Room]:
         """Hold this backend and all that anybody waits for."""
-        waited_for = exists().where(waits, Backend.name == any_(_may_be_at))
+        waited_for = exists().where(waits, Backend.name == any_(may_be_at))
         return await self._find_rooms(_held(_backends(or_(Backend.name == backend, waited_for))))
 
     async def find_rooms(self, backends: Collection[str]) -> Sequence[Room]:
@@ -102,9 +106,9 @@ class AdmissionRepository:
         )
         first = (
             select(Sandbox.id, Sandbox.tenant_id, Sandbox.priority, Sandbox.queued_at)
-            .add_columns(_may_be_at.label("backends"))
-            .where(waits, _in_time, Sandbox.tenant_id == tenant.c.id)
-            .where(Sandbox.state == door.c.state, door.c.backend == any_(_may_be_at))
+            .add_columns(may_be_at.label("backends"))
+            .where(waits, in_time, Sandbox.tenant_id == tenant.c.id)
+            .where(Sandbox.state == door.c.state, door.c.backend == any_(may_be_at))
             .order_by(Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
             .limit(tenant.c.most)
             .lateral("first")
@@ -133,21 +137,25 @@ class AdmissionRepository:
 
     async def _find_rooms(self, backends: Select[Backend, datetime]) -> Sequence[Room]:
         rows = (await self._session.execute(backends)).all()
-        takes_place = and_(
-            Sandbox.backend.in_([row.name for row, _ in rows]), Sandbox.state.in_(HELD)
-        )
-        if keeping := [row.name for row, _ in rows if row.paused_takes_place]:
-            kept = and_(Sandbox.backend.in_(keeping), Sandbox.state == State.PAUSED)
-            takes_place = or_(takes_place, kept)
+        names = [row.name for row, _ in rows]
+        keeping = [row.name for row, _ in rows if row.paused_takes_place]
         counted = await self._session.execute(
             select(Sandbox.backend, Sandbox.state, Sandbox.tenant_id, func.count())
-            .where(takes_place, Sandbox.ended_at.is_(None))
+            .where(takes_place(names, keeping=keeping))
             .group_by(Sandbox.backend, Sandbox.state, Sandbox.tenant_id)
         )
         taken: defaultdict[str | None, list[_Count]] = defaultdict(list)
         for name, state, tenant_id, count in counted:
             taken[name].append((state, tenant_id, count))
         return [_room(row, now, taken[row.name]) for row, now in rows]
+
+
+def takes_place(backends: Collection[str], *, keeping: Collection[str]) -> ColumnElement[bool]:
+    """Tell whether a sandbox takes a place at one of the backends, some of which keep those of paused ones."""
+    held = and_(Sandbox.backend.in_(backends), Sandbox.state.in_(HELD))
+    if keeping:
+        held = or_(held, and_(Sandbox.backend.in_(keeping), Sandbox.state == State.PAUSED))
+    return and_(Sandbox.ended_at.is_(None), held)
 
 
 def _backends(wanted: ColumnElement[bool]) -> Select[Backend, datetime]:
@@ -167,7 +175,7 @@ def _room(row: Backend, now: datetime, taken: Sequence[_Count]) -> Room:
         kept={tenant_id: count for state, tenant_id, count in taken if state is State.PAUSED},
         keeps_places=row.paused_takes_place,
         answers=row.state != "down",
-        silent_since=row.seen_at,
+        silent_since=row.failing_since,
         drained=row.drained,
         busy_until=row.busy_until if row.busy_until and row.busy_until > now else None,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sandbox_server.domain.state import State
+from sandbox_server.domain.wording import clock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,11 @@ class Room:
     running: int
     kept: Mapping[str, int]
     """How many of a tenant's are paused and have kept their places."""
-    keeps_places: bool
+    keeps_places: bool = False
     """Whether its paused sandboxes do."""
-    answers: bool
+    answers: bool = True
     silent_since: datetime | None = None
-    drained: bool
+    drained: bool = False
     busy_until: datetime | None = None
 
     @property
@@ -41,11 +42,37 @@ class Room:
     def free(self) -> int:
         return self.capacity - self.running - self.paused
 
+    def lets_in(self, state: State) -> bool:
+        """Tell whether it takes those that wait in this state, as far as it has places.
+
+        A drained backend has its own sandboxes back, and no new ones.
+        """
+        drained = self.drained and state is State.QUEUED
+        return self.answers and self.busy_until is None and not drained
+
+    def has_place_for(self, state: State) -> bool:
+        return self.free > 0 or (state is State.PAUSED and self.keeps_places)
+
     def doors(self) -> Iterator[Door]:
-        """List the ways that are open; a drained backend has its own sandboxes back, and no new ones."""
-        if not self.answers or self.busy_until is not None:
-            return
-        if self.free > 0 and not self.drained:
-            yield Door(backend=self.backend, state=State.QUEUED)
-        if self.free > 0 or self.keeps_places:
-            yield Door(backend=self.backend, state=State.PAUSED, has_place=self.keeps_places)
+        """List the ways that are open."""
+        for state in (State.QUEUED, State.PAUSED):
+            if self.lets_in(state) and self.has_place_for(state):
+                kept = state is State.PAUSED and self.keeps_places
+                yield Door(backend=self.backend, state=state, has_place=kept)
+
+    def explain(self, state: State) -> str:
+        """Say why somebody in that state waits for a place here."""
+        name = self.backend
+        if not self.answers:
+            since = "" if self.silent_since is None else f" since {clock(self.silent_since)}"
+            return f"Backend {name} does not answer{since}."
+        if self.drained and state is State.QUEUED:
+            return f"Backend {name} is drained."
+        if self.busy_until is not None:
+            return f"Backend {name} has said that it is busy; it is asked again at {clock(self.busy_until)}."
+        if self.has_place_for(state):
+            return f"A place at {name} is about to be given out."
+        taken = f"All {self.capacity} places at {name} are taken"
+        if not self.paused:
+            return f"{taken}."
+        return f"{taken}: {self.running} running, {self.paused} paused whose memory is in use."

@@ -46,7 +46,7 @@ class Admission:
 
     async def hold(self, session: AsyncSession, backends: Collection[str]) -> None:
         """Take the locks of `admit`, as whoever locks a sandbox before it must."""
-        await AdmissionRepository(session).lock_rooms(backends)
+        await AdmissionRepository(session).lock_backends(backends)
 
     async def admit(
         self, session: AsyncSession, backends: Collection[str], *, own: str | None = None
