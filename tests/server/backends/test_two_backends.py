@@ -14,13 +14,16 @@ from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.db.backends import BackendRepository
 from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle import kinds
+from sandbox_server.lifecycle.fleet import Fleet
 from sandbox_server.lifecycle.patrol import Patrol, Rhythm
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.registration import register_backends
 from tests.engine.process import running_engine
-from tests.server.lifecycle.living import new_living
+from tests.server.lifecycle.living import MINUTE, new_living
+from tests.server.lifecycle.serving import running_server
 
 pytestmark = pytest.mark.needs_engine
 
@@ -57,11 +60,18 @@ def remote(authority):
 @pytest.fixture
 def settings(engine, remote, authority):
     """Say where both engines are, as the settings of a server do."""
-    local = {"name": "local", "api_url": engine.url, "sandbox_url": engine.url}
+    local = {
+        "name": "local",
+        "api_url": engine.url,
+        "sandbox_url": engine.url,
+        "capacity": 2,
+        "overflow_to": "remote",
+    }
     over_tls = {
         "name": "remote",
         "domain": f"{NAME}:{remote.port}",
         "ca_cert": authority / "ca.pem",
+        "overflow_to": "local",
     }
     return [
         BackendSettings.model_validate({**local, "api_key": engine.api_key}),
@@ -98,7 +108,7 @@ async def test_a_domain_and_an_authority_are_all_it_takes_to_work_in_a_sandbox(
 
 async def test_the_authority_of_one_backend_is_trusted_for_no_other(settings, new_sandbox):
     untrusting = settings[1].model_copy(update={"name": "untrusting", "ca_cert": None})
-    backends = open_backends([settings[1], untrusting], installation_id="installation")
+    backends = open_backends([*settings, untrusting], installation_id="installation")
     try:
         access = await backends["remote"].create(new_sandbox())
         with pytest.raises(BackendUnavailable, match="cannot be reached"):
@@ -166,3 +176,59 @@ async def test_each_sandbox_is_compared_with_its_own_backend(livings):
     assert (await patrol(far)).strangers == 0
     assert (await far.row(there)).state is State.FAILED
     assert (await local.row(here)).state is State.RUNNING
+
+
+@pytest.fixture
+async def server(database, livings):
+    """Run a server for one caller, whose sandboxes go to the local engine when nobody says."""
+    async with running_server(database, livings[0]) as server:
+        yield server
+
+
+async def test_what_finds_no_place_goes_where_its_backend_overflows_to(server):
+    placed = [(await server.running()).backend for _ in range(3)]
+    assert placed == ["local", "local", "remote"]
+
+
+async def test_a_drained_backend_keeps_what_it_has_and_gets_nothing_new(server, livings):
+    local, _ = livings
+    fleet = Fleet(local.sessions, local.backends)
+    before = await server.running()
+    await fleet.set_drained("local", drained=True)
+
+    assert (await server.running()).backend == "remote"
+    waits = await server.controller.create(
+        server.caller, SandboxRequest(backend="local"), wait=AT_ONCE
+    )
+    assert (waits.state, waits.backend) == (State.QUEUED, None)
+
+    assert (await server.controller.pause(server.caller, before.id)).state is State.PAUSED
+    resumed = await server.controller.resume(server.caller, before.id, wait=MINUTE)
+    assert resumed.state is State.RUNNING
+
+    await fleet.set_drained("local", drained=False)
+    assert (await server.settled(waits.id, State.RUNNING)).backend == "local"
+
+
+async def test_while_a_backend_is_down_new_ones_go_elsewhere_or_wait_until_it_is_back(
+    server, livings, remote
+):
+    _, far = livings
+    wanted = SandboxRequest(backend="remote")
+    remote.kill()
+    await patrol(far)
+
+    waits = await server.controller.create(server.caller, wanted, wait=AT_ONCE)
+    assert waits.state is State.QUEUED
+    await server.set_tenant(defaults={"backend": "remote"})
+    assert (await server.running()).backend == "local"
+
+    await asyncio.to_thread(remote.start)
+    await patrol(far)
+    assert (await server.settled(waits.id, State.RUNNING)).backend == "remote"
+
+
+async def test_an_agent_types_rule_says_where_its_sandboxes_live(server):
+    await server.set_tenant(rules=[{"match": {"agent_type": "ci-fix"}, "backend": "remote"}])
+    assert (await server.running(agent_type="ci-fix")).backend == "remote"
+    assert (await server.running(agent_type="review")).backend == "local"

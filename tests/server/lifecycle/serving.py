@@ -110,7 +110,9 @@ async def running_server(
         ADMISSION: admission.work,
         SNAPSHOT: Snapshots(sessions, living.backends).settle,
     }
-    scheduler = SandboxQueueScheduler(sessions, handlers, notifications, policy=policy)
+    scheduler = SandboxQueueScheduler(
+        sessions, handlers, notifications, policy=policy, lanes=living.backends.lanes
+    )
     controller = SandboxController(
         sessions,
         scheduler,
