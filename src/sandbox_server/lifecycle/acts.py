@@ -86,8 +86,8 @@ class Acts:
         except (SandboxGone, BackendRefused) as error:
             return await self._commit(look, outcomes.not_started(error))
         except (BackendBusy, BackendUnavailable) as error:
-            # Where something may have begun, it keeps its place until that is known.
-            if look.doubted or isinstance(error, AnswerLost):
+            # Where something may have begun, it keeps its place until that is known; the queue is for what is to run.
+            if look.doubted or isinstance(error, AnswerLost) or look.row.target is Target.PAUSED:
                 raise
             return await self._make_wait(look, outcomes.not_let_in(error), error)
         try:
@@ -135,6 +135,7 @@ class Acts:
         self, look: Look, step: Step, *, due: Due | None = None, wake: bool = False
     ) -> Look:
         """Let the row say what is so at its provider, or that nothing has to be done there."""
+        assert step.act is not Act.ADMIT  # nobody takes a place but from admission
         row, said = look.row, self._wanted(look, due)
         if step.act is Act.RECORD and (told := outcomes.behind_our_back(row, step.to)):
             target = None if step.target is row.target else step.target
@@ -176,7 +177,10 @@ class Acts:
         """Give its place back, and let nobody take it before the provider has room."""
         assert look.row.backend is not None
         hold_back = HoldBack(look.row.backend, look.now + (error.retry_after or BUSY_FOR))
-        return Look.at_own(*await self._transitions.commit(look.row, waits, hold_back=hold_back))
+        waiting = await self._transitions.commit(
+            look.row, waits, holds=_may_wait, hold_back=hold_back
+        )
+        return Look.at_own(*waiting)
 
     async def _commit(
         self, look: Look, *transitions: Transition, due: Due | None = None, wake: bool = False
@@ -201,6 +205,10 @@ class Acts:
         """Let nothing be lost that was started for a row which has gone on meanwhile."""
         if not await self._transitions.note_provider_id(seen, access.provider_id):
             await self._calls.kill_late(seen, access)
+
+
+def _may_wait(row: Sandbox, _: datetime) -> bool:
+    return row.state is not State.STARTING or row.target is not Target.PAUSED
 
 
 def _since(look: Look) -> datetime:

@@ -189,7 +189,8 @@ class Living:
 
     async def states(self, sandbox_id: str) -> list[str]:
         """List the states that it was told to have entered."""
-        return [event.type.removeprefix("sandbox.") for event in await self.events(sandbox_id)]
+        told = [event.type.removeprefix("sandbox.") for event in await self.events(sandbox_id)]
+        return [state for state in told if state in set(State)]
 
     async def job(self, kind: str, subject: str) -> Job | None:
         async with self.sessions() as session:

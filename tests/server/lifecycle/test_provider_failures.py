@@ -98,6 +98,36 @@ async def test_a_provider_without_room_sends_a_start_back_to_the_queue(faulty, p
     assert (await faulty.job(kinds.ADMISSION, "elsewhere")).run_at < busy_until
 
 
+async def test_what_is_to_be_paused_once_it_has_started_does_not_go_back_to_the_queue(
+    faulty, proxy
+):
+    sandbox_id = await faulty.admitted()
+    await faulty.want(sandbox_id, Target.PAUSED)
+    proxy.on(CREATE, NO_ROOM)
+    assert await faulty.settle(sandbox_id) > await faulty.now()
+    assert (await faulty.row(sandbox_id)).state is State.STARTING
+
+    await faulty.settle(sandbox_id)
+
+    assert (await faulty.row(sandbox_id)).state is State.PAUSED
+
+
+async def test_a_pause_that_is_wanted_while_a_start_finds_no_room_is_not_lost(faulty, proxy):
+    sandbox_id = await faulty.admitted()
+
+    async def be_full_meanwhile(exchange):
+        await faulty.want(sandbox_id, Target.PAUSED)
+        await NO_ROOM(exchange)
+
+    proxy.on(CREATE, be_full_meanwhile)
+    await faulty.settle(sandbox_id)
+    assert (await faulty.row(sandbox_id)).state is State.STARTING
+
+    await faulty.settle(sandbox_id)
+
+    assert (await faulty.row(sandbox_id)).state is State.PAUSED
+
+
 async def test_a_provider_that_is_down_sends_a_first_start_back_to_the_queue(faulty, proxy):
     sandbox_id = await faulty.admitted()
     await proxy.refuse()
