@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sandbox_server.backends.placement import Placement
 from sandbox_server.db.models import Backend, Sandbox, Snapshot, Tenant
 from sandbox_server.db.notifications import Notifications
+from sandbox_server.db.sandboxes import SandboxFilter
 from sandbox_server.db.session import create_sessions
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.ids import ApiKeyId, TenantId, new_id
@@ -78,6 +79,10 @@ class Serving:
 
         await until(is_there, timeout=60)
         return await self.living.row(sandbox_id)
+
+    async def has_queue(self) -> bool:
+        queued = SandboxFilter(states=frozenset({State.QUEUED}))
+        return bool(await self.controller.list_page(self.caller, queued, limit=1))
 
     async def add_tenant(self, tenant_id: str) -> None:
         async with self.living.sessions.begin() as session:
