@@ -63,7 +63,7 @@ def repeatable(request: Request, key: str | None, body: BaseModel) -> Idempotenc
     return Idempotency.of(key, method=request.method, path=request.url.path, body=said)
 
 
-def find_filter(
+async def find_filter(
     request: Request,
     state: Annotated[
         list[State] | None,

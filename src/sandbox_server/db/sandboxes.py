@@ -17,8 +17,10 @@ _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
 _DEADLINES = tuple(column.name for column in fields(Deadlines))
 _now = func.clock_timestamp()
-
-# What every transition of a sandbox asks for is built once: building it took longer than carrying it out.
+# What every status call and every transition asks for is built once: building it took longer than carrying it out.
+_OWN = select(Sandbox).where(
+    Sandbox.id == bindparam("sandbox_id"), Sandbox.tenant_id == bindparam("tenant_id")
+)
 _FIND = select(Sandbox, _now).where(Sandbox.id == bindparam("sandbox_id"))
 _LOCK = _FIND.with_for_update().execution_options(populate_existing=True)
 _ANNOUNCE = select(func.pg_notify(CHANGED, bindparam("sandbox_id", type_=Text)))
@@ -48,9 +50,8 @@ class SandboxRepository:
         self._session = session
 
     async def get(self, sandbox_id: str, *, tenant_id: str) -> Sandbox:
-        row = await self._session.scalar(
-            select(Sandbox).where(Sandbox.id == sandbox_id, Sandbox.tenant_id == tenant_id)
-        )
+        asked = {"sandbox_id": sandbox_id, "tenant_id": tenant_id}
+        row: Sandbox | None = await self._session.scalar(_OWN, asked)
         if row is None:
             raise SandboxNotFound(sandbox_id)
         return row
