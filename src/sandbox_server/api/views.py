@@ -1,6 +1,6 @@
 """Rows as the API tells them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -19,11 +19,12 @@ from sandbox_client.models import (
 from sandbox_server.backends.provider import Usage
 from sandbox_server.db.models import Event, Sandbox, Snapshot
 from sandbox_server.db.sandboxes import deadlines_of
-from sandbox_server.domain.deadlines import Deadlines
-from sandbox_server.domain.due import idle_pause_at
+from sandbox_server.db.session import reading
+from sandbox_server.domain.due import idle_pause_at, waits_for_place
 from sandbox_server.domain.errors import InvalidTransition, NotReady
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.lifecycle.answers import ASK_AGAIN
+from sandbox_server.lifecycle.queue_view import QueueView, describe_queues
 from sandbox_server.services import Services
 
 MCP_PORT = 6060
@@ -34,12 +35,17 @@ _TOLD_APART = frozenset({"sandbox_id", "type", "cause", "actor", "reason"})
 
 
 async def view_sandbox(services: Services, row: Sandbox) -> SandboxRead:
-    """Tell what a sandbox is; only of one that waits the database is asked for more."""
-    return _view(services, row, deadlines_of(row), None)
+    [view] = await view_sandboxes(services, [row])
+    return view
 
 
 async def view_sandboxes(services: Services, rows: Sequence[Sandbox]) -> list[SandboxRead]:
-    return [await view_sandbox(services, row) for row in rows]
+    """Tell what sandboxes are; the database is asked for more only if some of them wait."""
+    places: Mapping[str, QueueView] = {}
+    if any(waits_for_place(deadlines_of(row)) for row in rows):
+        async with reading(services.sessions) as session:
+            places = await describe_queues(session, rows)
+    return [_view(services, row, places.get(row.id)) for row in rows]
 
 
 def view_urls(services: Services, row: Sandbox) -> Urls | None:
@@ -99,9 +105,13 @@ def _what_happened(row: Event) -> dict[str, Any]:
     return {"seq": row.seq, "type": row.type, "at": row.created_at, **told}
 
 
-def _view(
-    services: Services, row: Sandbox, deadlines: Deadlines, place: QueuePlace | None
-) -> SandboxRead:
+def _view_place(place: QueueView) -> QueuePlace:
+    return QueuePlace(
+        position=place.position, reason=place.reason, estimate_s=_seconds(place.estimate)
+    )
+
+
+def _view(services: Services, row: Sandbox, place: QueueView | None) -> SandboxRead:
     return SandboxRead(
         id=row.id,
         state=row.state,
@@ -118,7 +128,7 @@ def _view(
         created_at=row.created_at,
         started_at=row.started_at,
         last_activity_at=row.last_activity_at,
-        idle_pause_at=idle_pause_at(deadlines),
+        idle_pause_at=idle_pause_at(deadlines_of(row)),
         awake_until=row.awake_until,
         expires_at=row.expires_at,
         remaining_s=_seconds(row.remaining),
@@ -130,7 +140,7 @@ def _view(
         idle_timeout_s=_seconds(row.idle_timeout),
         auto_resume=row.auto_resume,
         priority=row.priority,
-        queue=place,
+        queue=None if place is None else _view_place(place),
     )
 
 

@@ -100,6 +100,29 @@ async def test_without_room_a_sandbox_waits_and_says_where_and_why(api, server):
     assert int(queued.headers["Retry-After"]) >= 1
     assert queued.json()["state"] == "queued"
     assert queued.json()["urls"] is None
+    assert queued.json()["queue"]["position"] == 1
+    assert queued.json()["queue"]["reason"]
+
+
+async def test_those_who_wait_are_listed_with_their_places(api, server):
+    await server.set_capacity(0)
+    first, second = [(await create(api, wait=0)).json()["id"] for _ in range(2)]
+    told = [(one["id"], one["queue"]["position"]) async for one in all_of(api, ALL)]
+    assert told == [(second, 2), (first, 1)]
+
+
+async def test_a_free_place_lets_the_next_one_run(api, server):
+    await server.set_capacity(1)
+    path = (await create(api)).headers["Location"]
+    waiting = asyncio.create_task(create(api, wait=60))
+    await until(lambda: waits(api))
+    await api.delete(path)
+    ran = await waiting
+    assert (ran.status_code, ran.json()["state"], ran.json()["queue"]) == (201, "running", None)
+
+
+async def waits(api):
+    return [one async for one in all_of(api, ALL, state="queued")]
 
 
 async def test_a_sandbox_that_waits_can_be_called_off(api, server):
