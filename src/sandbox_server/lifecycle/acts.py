@@ -1,7 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from sandbox_server.backends.errors import AnswerLost, SandboxGone
 from sandbox_server.backends.provider import Access
@@ -21,14 +20,14 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.events import CAUSES
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.steps import Act, Step, Truth
+from sandbox_server.domain.steps import Act, Step
 from sandbox_server.domain.wish import Wish
 from sandbox_server.domain.wording import explain
 from sandbox_server.lifecycle import outcomes
 from sandbox_server.lifecycle.calls import Calls
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.sealed import seal_access
-from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into
+from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into, wish_of
 from sandbox_server.vault import Vault
 
 BUSY_FOR = timedelta(seconds=5)
@@ -73,9 +72,9 @@ class Acts:
         is_said = row.state is step.via and (step.act is not Act.START or row.tried_at is not None)
         if look.ours and is_said and due.why is Why.UNSETTLED:
             return look
-        values = _found_id(look)
+        values = look.found_id
         if step.act is Act.START:
-            values["tried_at"] = row.tried_at or look.now
+            values |= {"tried_at": row.tried_at or look.now}
         begun = replace(self._wanted(look, due), change=into(step.via), values=values)
         committed = await self._commit(look, begun, due=due)
         return replace(committed, found=look.found, doubted=look.doubted)
@@ -113,13 +112,11 @@ class Acts:
         except BackendRefused as error:
             await self._commit(look, outcomes.not_paused(error))
             raise
-        paused = outcomes.becomes(State.PAUSED, rules=self._calls.rules(look.row))
-        return await self._commit(look, Transition(change=paused), outcomes.KEEPS_PLACE)
+        return await self._commit(look, self._done(look, State.PAUSED), outcomes.KEEPS_PLACE)
 
     async def _kill(self, look: Look) -> Look:
         await self._calls.kill(look)
-        ends = outcomes.becomes(State.STOPPED, rules=self._calls.rules(look.row))
-        return await self._commit(look, Transition(change=ends))
+        return await self._commit(look, self._done(look, State.STOPPED))
 
     async def kill_leftovers(self, look: Look) -> None:
         """Kill what is left of a sandbox that has ended."""
@@ -146,18 +143,24 @@ class Acts:
         row, rules = look.row, self._calls.rules(look.row)
         if step.to is State.RUNNING and row.state is not State.PAUSING:
             runs = self._runs(look, await self._calls.connect(look))
-            return [replace(runs, told=said.told, target=said.target)]
-        said = replace(said, values=_found_id(look))
+            return [replace(runs, told=said.told or runs.told, target=said.target)]
+        said = replace(said, values=look.found_id)
         change = outcomes.becomes(step.to, rules=rules)
         if step.via is not row.state:
             return [replace(said, change=into(step.via)), Transition(change=change)]
         keeps_place = [outcomes.KEEPS_PLACE] if step.to is State.PAUSED else []
         return [replace(said, change=change), *keeps_place]
 
+    def _done(self, look: Look, state: State) -> Transition:
+        """Tell of what has been done by the wish that it was begun for, whatever is wanted by now."""
+        change = outcomes.becomes(state, rules=self._calls.rules(look.row))
+        return Transition(change=change, told=wish_of(look.row))
+
     def _runs(self, look: Look, access: Access) -> Transition:
         row = look.row
         return Transition(
-            change=outcomes.runs(row, since=_since(look), rules=self._calls.rules(row)),
+            change=outcomes.runs(row, since=look.runs_since, rules=self._calls.rules(row)),
+            told=wish_of(row),
             values={
                 "backend_sandbox_id": access.provider_id,
                 "access_sealed": seal_access(self._vault, row.id, access),
@@ -178,7 +181,7 @@ class Acts:
         assert look.row.backend is not None
         hold_back = HoldBack(look.row.backend, look.now + (error.retry_after or BUSY_FOR))
         waiting = await self._transitions.commit(
-            look.row, waits, holds=_may_wait, hold_back=hold_back
+            look.row, waits, holds=outcomes.may_wait, hold_back=hold_back
         )
         return Look.at_own(*waiting)
 
@@ -205,20 +208,3 @@ class Acts:
         """Let nothing be lost that was started for a row which has gone on meanwhile."""
         if not await self._transitions.note_provider_id(seen, access.provider_id):
             await self._calls.kill_late(seen, access)
-
-
-def _may_wait(row: Sandbox, _: datetime) -> bool:
-    return row.state is not State.STARTING or row.target is not Target.PAUSED
-
-
-def _since(look: Look) -> datetime:
-    """Tell since when it has been running at its provider, or has been for a moment less."""
-    if look.row.state is State.STARTING and look.row.tried_at is not None:
-        return look.row.tried_at
-    if look.truth is Truth.RUNNING and look.found is not None:
-        return min(look.found.started_at, look.now)
-    return look.now
-
-
-def _found_id(look: Look) -> dict[str, Any]:
-    return {} if look.found is None else {"backend_sandbox_id": look.found.id}

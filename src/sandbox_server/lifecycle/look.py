@@ -1,6 +1,6 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
 from sandbox_server.backends.provider import ProviderSandbox
 from sandbox_server.db.models import Sandbox
@@ -35,6 +35,20 @@ class Look:
     found: ProviderSandbox | None = None
     doubted: bool = False
     """Somebody may have asked the provider for the next act before."""
+
+    @property
+    def runs_since(self) -> datetime:
+        """Tell since when it runs at its provider once that has been asked to run it, or from a moment before."""
+        if self.row.state is State.STARTING and self.row.tried_at is not None:
+            return self.row.tried_at
+        if self.truth is Truth.RUNNING and self.found is not None:
+            return min(self.found.started_at, self.now)
+        return self.now
+
+    @property
+    def found_id(self) -> dict[str, Any]:
+        """Give what its row is to know of what was found."""
+        return {} if self.found is None else {"backend_sandbox_id": self.found.id}
 
     @classmethod
     def at_own(cls, row: Sandbox, now: datetime) -> Self:

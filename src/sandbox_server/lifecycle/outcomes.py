@@ -39,10 +39,6 @@ KEEPS_PLACE = Transition(change=into(State.RESUMING), only_if=is_refresh)
 """After a pause that was only for the provider's maximum."""
 
 
-def gives_up_wait(row: Deadlines, _: datetime) -> Deadlines:
-    return replace(row, queue_expires_at=None)
-
-
 def not_started(error: BackendError) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.end(row, State.FAILED),
@@ -57,6 +53,11 @@ def not_let_in(error: BackendError) -> Transition:
         told=by_provider(f"It waits for a place again: {error}"),
         values={"backend": None, "tried_at": None},
     )
+
+
+def may_wait(row: Sandbox, _: datetime) -> bool:
+    """Tell whether it may go back to the queue, which is only for what is to run."""
+    return row.state is not State.STARTING or row.target is not Target.PAUSED
 
 
 def not_paused(error: BackendError) -> Transition:

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 
 from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle import kinds
 from sandbox_server.lifecycle.sealed import seal_envs
-from tests.server.lifecycle.living import HOUR, MINUTE
+from tests.server.lifecycle.living import HOUR, MINUTE, WISH
 
 pytestmark = pytest.mark.needs_engine
 
@@ -59,6 +61,27 @@ async def test_a_sandbox_is_paused_and_resumed_with_who_wanted_it_and_why(living
         assert event.data["cause"] == "request"
         assert event.data["actor"] == {"kind": "key", "id": "a-key"}
         assert event.data["reason"] == "A test wants it."
+
+
+async def test_what_is_wanted_while_it_starts_comes_next_and_is_not_taken_for_why_it_started(
+    faulty, proxy
+):
+    sandbox_id = await faulty.admitted()
+
+    async def want_a_pause_meanwhile(exchange):
+        pause = replace(WISH, reason="It was asked to be paused.")
+        await faulty.want(sandbox_id, Target.PAUSED, wish=pause)
+        await exchange.relay()
+
+    proxy.on("POST /v2/sandboxes", want_a_pause_meanwhile)
+    await faulty.settle(sandbox_id)
+
+    told = [(event.type, event.data["reason"]) for event in await faulty.events(sandbox_id)]
+    assert told == [
+        ("sandbox.running", WISH.reason),
+        ("sandbox.pausing", "It was asked to be paused."),
+        ("sandbox.paused", "It was asked to be paused."),
+    ]
 
 
 async def test_a_paused_sandbox_that_is_wanted_waits_for_a_place(living):
