@@ -84,13 +84,14 @@ class EngineGuard:
 
     def _note_end(self) -> None:
         status = self._engine.bury()
-        lived = timedelta(seconds=time.monotonic() - self._started)
-        self._delay = _FIRST_DELAY if lived > _STEADY else min(2 * self._delay, _LONGEST_DELAY)
-        self._start_at = time.monotonic() + self._delay.total_seconds()
+        if timedelta(seconds=time.monotonic() - self._started) > _STEADY:
+            self._delay = _FIRST_DELAY
+        seconds = self._delay.total_seconds()
         log.error(
-            "the engine ended status=%s again_in_s=%g log=%s",
-            *(status, self._delay.total_seconds(), self._engine.log),
+            "the engine ended status=%s again_in_s=%g log=%s", status, seconds, self._engine.log
         )
+        self._start_at = time.monotonic() + seconds
+        self._delay = min(2 * self._delay, _LONGEST_DELAY)
 
     def _start_again(self) -> None:
         self._start_at = None
