@@ -1,10 +1,13 @@
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import BigInteger, Text, bindparam, column, func, select, true
-from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
+from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.dml import ReturningInsert
 
 from sandbox_server.db.models import Event, Row, Stream
+from sandbox_server.db.sandboxes import CHANGED
 from sandbox_server.domain.events import SandboxEvent
 
 
@@ -13,7 +16,10 @@ class EventRepository:
         self._session = session
 
     async def append(self, tenant_id: str, *events: SandboxEvent) -> None:
-        """Keep the events, numbered; last in a transaction, which holds the tenant's counter until it ends."""
+        """Keep the events, numbered, and tell whoever waits for their sandboxes, once the transaction has committed.
+
+        Last in a transaction, which holds the tenant's counter until it ends.
+        """
         if events:
             told = [event.model_dump(mode="json") for event in events]
             await self._session.execute(
@@ -30,7 +36,7 @@ class EventRepository:
         return (await self._session.scalars(query.order_by(Event.seq).limit(limit))).all()
 
 
-def _append() -> Insert:
+def _append() -> ReturningInsert[Any]:
     """Take numbers for all events and insert them, in one statement that is built once."""
     tenant_id = bindparam("tenant_id", type_=Text)
     count = bindparam("count", type_=BigInteger)
@@ -52,7 +58,9 @@ def _append() -> Insert:
         told.c.data,
     ).select_from(taken.join(told, true()))
     columns = ["tenant_id", "seq", "sandbox_id", "type", "data"]
-    return insert(Row.metadata.tables["events"]).from_select(columns, rows)
+    table = Row.metadata.tables["events"]
+    kept = insert(table).from_select(columns, rows)
+    return kept.returning(func.pg_notify(CHANGED, table.c.sandbox_id))
 
 
 _APPEND = _append()

@@ -9,7 +9,7 @@ from sandbox_server.db.admission import AdmissionRepository
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
-from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of, set_deadlines
+from sandbox_server.db.sandboxes import deadlines_of, set_deadlines
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import admit
 from sandbox_server.domain.errors import QueueFull
@@ -165,7 +165,6 @@ async def _wake(
         await jobs.due(SANDBOX, sandbox_id)
     for backend in sorted(backends):
         await jobs.due(ADMISSION, backend)
-    await SandboxRepository(session).announce(*sandbox_ids)
 
 
 async def _tell(session: AsyncSession, moved: Mapping[str, _Moved]) -> None:

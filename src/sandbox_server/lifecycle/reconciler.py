@@ -6,7 +6,7 @@ from sandbox_server.backends.provider import ProviderSandbox
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
-from sandbox_server.db.session import Sessions
+from sandbox_server.db.session import Sessions, reading
 from sandbox_server.domain.due import Due, next_due
 from sandbox_server.domain.errors import BackendBusy, SandboxNotFound, Superseded
 from sandbox_server.domain.jobs import LeasedJob
@@ -86,6 +86,6 @@ class Reconciler:
             await self._acts.kill_leftovers(look)
 
     async def _find(self, sandbox_id: str, *, in_doubt: bool = False) -> Look | None:
-        async with self._sessions() as session:
+        async with reading(self._sessions) as session:
             found = await SandboxRepository(session).find(sandbox_id)
         return None if found is None else Look.at_found(*found, in_doubt=in_doubt)

@@ -106,6 +106,5 @@ class Silence:
                 event = Answering(
                     sandbox_id=row.id, cause=Cause.PROVIDER, actor=PROVIDER, reason=row.state_reason
                 )
-            await repository.announce(row.id)
             await EventRepository(session).append(row.tenant_id, event)
         log.warning("sandbox %s id=%s", "is silent" if silent else "answers again", row.id)

@@ -87,7 +87,8 @@ class Transitions:
                 await JobRepository(session).wake(kinds.SNAPSHOT, row.template)
             if wake:
                 await JobRepository(session).due(kinds.SANDBOX, row.id)
-            await repository.announce(row.id)
+            if not events:
+                await repository.announce(row.id)
             await EventRepository(session).append(row.tenant_id, *events)
         return row, now
 
