@@ -1,11 +1,12 @@
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BeforeValidator
 
 from sandbox_client.models import KeyCreate, KeyCreated, KeyRead, KeyUpdate, Page, TenantName
 from sandbox_server.access.key_ring import KeyRequest
+from sandbox_server.api.asked import IdempotencyKey, repeatable
 from sandbox_server.api.deps import Admin, KeyRingDep, find_admin
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
@@ -28,9 +29,19 @@ KeyId = Annotated[str, BeforeValidator(_an_id), Path()]
 
 
 @router.post("", status_code=201)
-async def create_key(caller: Admin, wanted: KeyCreate, key_ring: KeyRingDep) -> KeyCreated:
+async def create_key(
+    caller: Admin,
+    body: KeyCreate,
+    request: Request,
+    key_ring: KeyRingDep,
+    idempotency_key: IdempotencyKey = None,
+) -> KeyCreated:
     """Make an API key. Its secret is in this answer and can never be told again."""
-    issued = await key_ring.issue(KeyRequest(**wanted.model_dump()), caller=caller)
+    issued = await key_ring.issue(
+        KeyRequest(**body.model_dump()),
+        caller=caller,
+        idempotency=repeatable(request, idempotency_key, body),
+    )
     return KeyCreated(**_told(issued.owned), secret=issued.secret)
 
 

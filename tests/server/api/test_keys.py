@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from tests.server.api.conftest import caller_of
@@ -33,6 +35,25 @@ async def test_a_key_is_the_callers_own_tenants_unless_another_is_named(create, 
     assert (await create(tenant="team"))["tenant"] == "team"
     answer = await admin.post("/v1/keys", json={"tenant": "nobody"})
     assert_problem(answer, status=404, code="tenant-not-found")
+
+
+async def test_a_repeated_request_makes_no_second_key(admin):
+    answers = await asyncio.gather(
+        *(
+            admin.post("/v1/keys", json={"name": "ci"}, headers={"Idempotency-Key": "k"})
+            for _ in range(8)
+        )
+    )
+    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 7
+    assert {answer.json().get("code") for answer in answers} == {None, "key-issued-before"}
+    keys = (await admin.get("/v1/keys")).json()["items"]
+    assert [key["name"] for key in keys].count("ci") == 1
+
+
+async def test_another_request_with_the_same_idempotency_key_is_refused(admin):
+    for name, status in (("ci", 201), ("other", 422)):
+        answer = await admin.post("/v1/keys", json={"name": name}, headers={"Idempotency-Key": "k"})
+        assert answer.status_code == status
 
 
 async def test_keys_are_listed_newest_first_in_parts(create, admin):
