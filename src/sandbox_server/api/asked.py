@@ -3,11 +3,20 @@
 from datetime import timedelta
 from typing import Annotated, Any, cast
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Body, Depends, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from sandbox_client.models import Labels, Name, SandboxFork, SandboxUpdate, SessionSandbox
+from sandbox_client.models import (
+    KeepAlive,
+    Labels,
+    Name,
+    SandboxCreate,
+    SandboxFork,
+    SandboxUpdate,
+    SessionSandbox,
+    SnapshotCreate,
+)
 from sandbox_server.db.sandboxes import SandboxFilter
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
@@ -27,11 +36,20 @@ Wait = Annotated[
 IdempotencyKey = Annotated[
     str | None,
     Header(
+        alias="Idempotency-Key",
         min_length=1,
         max_length=255,
         description="A name of your own for this request: repeated with it, it creates nothing anew.",
     ),
 ]
+
+
+# What may be left out altogether.
+NewSandboxBody = Annotated[SandboxCreate, Body(default_factory=SandboxCreate)]
+SessionSandboxBody = Annotated[SessionSandbox, Body(default_factory=SessionSandbox)]
+KeepAliveBody = Annotated[KeepAlive, Body(default_factory=KeepAlive)]
+ForkBody = Annotated[SandboxFork, Body(default_factory=SandboxFork)]
+SnapshotBody = Annotated[SnapshotCreate, Body(default_factory=SnapshotCreate)]
 
 
 def a_sandbox(body: SessionSandbox, *, session_id: str | None = None) -> SandboxRequest:

@@ -3,18 +3,18 @@ from datetime import timedelta
 from fastapi import APIRouter, Request, Response
 
 from sandbox_client.models import (
-    KeepAlive,
     MetricRead,
     Page,
     PortUrls,
-    SandboxCreate,
-    SandboxFork,
     SandboxRead,
     SandboxUpdate,
 )
 from sandbox_server.api.asked import (
     FilterDep,
+    ForkBody,
     IdempotencyKey,
+    KeepAliveBody,
+    NewSandboxBody,
     Wait,
     a_change,
     a_fork,
@@ -42,7 +42,7 @@ ASK_AGAIN_S = 2
 
 @router.post("", status_code=201, responses={202: {"model": SandboxRead}})
 async def create_sandbox(
-    body: SandboxCreate,
+    body: NewSandboxBody,
     request: Request,
     response: Response,
     caller: Operator,
@@ -130,7 +130,7 @@ async def resume_sandbox(
 
 @router.post("/{sandbox_id}/keepalive")
 async def keep_sandbox_awake(
-    sandbox_id: SandboxIdPath, body: KeepAlive, caller: Operator, services: ServicesDep
+    sandbox_id: SandboxIdPath, body: KeepAliveBody, caller: Operator, services: ServicesDep
 ) -> SandboxRead:
     """Keep a sandbox from its idle pause while you think, though nothing happens in it."""
     row = await services.controller.keep_awake(
@@ -145,7 +145,7 @@ async def keep_sandbox_awake(
 @router.post("/{sandbox_id}/fork", status_code=201, responses={202: {"model": SandboxRead}})
 async def fork_sandbox(
     sandbox_id: SandboxIdPath,
-    body: SandboxFork,
+    body: ForkBody,
     request: Request,
     response: Response,
     caller: Operator,

@@ -3,8 +3,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from sandbox_client.models import Name, SandboxRead, SessionSandbox
-from sandbox_server.api.asked import Wait, a_sandbox
+from sandbox_client.models import Name, SandboxRead
+from sandbox_server.api.asked import SessionSandboxBody, Wait, a_sandbox
 from sandbox_server.api.deps import Operator, ServicesDep
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.sandboxes import say_whether_done
@@ -16,7 +16,7 @@ router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/by-session", tag
 @router.put("/{session_id}", responses={201: {"model": SandboxRead}, 202: {"model": SandboxRead}})
 async def use_session_sandbox(
     session_id: Annotated[Name, Path()],
-    body: SessionSandbox,
+    body: SessionSandboxBody,
     response: Response,
     caller: Operator,
     services: ServicesDep,

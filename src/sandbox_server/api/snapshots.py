@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from sandbox_client.models import Page, SnapshotCreate, SnapshotRead, SnapshotState
-from sandbox_server.api.asked import IdempotencyKey, repeatable
+from sandbox_client.models import Page, SnapshotRead, SnapshotState
+from sandbox_server.api.asked import IdempotencyKey, SnapshotBody, repeatable
 from sandbox_server.api.deps import ControllerDep, Operator, Reader, SandboxIdPath, SnapshotIdPath
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
@@ -18,7 +18,7 @@ router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
 )
 async def create_snapshot(
     sandbox_id: SandboxIdPath,
-    body: SnapshotCreate,
+    body: SnapshotBody,
     request: Request,
     response: Response,
     caller: Operator,

@@ -5,13 +5,12 @@ from fastapi import APIRouter
 
 from sandbox_client.models import BackendStats, QueueStats, SandboxState, Stats, TenantStats
 from sandbox_server.api.deps import OverviewDep, Reader
+from sandbox_server.db.admission import HELD
 from sandbox_server.db.models import Backend, Tenant
 from sandbox_server.db.stats import Crowd
 from sandbox_server.domain.state import State
 
 router = APIRouter(prefix="/v1/stats", tags=["operations"])
-
-_TAKES_PLACE = {State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING, State.STOPPING}
 
 
 @router.get("")
@@ -62,7 +61,7 @@ def _taken(crowds: Iterable[Crowd], greedy: set[str]) -> int:
     return sum(
         crowd.count
         for crowd in crowds
-        if crowd.state in _TAKES_PLACE or (crowd.state is State.PAUSED and crowd.backend in greedy)
+        if crowd.state in HELD or (crowd.state is State.PAUSED and crowd.backend in greedy)
     )
 
 

@@ -37,7 +37,7 @@ LARGEST_FILE = 16 * 1024 * 1024
 
 
 @router.post("/create")
-async def create(
+async def verb_create(
     body: CreateVerb,
     request: Request,
     caller: Operator,
@@ -56,7 +56,7 @@ async def create(
 
 
 @router.post("/connect")
-async def connect(
+async def verb_connect(
     body: SandboxVerb, caller: Operator, services: ServicesDep, work: WorkDep
 ) -> VerbSandbox:
     """Resume a sandbox if it is paused, and answer when it runs."""
@@ -64,13 +64,15 @@ async def connect(
 
 
 @router.get("/status")
-async def status(sandbox_id: SandboxIdQuery, caller: Reader, services: ServicesDep) -> VerbSandbox:
+async def verb_status(
+    sandbox_id: SandboxIdQuery, caller: Reader, services: ServicesDep
+) -> VerbSandbox:
     """Tell what a sandbox is."""
     return _tell(services, await services.controller.get(caller, sandbox_id))
 
 
 @router.post("/timeout")
-async def timeout(body: TimeoutVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
+async def verb_timeout(body: TimeoutVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
     """Have a sandbox deleted so many seconds from now."""
     row = await services.controller.update(
         caller,
@@ -81,13 +83,13 @@ async def timeout(body: TimeoutVerb, caller: Operator, services: ServicesDep) ->
 
 
 @router.post("/delete")
-async def delete(body: SandboxVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
+async def verb_delete(body: SandboxVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
     """End a sandbox; one that has ended already stays so."""
     return _tell(services, await services.controller.delete(caller, body.sandbox_id))
 
 
 @router.post("/expose-port")
-async def expose_port(
+async def verb_expose_port(
     body: ExposePortVerb, caller: Operator, services: ServicesDep, work: WorkDep
 ) -> ExposedPort:
     """Resume a sandbox if it is paused, and tell where a port of it is reached."""
@@ -96,7 +98,7 @@ async def expose_port(
 
 
 @router.post("/run-command")
-async def run_command(body: RunCommandVerb, caller: Operator, work: WorkDep) -> CommandResult:
+async def verb_run_command(body: RunCommandVerb, caller: Operator, work: WorkDep) -> CommandResult:
     """Run a command in a login shell, and answer with what it wrote when it has ended."""
     if body.background:
         await work.start_command(caller, body.sandbox_id, body.command)
@@ -112,7 +114,7 @@ async def run_command(body: RunCommandVerb, caller: Operator, work: WorkDep) -> 
 
 
 @router.post("/write-file")
-async def write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) -> WrittenFile:
+async def verb_write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) -> WrittenFile:
     """Make a file, or replace what it holds; directories on the way are made too."""
     content = _bytes_of(body)
     await work.write_file(caller, body.sandbox_id, body.path, content)
@@ -120,7 +122,7 @@ async def write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) -> Wr
 
 
 @router.post("/read-file")
-async def read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) -> FileContent:
+async def verb_read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) -> FileContent:
     """Tell what a file holds; what is not text comes in base64."""
     content = await work.read_file(caller, body.sandbox_id, body.path, limit=LARGEST_FILE)
     return _told(body.path, content)

@@ -43,6 +43,14 @@ async def test_a_sandbox_is_created_used_and_deleted(api):
     assert (await api.delete(path)).status_code == 204
 
 
+async def test_a_sandbox_may_be_asked_for_without_a_word(api):
+    asked = [await api.post(ALL), await api.put(f"{ALL}/by-session/s")]
+    assert [(answer.status_code, answer.json()["template"]) for answer in asked] == [
+        (201, "base"),
+        (201, "base"),
+    ]
+
+
 async def test_variables_reach_the_sandbox_and_are_never_told(api):
     sandbox = (await create(api, envs={"GREETING": "a secret word"})).json()
     ran = await api.post(
