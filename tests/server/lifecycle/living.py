@@ -188,9 +188,8 @@ class Living:
             )
 
     async def states(self, sandbox_id: str) -> list[str]:
-        """List the states that it was told to have entered."""
-        told = [event.type.removeprefix("sandbox.") for event in await self.events(sandbox_id)]
-        return [state for state in told if state in set(State)]
+        """List what it was told to have become."""
+        return [event.type.removeprefix("sandbox.") for event in await self.events(sandbox_id)]
 
     async def job(self, kind: str, subject: str) -> Job | None:
         async with self.sessions() as session:
