@@ -24,16 +24,19 @@ class PatrolRepository:
         )
         return living.all()
 
-    async def list_running(self, backend: str) -> Sequence[Sandbox]:
-        """List what runs at a backend and can be asked, those that answered last time first."""
-        running = select(Sandbox).where(
-            Sandbox.backend == backend,
-            Sandbox.state == State.RUNNING,
-            Sandbox.ended_at.is_(None),
-            Sandbox.access_sealed.is_not(None),
+    async def list_running(self, backend: str) -> Sequence[Row[str, int, bytes | None, bool]]:
+        """List what runs at a backend with how it is reached and whether it is silent; that comes last."""
+        is_silent = Sandbox.silent_since.is_not(None)
+        running = await self._session.execute(
+            select(Sandbox.id, Sandbox.generation, Sandbox.access_sealed, is_silent)
+            .where(
+                Sandbox.backend == backend,
+                Sandbox.state == State.RUNNING,
+                Sandbox.ended_at.is_(None),
+            )
+            .order_by(is_silent, Sandbox.id)
         )
-        silent_last = (Sandbox.silent_since.is_not(None), Sandbox.id)
-        return (await self._session.scalars(running.order_by(*silent_last))).all()
+        return running.all()
 
     async def find_all(self, sandbox_ids: Collection[str]) -> Mapping[str, Sandbox]:
         rows = await self._session.scalars(select(Sandbox).where(Sandbox.id.in_(sandbox_ids)))

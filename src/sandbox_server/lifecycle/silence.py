@@ -2,7 +2,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Access, ProviderState
@@ -36,6 +36,16 @@ class Patience:
 PATIENCE = Patience()
 
 
+@dataclass(frozen=True)
+class _Runner:
+    """What of a running sandbox's row it takes to ask it."""
+
+    id: str
+    generation: int
+    access_sealed: bytes | None
+    silent: bool
+
+
 class Silence:
     """Asks running sandboxes for a sign of life, and writes down who gives none."""
 
@@ -43,28 +53,37 @@ class Silence:
         self._sessions = sessions
         self._vault = vault
         self._patience = patience
+        self._heard: dict[str, dict[str, datetime]] = {}
+        """When each of a backend's sandboxes answered this server last."""
 
     async def listen(self, backend: E2BBackend) -> None:
         """Ask all that run at a backend."""
         async with self._sessions() as session:
             rows = await PatrolRepository(session).list_running(backend.name)
 
-        async def ask(row: Sandbox) -> None:
-            silent = await self._is_silent(backend, row)
-            if silent is not None and silent is (row.silent_since is None):
-                await self._note(row, silent=silent)
+        before = self._heard.get(backend.name, {})
+        heard = {row.id: before[row.id] for row in rows if row.id in before}
+        self._heard[backend.name] = heard
+
+        async def ask(one: _Runner) -> None:
+            silent = await self._is_silent(backend, one)
+            if silent is not None and silent is not one.silent:
+                await self._note(one, silent=silent, heard_at=heard.get(one.id))
+            if silent is False:
+                heard[one.id] = datetime.now(UTC)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience.all.total_seconds()):
-                await for_each(rows, ask)
+                await for_each([_Runner(*row) for row in rows], ask)
 
-    async def _is_silent(self, backend: E2BBackend, row: Sandbox) -> bool | None:
+    async def _is_silent(self, backend: E2BBackend, one: _Runner) -> bool | None:
         """Ask the sandbox, and then its provider, who may know better than we; None is that nobody knows."""
-        assert row.access_sealed is not None
-        access = open_access(self._vault, row.id, row.access_sealed)
+        if one.access_sealed is None:
+            return None
+        access = open_access(self._vault, one.id, one.access_sealed)
         if await self._answers(backend, access):
             return False
-        if row.silent_since is None:
+        if not one.silent:
             await asyncio.sleep(self._patience.between.total_seconds())
             if await self._answers(backend, access):
                 return False
@@ -80,31 +99,34 @@ class Silence:
         except BackendUnavailable:
             return False
 
-    async def _note(self, seen: Sandbox, *, silent: bool) -> None:
+    async def _note(self, seen: _Runner, *, silent: bool, heard_at: datetime | None) -> None:
         async with self._sessions.begin() as session:
-            repository = SandboxRepository(session)
             try:
-                row, now = await repository.lock(seen.id)
+                row, now = await SandboxRepository(session).lock(seen.id)
             except SandboxNotFound:
                 return
             if row.generation != seen.generation or row.state is not State.RUNNING:
                 return
-            event: Silent | Answering
-            if silent:
-                row.silent_since = now
-                row.state_reason = f"It runs, and has not answered since {clock(now)}."
-                event = Silent(
-                    sandbox_id=row.id,
-                    cause=Cause.PROVIDER,
-                    actor=PROVIDER,
-                    reason=row.state_reason,
-                    last_answer_at=None,
-                )
-            else:
-                row.silent_since = None
-                row.state_reason = "It answers again."
-                event = Answering(
-                    sandbox_id=row.id, cause=Cause.PROVIDER, actor=PROVIDER, reason=row.state_reason
-                )
+            event = _grow_silent(row, now, heard_at=heard_at) if silent else _answer_again(row)
             await EventRepository(session).append(row.tenant_id, event)
         log.warning("sandbox %s id=%s", "is silent" if silent else "answers again", row.id)
+
+
+def _grow_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:
+    row.silent_since = now
+    row.state_reason = f"It runs, and has not answered since {clock(heard_at or now)}."
+    return Silent(
+        sandbox_id=row.id,
+        cause=Cause.PROVIDER,
+        actor=PROVIDER,
+        reason=row.state_reason,
+        last_answer_at=heard_at,
+    )
+
+
+def _answer_again(row: Sandbox) -> Answering:
+    row.silent_since = None
+    row.state_reason = "It answers again."
+    return Answering(
+        sandbox_id=row.id, cause=Cause.PROVIDER, actor=PROVIDER, reason=row.state_reason
+    )

@@ -1,5 +1,5 @@
 import contextlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,6 +13,7 @@ from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
+from sandbox_server.domain.wording import clock
 from sandbox_server.lifecycle import kinds
 from sandbox_server.lifecycle.patrol import Patrol, Rhythm
 from sandbox_server.lifecycle.sealed import open_access
@@ -29,9 +30,8 @@ AT_ONCE = timedelta()
 JOB = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by="a")
 
 
-async def patrol(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE):
-    """Look at the backend once."""
-    patrol = Patrol(
+def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE):
+    return Patrol(
         living.sessions,
         living.backends,
         living.vault,
@@ -39,7 +39,11 @@ async def patrol(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE):
         rhythm=Rhythm(again=again, busy_for=busy_for, answer_within=answer_within),
         patience=Patience(each=timedelta(seconds=1), between=AT_ONCE, all=MINUTE),
     )
-    return await patrol.work(JOB)
+
+
+async def patrol(living, **rhythm):
+    """Look at the backend once."""
+    return await patrol_of(living, **rhythm).work(JOB)
 
 
 async def backend_row(living):
@@ -387,6 +391,21 @@ async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
 
     assert (await living.row(sandbox_id)).silent_since is None
     assert await living.states(sandbox_id) == ["running", "silent", "answering"]
+
+
+async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, living, proxy):
+    sandbox_id = await living.started()
+    patrol = patrol_of(faulty)
+    await patrol.work(JOB)
+    proxy.on(HEALTH, hold, times=2)
+
+    await patrol.work(JOB)
+
+    silent = (await living.events(sandbox_id))[-1]
+    answered_at = datetime.fromisoformat(silent.data["last_answer_at"])
+    row = await living.row(sandbox_id)
+    assert row.started_at < answered_at < row.silent_since
+    assert clock(answered_at) in row.state_reason
 
 
 async def test_one_answer_that_is_late_is_not_silence(living, faulty, proxy):

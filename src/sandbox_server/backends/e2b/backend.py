@@ -248,10 +248,10 @@ class E2BBackend:
 
     async def is_answering(self, access: Access, *, limit: timedelta | None = None) -> bool:
         """Ask the sandbox itself for a sign of life; False is also that it takes too long."""
-        handle = self.handle(access)
+        url, headers = self._handles.address(access)
         return await self._connection.is_answering(
-            f"{handle.envd_api_url}{ENVD_API_HEALTH_ROUTE}",
-            headers=handle.connection_config.sandbox_headers,
+            f"{url}{ENVD_API_HEALTH_ROUTE}",
+            headers=headers,
             limit=limit or self._question_limit,
         )
 

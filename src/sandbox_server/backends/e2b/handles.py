@@ -1,4 +1,5 @@
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from e2b import AsyncSandbox, ConnectionConfig
 from packaging.version import Version
@@ -28,6 +29,12 @@ class Handles:
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return known[1]
+
+    def address(self, access: Access) -> tuple[str, Mapping[str, str]]:
+        """Tell where the sandbox itself is asked, and with what headers, without a handle for it."""
+        config = self._config(access)
+        url = config.get_sandbox_url(access.provider_id, access.domain or self._endpoint.domain)
+        return url, config.sandbox_headers
 
     def forget(self, provider_id: str) -> None:
         self._known.pop(provider_id, None)
