@@ -10,6 +10,7 @@ PostgreSQL is nobody's child. What ends without a word has crashed: the engine g
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -75,6 +76,8 @@ def _serve_as_account(settings: Settings, listeners: list[socket.socket]) -> int
 
 
 def _serve(work: Work, link: GuardLink | None = None) -> int:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
     at_rest = uvloop.run(serve_api(work))
     if at_rest and link is not None:
         link.stop_engine()

@@ -1,6 +1,5 @@
 """The server as its users have it: started by its command, with all the processes that come of it."""
 
-import json
 import os
 import re
 import shutil
@@ -16,8 +15,8 @@ from pathlib import Path
 import httpx
 
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.processes.engine import NOTE
-from sandbox_server.processes.living import Identity, LivingProcess
+from sandbox_server.processes.engine import EngineNote, LocalEngine
+from sandbox_server.processes.living import LivingProcess
 from sandbox_server.settings import Settings, variable_of
 from tests.engine.process import IMAGES
 
@@ -64,8 +63,9 @@ class ServerProcess:
 
     @property
     def engine_pid(self) -> int:
-        pid: int = json.loads((self.engine_dir / NOTE).read_text())["pid"]
-        return pid
+        note = LocalEngine(self.engine_dir).find_note()
+        assert note is not None
+        return note.pid
 
     @property
     def children(self) -> list[int]:
@@ -109,11 +109,11 @@ class ServerProcess:
         """Run a line that it printed for a shell."""
         subprocess.run(["sh", "-ec", command], cwd=cwd, check=True, timeout=60)
 
-    def start(self) -> None:
+    def start(self, *flags: str) -> None:
         """Start it, on the port it had before if it had one, and wait until it listens."""
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
-                [*self.command("serve", "--port", str(self._port)), *self._flags],
+                [*self.command("serve", "--port", str(self._port)), *self._flags, *flags],
                 env=self.environment(),
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -165,15 +165,15 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
             self._close()
-        if (self.engine_dir / NOTE).exists():
-            self._remove_engine()
+        note = LocalEngine(self.engine_dir).find_note()
+        if note is not None:
+            self._remove_engine(note)
         if (self.state_dir / "postgres").exists():
             EmbeddedPostgres(self.state_dir / "postgres").stop()
         shutil.rmtree(self.directory)
 
-    def _remove_engine(self) -> None:
-        note = json.loads((self.engine_dir / NOTE).read_text())
-        engine = LivingProcess.find(Identity(note["pid"], note["began"]))
+    def _remove_engine(self, note: EngineNote) -> None:
+        engine = LivingProcess.find(note.identity)
         if engine is not None:
             with suppress(ProcessLookupError):
                 os.kill(engine.identity.pid, signal.SIGKILL)

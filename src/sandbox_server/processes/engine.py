@@ -45,7 +45,7 @@ class EngineAddress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Note:
+class EngineNote:
     """What is kept of an engine for those who guard it later."""
 
     pid: int
@@ -139,10 +139,16 @@ class LocalEngine:
                 shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
                 os.truncate(self.log, 0)
 
+    def find_note(self) -> EngineNote | None:
+        """Give what is known of the engine that was started last."""
+        try:
+            return self._note()
+        except FileNotFoundError:
+            return None
+
     def _find(self) -> LivingProcess | None:
-        with suppress(FileNotFoundError):
-            return LivingProcess.find(self._note().identity)
-        return None
+        note = self.find_note()
+        return None if note is None else LivingProcess.find(note.identity)
 
     def _start(self) -> LivingProcess:
         self.rotate_log()
@@ -163,7 +169,7 @@ class LocalEngine:
             os.close(log)
         started.returncode = 0  # it is buried by its pidfd, or by whoever inherits it
         identity = Identity.of(started.pid)
-        self._write_note(_Note(**asdict(identity), port=port, log_at=log_at))
+        self._write_note(EngineNote(**asdict(identity), port=port, log_at=log_at))
         return LivingProcess(identity, os.pidfd_open(started.pid))
 
     def _command(self, port: int) -> list[str]:
@@ -172,17 +178,17 @@ class LocalEngine:
             *("--host", HOST, "--port", str(port), "--state-dir", str(self._directory)),
         ]
 
-    def _note(self) -> _Note:
-        return _Note(**json.loads((self._directory / NOTE).read_text()))
+    def _note(self) -> EngineNote:
+        return EngineNote(**json.loads((self._directory / NOTE).read_text()))
 
-    def _write_note(self, note: _Note) -> None:
+    def _write_note(self, note: EngineNote) -> None:
         write_private(self._directory / NOTE, json.dumps(asdict(note)))
 
     def _choose_port(self) -> int:
         """Keep the one of last time: sandboxes are known by addresses that it is part of."""
-        with suppress(FileNotFoundError):
-            if _is_free(port := self._note().port):
-                return port
+        note = self.find_note()
+        if note is not None and _is_free(note.port):
+            return note.port
         # Of several that are started at once, most choose differently.
         for port in (_PORTS[0], *random.sample(_PORTS, len(_PORTS))):
             if _is_free(port):

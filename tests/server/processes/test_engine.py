@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.processes.engine import NOTE
-from sandbox_server.processes.living import Identity, LivingProcess
+from sandbox_server.processes.engine import NOTE, LocalEngine
+from sandbox_server.processes.living import LivingProcess
 from tests.engine.waiting import until
 from tests.server.running import server_process
 
@@ -28,17 +28,16 @@ def started(server):
 
 
 def note_of(server):
-    return json.loads((server.engine_dir / NOTE).read_text())
+    return LocalEngine(server.engine_dir).find_note()
 
 
 def engine_of(server):
     """Find its engine, unless that has ended."""
-    note = note_of(server)
-    return LivingProcess.find(Identity(note["pid"], note["began"]))
+    return LivingProcess.find(note_of(server).identity)
 
 
 async def create_sandbox(server):
-    url = f"http://127.0.0.1:{note_of(server)['port']}"
+    url = f"http://127.0.0.1:{note_of(server).port}"
     return await AsyncSandbox.create(
         api_key=(server.engine_dir / "api.key").read_text().strip(), api_url=url, sandbox_url=url
     )
@@ -70,13 +69,13 @@ async def test_an_engine_whose_server_crashed_goes_on_and_is_found_again(started
 async def test_an_engine_that_dies_is_started_again_where_it_was(started):
     sandbox = await create_sandbox(started)
     before = note_of(started)
-    os.kill(before["pid"], signal.SIGKILL)
+    os.kill(before.pid, signal.SIGKILL)
 
     async def is_another():
-        return note_of(started)["pid"] != before["pid"]
+        return note_of(started).pid != before.pid
 
     await until(is_another, timeout=60)
-    assert note_of(started)["port"] == before["port"]
+    assert note_of(started).port == before.port
 
     async def answers():
         return await sandbox.is_running()
@@ -95,4 +94,4 @@ def test_a_note_of_an_engine_that_is_no_more_is_not_believed(server):
     note = {"pid": os.getpid(), "began": "another boot/1", "port": 3400, "log_at": 0}
     (server.engine_dir / NOTE).write_text(json.dumps(note))
     server.start()
-    assert note_of(server)["pid"] != os.getpid()
+    assert note_of(server).pid != os.getpid()

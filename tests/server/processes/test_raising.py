@@ -1,0 +1,92 @@
+"""The engine's guard as a server that is not root has it: a process of its own, told what to do by pipes."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sandbox_server.processes.engine import LocalEngine
+from sandbox_server.processes.errors import CannotServe
+from sandbox_server.processes.living import LivingProcess
+from sandbox_server.processes.raising import raised_guard
+from tests.engine.process import IMAGES
+from tests.engine.waiting import until
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture(autouse=True)
+def sudo(tmp_path, monkeypatch):
+    """Have a `sudo` that only does what it is told, since tests are root already."""
+    program = tmp_path / "bin" / "sudo"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    monkeypatch.setenv("SANDBOX_ENGINE_IMAGES_DIR", str(IMAGES))
+    monkeypatch.setenv("SANDBOX_ENGINE_READY_SANDBOXES", "0")
+    return program
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Make a place for an engine, which is gone afterwards."""
+    directory = tmp_path / "engine"
+    yield directory
+    if (engine := find_engine(directory)) is not None:
+        os.kill(engine.identity.pid, signal.SIGKILL)
+    reset = [sys.executable, "-m", "sandbox_engine", "reset", "--state-dir", str(directory)]
+    subprocess.run(reset, check=True, capture_output=True, timeout=120)
+
+
+def find_engine(directory):
+    note = LocalEngine(directory).find_note()
+    return None if note is None else LivingProcess.find(note.identity)
+
+
+def test_a_server_that_is_done_has_the_engine_stopped(directory):
+    with raised_guard(directory) as (address, link):
+        assert address.api_key == (directory / "api.key").read_text().strip()
+        assert find_engine(directory) is not None
+        assert link.stop_engine()
+        assert find_engine(directory) is None
+
+
+def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directory):
+    with raised_guard(directory) as (first, _):
+        pass
+    engine = find_engine(directory)
+    assert engine is not None
+    with raised_guard(directory) as (second, _):
+        assert second == first
+        assert find_engine(directory).identity == engine.identity
+
+
+async def test_an_engine_that_dies_is_started_again(directory):
+    with raised_guard(directory) as (_, link):
+        before = find_engine(directory).identity
+        os.kill(before.pid, signal.SIGKILL)
+
+        async def is_another():
+            found = find_engine(directory)
+            return found is not None and found.identity != before
+
+        await until(is_another, timeout=60)
+        assert link.stop_engine()
+        assert find_engine(directory) is None
+
+
+def test_what_the_engine_lacks_is_told_to_whoever_starts_the_server(directory, monkeypatch):
+    with monkeypatch.context() as lacking:
+        lacking.setenv("SANDBOX_ENGINE_RUNTIME", "no-such-runtime")
+        with pytest.raises(CannotServe, match="no-such-runtime: not found"):
+            raised_guard(directory).__enter__()
+
+
+def test_without_sudo_the_ways_out_are_named(directory, monkeypatch, tmp_path):
+    with monkeypatch.context() as lacking:
+        lacking.setenv("PATH", str(tmp_path))
+        with pytest.raises(CannotServe, match="start the server as root"):
+            raised_guard(directory).__enter__()
