@@ -1,17 +1,13 @@
 """Every parameter and every field of every operation, with what people who mean harm would send."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from pydantic import SecretStr
 
-from sandbox_server.backends.registry import open_backends
-from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.domain.ids import new_id
-from sandbox_server.lifecycle.registration import register_backends
+from tests.server.api.described import operations_of
+from tests.server.api.nowhere import backends_nowhere
 
 TEXTS = ["\0", "\ud800", "", "x" * 5000, "../../etc", "a\r\nb: c", "'; --", "💥", "1e999", "-1"]
 VALUES = [
@@ -38,58 +34,13 @@ ABSENT = "0" * 20
 
 @pytest.fixture
 async def backends(sessions):
-    """Name a provider that nobody will find."""
-    unreachable = BackendSettings(
-        name="nowhere",
-        api_key=SecretStr("k"),
-        api_url="http://127.0.0.1:1",
-        sandbox_url="http://127.0.0.1:1",
-        capacity=0,
-    )
-    backends = open_backends([unreachable], installation_id=new_id())
-    await register_backends(sessions, backends)
-    yield backends
-    await backends.close()
-
-
-@dataclass
-class Operation:
-    """One operation of the API, as its description has it."""
-
-    method: str
-    path: str
-    described: dict[str, Any]
-    schemas: dict[str, Any]
-
-    @property
-    def parameters(self):
-        return self.described.get("parameters", [])
-
-    @property
-    def fields(self):
-        return self._body.get("properties", {})
-
-    @property
-    def required(self):
-        return {name: an_example(self.fields[name]) for name in self._body.get("required", ())}
-
-    @property
-    def _body(self):
-        if "requestBody" not in self.described:
-            return {}
-        schema = self.described["requestBody"]["content"]["application/json"]["schema"]
-        schema = schema.get("anyOf", [schema])[0]
-        return self.schemas[schema["$ref"].rpartition("/")[2]]
+    async with backends_nowhere(sessions) as backends:
+        yield backends
 
 
 @pytest.fixture
 def operations(app):
-    description = app.openapi()
-    return [
-        Operation(method, path, described, description["components"]["schemas"])
-        for path, item in description["paths"].items()
-        for method, described in item.items()
-    ]
+    return operations_of(app)
 
 
 @pytest.fixture
@@ -143,12 +94,6 @@ async def test_no_value_in_a_body_makes_the_server_fail(send, operations):
                 if answer.status_code in FAILURES:
                     failed.append((operation.path, name, value))
     assert failed == []
-
-
-def an_example(schema):
-    return {"string": "x", "integer": 80, "number": 60, "boolean": True}.get(
-        schema.get("type"), "x"
-    )
 
 
 def in_url(text):

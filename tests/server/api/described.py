@@ -1,0 +1,48 @@
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the API, as its description has it."""
+
+    method: str
+    path: str
+    described: dict[str, Any]
+    schemas: dict[str, Any]
+
+    @property
+    def parameters(self):
+        return self.described.get("parameters", [])
+
+    @property
+    def fields(self):
+        return self._body.get("properties", {})
+
+    @property
+    def required(self):
+        """Give an example of each field that a body must have."""
+        return {name: _example(self.fields[name]) for name in self._body.get("required", ())}
+
+    @property
+    def _body(self):
+        if "requestBody" not in self.described:
+            return {}
+        schema = self.described["requestBody"]["content"]["application/json"]["schema"]
+        schema = schema.get("anyOf", [schema])[0]
+        return self.schemas[schema["$ref"].rpartition("/")[2]]
+
+
+def operations_of(app):
+    description = app.openapi()
+    return [
+        Operation(method, path, described, description["components"]["schemas"])
+        for path, item in description["paths"].items()
+        for method, described in item.items()
+    ]
+
+
+def _example(schema):
+    return {"string": "x", "integer": 80, "number": 60, "boolean": True}.get(
+        schema.get("type"), "x"
+    )
