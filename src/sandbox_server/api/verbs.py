@@ -24,7 +24,7 @@ from sandbox_client.models import (
 from sandbox_server.api.asked import IdempotencyKey, repeatable
 from sandbox_server.api.deps import Operator, Reader, SandboxIdQuery, ServicesDep, WorkDep
 from sandbox_server.api.json_body import JsonRoute
-from sandbox_server.api.views import view_port, view_urls
+from sandbox_server.api.views import view_urls
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxRequest
@@ -89,12 +89,10 @@ async def verb_delete(body: SandboxVerb, caller: Operator, services: ServicesDep
 
 
 @router.post("/expose-port")
-async def verb_expose_port(
-    body: ExposePortVerb, caller: Operator, services: ServicesDep, work: WorkDep
-) -> ExposedPort:
-    """Resume a sandbox if it is paused, and tell where a port of it is reached."""
-    row = await work.connect(caller, body.sandbox_id)
-    return ExposedPort(sandbox_id=row.id, **view_port(services, row, body.port).model_dump())
+async def verb_expose_port(body: ExposePortVerb, caller: Operator, work: WorkDep) -> ExposedPort:
+    """Wake a sandbox if it is paused, and tell where a port of it is reached."""
+    url = await work.expose_port(caller, body.sandbox_id, body.port)
+    return ExposedPort(sandbox_id=body.sandbox_id, port=body.port, url=url)
 
 
 @router.post("/run-command")

@@ -15,21 +15,27 @@ from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.answers import require_running
 from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.using import NOTE_ACTIVITY_EVERY
 
 log = logging.getLogger(__name__)
 
 PATIENCE = timedelta(seconds=55)
 """How long to wait for a sandbox; clients commonly give up after a minute."""
 
-_NOTE_EVERY = timedelta(seconds=10)
-
 
 class Work:
     """Use of sandboxes by calls that answer when what they ask for is done, or refuse."""
 
-    def __init__(self, controller: SandboxController, *, patience: timedelta = PATIENCE) -> None:
+    def __init__(
+        self,
+        controller: SandboxController,
+        *,
+        patience: timedelta = PATIENCE,
+        note_every: timedelta = NOTE_ACTIVITY_EVERY,
+    ) -> None:
         self._controller = controller
         self._patience = patience
+        self._note_every = note_every
 
     async def create(
         self, caller: Caller, wanted: SandboxRequest, *, idempotency: Idempotency | None
@@ -47,6 +53,11 @@ class Work:
         return require_running(
             await self._controller.connect(caller, sandbox_id, wait=self._patience)
         )
+
+    async def expose_port(self, caller: Caller, sandbox_id: str, port: int) -> str:
+        """Have a sandbox awake, and tell where a port of it is reached."""
+        used = await self._controller.use(caller, sandbox_id, wait=self._patience)
+        return used.backend.url(used.access, port)
 
     async def start_command(self, caller: Caller, sandbox_id: str, command: str) -> None:
         async with self._inside(caller, sandbox_id) as inside:
@@ -79,7 +90,7 @@ class Work:
                 await noting
 
     async def _note_activity(self, caller: Caller, row: Sandbox) -> None:
-        often = min(_NOTE_EVERY, (row.idle_timeout or _NOTE_EVERY) / 3)
+        often = min(self._note_every, (row.idle_timeout or self._note_every) / 3)
         while True:
             await asyncio.sleep(often.total_seconds())
             try:

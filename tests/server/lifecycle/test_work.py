@@ -1,0 +1,84 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.errors import NotReady
+from sandbox_server.domain.requests import Idempotency, SandboxRequest
+from sandbox_server.domain.state import State
+from sandbox_server.lifecycle.kinds import ADMISSION
+from sandbox_server.lifecycle.work import Work
+from tests.engine.waiting import until
+from tests.server.lifecycle.living import MINUTE
+
+pytestmark = pytest.mark.needs_engine
+
+NO_TIME = timedelta(0)
+WANTED = SandboxRequest(template="base")
+KEY = Idempotency.of("once", method="POST", path="/", body={})
+
+
+@pytest.fixture
+def hasty(server):
+    """Use a server's sandboxes without waiting for any."""
+    return Work(server.controller, patience=NO_TIME)
+
+
+async def only(server):
+    async with server.living.sessions() as session:
+        return (await session.scalars(select(Sandbox))).one()
+
+
+async def test_a_sandbox_that_nobody_can_ask_for_again_is_called_off(server, hasty):
+    await server.set_capacity(0)
+    with pytest.raises(NotReady):
+        await hasty.create(server.caller, WANTED, idempotency=None)
+    await server.settled((await only(server)).id, State.STOPPED)
+
+
+async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, hasty):
+    await server.set_capacity(0)
+    for _ in range(2):
+        with pytest.raises(NotReady):
+            await hasty.create(server.caller, WANTED, idempotency=KEY)
+    assert (await only(server)).state is State.QUEUED
+
+    await server.set_capacity(1)
+    async with server.living.sessions.begin() as session:
+        await JobRepository(session).due(ADMISSION, "local")
+    patient = Work(server.controller, patience=MINUTE)
+    row = await patient.create(server.caller, WANTED, idempotency=KEY)
+    assert row.state is State.RUNNING
+
+
+async def test_a_paused_sandbox_that_finds_no_place_is_not_ready(server, hasty):
+    row = await server.paused()
+    await server.set_capacity(0)
+    for ask in (
+        hasty.connect(server.caller, row.id),
+        hasty.expose_port(server.caller, row.id, 80),
+        hasty.run_command(server.caller, row.id, "true", timeout=MINUTE),
+    ):
+        with pytest.raises(NotReady) as refused:
+            await ask
+        assert refused.value.retry_after is not None
+
+
+async def test_a_sandbox_is_not_idle_while_a_command_runs(server):
+    row = await server.running(idle_timeout=timedelta(seconds=20))
+    work = Work(server.controller, note_every=timedelta(milliseconds=50))
+    waiting = "until test -e /tmp/go; do sleep 0.1; done"
+    running = asyncio.create_task(work.run_command(server.caller, row.id, waiting, timeout=MINUTE))
+    noted = set()
+
+    async def is_noted_again_and_again():
+        noted.add((await server.controller.get(server.caller, row.id)).last_activity_at)
+        return len(noted) > 3
+
+    await until(is_noted_again_and_again, timeout=60)
+    assert not running.done()
+    await work.write_file(server.caller, row.id, "/tmp/go", b"")
+    assert (await running).exit_code == 0
