@@ -88,7 +88,7 @@ class Silence:
             if await self._answers(backend, access):
                 return False
         try:
-            found = await backend.info(access.provider_id, limit=self._patience.each)
+            found = await backend.info(access.provider_id)
         except BackendError:
             return None
         return True if found.state is ProviderState.RUNNING else None

@@ -27,17 +27,18 @@ pytestmark = pytest.mark.needs_engine
 LIST = "GET /v2/sandboxes"
 HEALTH = "GET /health"
 AT_ONCE = timedelta()
+NOT_RUNNING = answer_with(502)
 JOB = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by="a")
 
 
-def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE):
+def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE, each=MINUTE):
     return Patrol(
         living.sessions,
         living.backends,
         living.vault,
         living.reconciler,
         rhythm=Rhythm(again=again, busy_for=busy_for, answer_within=answer_within),
-        patience=Patience(each=timedelta(seconds=1), between=AT_ONCE, all=MINUTE),
+        patience=Patience(each=each, between=AT_ONCE, all=HOUR),
     )
 
 
@@ -377,7 +378,7 @@ async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
     living, faulty, proxy
 ):
     sandbox_id = await living.started()
-    proxy.on(HEALTH, hold, times=2)
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
 
     await patrol(faulty)
 
@@ -397,7 +398,7 @@ async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, livin
     sandbox_id = await living.started()
     patrol = patrol_of(faulty)
     await patrol.work(JOB)
-    proxy.on(HEALTH, hold, times=2)
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
 
     await patrol.work(JOB)
 
@@ -408,9 +409,16 @@ async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, livin
     assert clock(answered_at) in row.state_reason
 
 
-async def test_one_answer_that_is_late_is_not_silence(living, faulty, proxy):
+async def test_a_sandbox_that_takes_too_long_to_answer_is_silent(living, faulty, proxy):
     sandbox_id = await living.started()
-    proxy.on(HEALTH, hold)
+    proxy.on(HEALTH, hold, times=2)
+    await patrol(faulty, each=timedelta(milliseconds=100))
+    assert (await living.row(sandbox_id)).silent_since
+
+
+async def test_one_answer_that_is_missing_is_not_silence(living, faulty, proxy):
+    sandbox_id = await living.started()
+    proxy.on(HEALTH, NOT_RUNNING)
     await patrol(faulty)
     assert (await living.row(sandbox_id)).silent_since is None
 
@@ -433,7 +441,7 @@ async def test_a_sandbox_that_was_paused_meanwhile_is_not_silent(living, faulty,
 
 async def test_silence_ends_with_a_pause(living, faulty, proxy):
     sandbox_id = await living.started()
-    proxy.on(HEALTH, hold, times=2)
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
     await patrol(faulty)
     await living.want(sandbox_id, Target.PAUSED)
     await living.settle(sandbox_id)

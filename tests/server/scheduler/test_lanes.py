@@ -109,7 +109,7 @@ async def wait_running(living, sandbox_id):
     async def runs():
         return (await living.row(sandbox_id)).state is State.RUNNING
 
-    await until(runs)
+    await until(runs, timeout=60)
 
 
 @pytest.mark.needs_engine
@@ -126,7 +126,7 @@ async def test_a_backend_that_hangs_takes_no_places_of_another_and_is_gone_on_wi
     proxy.on(CREATE, answer_later, times=100)
     held = [await slow.admitted() for _ in range(6)]
     async with working(database, fast, policy=replace(POLLING, places=4)):
-        await until(lambda: proxy.has_seen(CREATE, times=2))
+        await until(lambda: proxy.has_seen(CREATE, times=2), timeout=60)
 
         for _ in range(3):
             sandbox_id = await fast.admitted()
