@@ -1,3 +1,4 @@
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.domain.ids import ApiKeyId, TenantId
 
 _TRUSTED_SECONDS = 0.5
+_LOOKUPS = 4  # at a time, so that a flood of wrong keys leaves the database's connections to others
 _NOTE_USE_EVERY = timedelta(minutes=1)
 
 
@@ -33,6 +35,7 @@ class Authenticator:
         self._sessions = sessions
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:
@@ -48,14 +51,25 @@ class Authenticator:
         self._known = {}  # a lookup that is under way puts what it found into the old one
 
     async def _find(self, secret_hash: bytes) -> Caller:
-        now, remembered = self._clock(), self._known
-        known = remembered.get(secret_hash)
-        if known is not None and now < known.until:
+        if (trusted := self._trusted(secret_hash)) is not None:
+            return trusted
+        async with self._lookups:
+            # Of many requests with the same key, the first has looked it up by now.
+            if (trusted := self._trusted(secret_hash)) is not None:
+                return trusted
+            until, remembered = self._clock() + _TRUSTED_SECONDS, self._known
+            caller = await self._look_up(secret_hash)
+            remembered[secret_hash] = _Known(caller, until=until)
+            return caller
+
+    def _trusted(self, secret_hash: bytes) -> Caller | None:
+        known = self._known.get(secret_hash)
+        if known is None:
+            return None
+        if self._clock() < known.until:
             return known.caller
-        remembered.pop(secret_hash, None)
-        caller = await self._look_up(secret_hash)
-        remembered[secret_hash] = _Known(caller, until=now + _TRUSTED_SECONDS)
-        return caller
+        del self._known[secret_hash]
+        return None
 
     async def _look_up(self, secret_hash: bytes) -> Caller:
         async with reading(self._sessions) as session:

@@ -75,6 +75,25 @@ async def test_a_key_that_was_just_found_is_not_looked_up_again(issue, authentic
     assert statements == []
 
 
+async def test_many_requests_with_one_key_look_it_up_a_few_times(issue, authenticator, statements):
+    secret = (await issue()).secret
+    statements.clear()
+    await asyncio.gather(*(authenticator.authenticate(secret) for _ in range(50)))
+    assert len([each for each in statements if each.startswith("SELECT")]) <= 4
+
+
+async def test_a_flood_of_wrong_keys_leaves_connections_to_others(
+    authenticator, sessions, database
+):
+    async with sessions.begin() as session:
+        await session.execute(text("LOCK TABLE api_keys"))  # each lookup waits here
+        flood = [asyncio.create_task(authenticator.authenticate(new_secret())) for _ in range(100)]
+        await waiting_for_a_lock(sessions)
+        assert database.sync_engine.pool.checkedout() < database.sync_engine.pool.size()
+    answers = await asyncio.gather(*flood, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {Unauthenticated}
+
+
 async def test_a_wrong_key_is_not_remembered(authenticator, issue, sessions):
     secret = (await issue()).secret
     async with sessions.begin() as session:
