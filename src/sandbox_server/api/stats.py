@@ -5,9 +5,9 @@ from fastapi import APIRouter
 
 from sandbox_client.models import BackendStats, QueueStats, SandboxState, Stats, TenantStats
 from sandbox_server.api.deps import OverviewDep, Reader
-from sandbox_server.db.admission import HELD
 from sandbox_server.db.models import Backend, Tenant
 from sandbox_server.db.stats import Crowd
+from sandbox_server.domain.rooms import WITH_PLACE
 from sandbox_server.domain.state import State
 
 router = APIRouter(prefix="/v1/stats", tags=["operations"])
@@ -61,7 +61,7 @@ def _taken(crowds: Iterable[Crowd], greedy: set[str]) -> int:
     return sum(
         crowd.count
         for crowd in crowds
-        if crowd.state in HELD or (crowd.state is State.PAUSED and crowd.backend in greedy)
+        if crowd.state in WITH_PLACE or (crowd.state is State.PAUSED and crowd.backend in greedy)
     )
 
 

@@ -1,92 +1,79 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    ColumnElement,
-    Select,
-    Subquery,
-    Text,
-    and_,
-    any_,
-    case,
-    exists,
-    func,
-    literal,
-    literal_column,
-    or_,
-    select,
-    true,
-)
-from sqlalchemy.dialects.postgresql import array
+from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, exists, func, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Backend, Sandbox, Tenant
-from sandbox_server.domain.rooms import Door, Room
-from sandbox_server.domain.state import State
-from sandbox_server.domain.turns import Waiting
+from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.db.places import held, in_line, in_time, may_be_at, runs, waits
+from sandbox_server.domain.rooms import Door
+from sandbox_server.domain.turns import Share, Waiting
 
-HELD = (State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING, State.STOPPING)
+_tenant_ids = bindparam("tenant_ids", type_=ARRAY(Text))
+_waiting = exists().where(waits, Sandbox.tenant_id == Tenant.id)
 
-# As constants: a plan for whatever parameters could not use an index that has some rows only.
-waits = and_(
-    Sandbox.target == literal_column("'running'"),
-    Sandbox.state.in_([literal_column("'queued'"), literal_column("'paused'")]),
+_LOCK_WAITING_TENANTS = held(select(Tenant.id).where(_waiting).order_by(Tenant.id))
+
+# Every admission asks this, so it is built once: that took as long as carrying it out.
+_running = (
+    select(Sandbox.tenant_id, func.count().label("count"))
+    .where(Sandbox.tenant_id == any_(_tenant_ids), runs)
+    .group_by(Sandbox.tenant_id)
+    .subquery("running")
 )
-in_time = or_(
-    Sandbox.queue_expires_at.is_(None), Sandbox.queue_expires_at > func.statement_timestamp()
+_count = func.coalesce(_running.c.count, 0)
+_tenant = (
+    select(Tenant.id, _count.label("running"), (Tenant.max_running - _count).label("left"))
+    .outerjoin(_running, _running.c.tenant_id == Tenant.id)
+    .where(Tenant.id == any_(_tenant_ids))
+    .subquery("tenant")
 )
-may_be_at = case(
-    (Sandbox.state == State.QUEUED, Sandbox.candidates), else_=array([Sandbox.backend])
+_door = select(
+    func.unnest(bindparam("numbers", type_=ARRAY(BigInteger))).label("number"),
+    func.unnest(bindparam("backends", type_=ARRAY(Text))).label("backend"),
+    func.unnest(bindparam("states", type_=ARRAY(Text))).label("state"),
+).subquery("door")
+_first = (
+    select(Sandbox.id, Sandbox.priority, Sandbox.queued_at, may_be_at.label("backends"))
+    .where(waits, in_time, Sandbox.tenant_id == _tenant.c.id)
+    .where(Sandbox.state == _door.c.state, _door.c.backend == any_(may_be_at))
+    .order_by(*in_line)
+    .limit(func.greatest(func.least(_tenant.c.left, bindparam("most", type_=BigInteger)), 0))
+    .lateral("first")
 )
-Selected = TypeVar("Selected", bound=Select[*tuple[Any, ...]])
-_Count = tuple[State, str, int]  # of a tenant's sandboxes in a state
+_QUEUE = select(
+    _tenant.c.id.label("tenant_id"),
+    *(_tenant.c.running, _tenant.c.left, _door.c.number, _first),
+    func.clock_timestamp().label("now"),
+).select_from(_tenant.join(_door, true()).outerjoin(_first, true()))
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Who may be next, and what their tenants run."""
+
+    waiting: Sequence[Waiting]
+    shares: Mapping[str, Share]
+    now: datetime
 
 
 class AdmissionRepository:
-    """What has to be held and known to give out places."""
+    """Who waits for places, and what has to be held to give them out."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def lock_backends(self, names: Collection[str]) -> None:
-        """Hold these backends, by name, without a look at them."""
-        await self._session.execute(_held(_backends(Backend.name.in_(sorted(names)))))
-
-    async def lock_rooms(self, backends: Collection[str]) -> Sequence[Room]:
-        """Hold these backends, by name, so that nobody else gives out their places."""
-        return await self._find_rooms(_held(_backends(Backend.name.in_(sorted(backends)))))
-
-    async def lock_rooms_waited_for(self, backend: str) -> Sequence[Room]:
-        """Hold this backend and all that anybody waits for."""
-        waited_for = exists().where(waits, Backend.name == any_(may_be_at))
-        return await self._find_rooms(_held(_backends(or_(Backend.name == backend, waited_for))))
-
-    async def find_rooms(self, backends: Collection[str]) -> Sequence[Room]:
-        """Tell how full these backends are at this moment."""
-        return await self._find_rooms(_backends(Backend.name.in_(sorted(backends))))
-
     async def lock_tenant(self, tenant_id: str) -> Tenant:
-        [tenant] = await self._lock_tenants(Tenant.id == tenant_id)
+        rows = held(select(Tenant).where(Tenant.id == tenant_id))
+        tenant: Tenant = (await self._session.scalars(rows)).one()
         return tenant
 
-    async def lock_waiting_tenants(self) -> Sequence[Tenant]:
+    async def lock_waiting_tenants(self) -> Sequence[str]:
         """Hold, by id, every tenant that waits for a place anywhere."""
-        waiting = exists().where(waits, Sandbox.tenant_id == Tenant.id)
-        return await self._lock_tenants(waiting)
-
-    async def count_running(self, tenant_ids: Collection[str]) -> Mapping[str, int]:
-        """Count what the tenants run, wherever that is."""
-        counted = await self._session.execute(
-            select(Sandbox.tenant_id, func.count())
-            .where(Sandbox.tenant_id.in_(sorted(tenant_ids)), Sandbox.state.in_(HELD))
-            .where(Sandbox.ended_at.is_(None))
-            .group_by(Sandbox.tenant_id)
-        )
-        return dict.fromkeys(tenant_ids, 0) | dict(counted.all())
+        return (await self._session.scalars(_LOCK_WAITING_TENANTS)).all()
 
     async def count_waiting(self, tenant_id: str, *, up_to: int) -> int:
         """Count those of a tenant that wait, no further than that."""
@@ -94,94 +81,40 @@ class AdmissionRepository:
         counted = await self._session.execute(select(func.count()).select_from(some.subquery()))
         return counted.scalar_one()
 
-    async def list_waiting(
-        self, doors: Sequence[Door], *, most: Mapping[str, int]
-    ) -> Sequence[Waiting]:
-        """List who is first at each door, so many of each tenant at the most."""
-        tenant = _table(id=(Text, list(most)), most=(BigInteger, list(most.values())))
-        door = _table(
-            number=(BigInteger, list(range(len(doors)))),
-            backend=(Text, [door.backend for door in doors]),
-            state=(Text, [door.state for door in doors]),
-        )
-        first = (
-            select(Sandbox.id, Sandbox.tenant_id, Sandbox.priority, Sandbox.queued_at)
-            .add_columns(may_be_at.label("backends"))
-            .where(waits, in_time, Sandbox.tenant_id == tenant.c.id)
-            .where(Sandbox.state == door.c.state, door.c.backend == any_(may_be_at))
-            .order_by(Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
-            .limit(tenant.c.most)
-            .lateral("first")
-        )
-        everyone = tenant.join(door, true()).join(first, true())
-        found = await self._session.execute(select(door.c.number, first).select_from(everyone))
-        seen: defaultdict[str, list[Any]] = defaultdict(list)
-        for row in found:
-            seen[row.id].append(row)
-        return [_waiting(rows[0], [doors[row.number] for row in rows]) for rows in seen.values()]
+    async def read_queue(
+        self, tenant_ids: Sequence[str], doors: Sequence[Door], *, most: int
+    ) -> Queue:
+        """Read who is first at each door: of each tenant as many as it may run, and `most` at the most."""
+        asked = {
+            "tenant_ids": tenant_ids,
+            "numbers": list(range(len(doors))),
+            "backends": [door.backend for door in doors],
+            "states": [door.state for door in doors],
+            "most": most,
+        }
+        return _queue((await self._session.execute(_QUEUE, asked)).all(), doors)
 
-    async def lock_waiting(
-        self, sandbox_ids: Collection[str]
-    ) -> Sequence[tuple[Sandbox, datetime]]:
-        """Hold, by id, those of the sandboxes that still wait; gives them with the database's clock."""
-        still = select(Sandbox, func.clock_timestamp()).where(
-            waits, Sandbox.id.in_(sorted(sandbox_ids))
-        )
+    async def lock_waiting(self, sandbox_ids: Collection[str]) -> Sequence[Sandbox]:
+        """Hold, by id, those of the sandboxes that still wait."""
+        still = select(Sandbox).where(waits, Sandbox.id.in_(sorted(sandbox_ids)))
         fresh = still.order_by(Sandbox.id).execution_options(populate_existing=True)
-        locked = await self._session.execute(fresh.with_for_update(of=Sandbox))
-        return [(row, now) for row, now in locked]
-
-    async def _lock_tenants(self, wanted: ColumnElement[bool]) -> Sequence[Tenant]:
-        rows = select(Tenant).where(wanted).order_by(Tenant.id)
-        return (await self._session.scalars(_held(rows))).all()
-
-    async def _find_rooms(self, backends: Select[Backend, datetime]) -> Sequence[Room]:
-        rows = (await self._session.execute(backends)).all()
-        names = [row.name for row, _ in rows]
-        keeping = [row.name for row, _ in rows if row.paused_takes_place]
-        counted = await self._session.execute(
-            select(Sandbox.backend, Sandbox.state, Sandbox.tenant_id, func.count())
-            .where(takes_place(names, keeping=keeping))
-            .group_by(Sandbox.backend, Sandbox.state, Sandbox.tenant_id)
-        )
-        taken: defaultdict[str | None, list[_Count]] = defaultdict(list)
-        for name, state, tenant_id, count in counted:
-            taken[name].append((state, tenant_id, count))
-        return [_room(row, now, taken[row.name]) for row, now in rows]
+        return (await self._session.scalars(fresh.with_for_update())).all()
 
 
-def takes_place(backends: Collection[str], *, keeping: Collection[str]) -> ColumnElement[bool]:
-    """Tell whether a sandbox takes a place at one of the backends, some of which keep those of paused ones."""
-    held = and_(Sandbox.backend.in_(backends), Sandbox.state.in_(HELD))
-    if keeping:
-        held = or_(held, and_(Sandbox.backend.in_(keeping), Sandbox.state == State.PAUSED))
-    return and_(Sandbox.ended_at.is_(None), held)
-
-
-def _backends(wanted: ColumnElement[bool]) -> Select[Backend, datetime]:
-    return select(Backend, func.clock_timestamp()).where(wanted).order_by(Backend.name)
-
-
-def _held(rows: Selected) -> Selected:
-    # Others may still refer to the rows: two who have inserted a sandbox would wait for each other.
-    return rows.with_for_update(key_share=True).execution_options(populate_existing=True)
-
-
-def _room(row: Backend, now: datetime, taken: Sequence[_Count]) -> Room:
-    return Room(
-        backend=row.name,
-        capacity=row.capacity,
-        running=sum(count for state, _, count in taken if state is not State.PAUSED),
-        kept={tenant_id: count for state, tenant_id, count in taken if state is State.PAUSED},
-        keeps_places=row.paused_takes_place,
-        answers=row.state != "down",
-        silent_since=row.failing_since,
-        drained=row.drained,
-        busy_until=row.busy_until if row.busy_until and row.busy_until > now else None,
+def _queue(rows: Sequence[Any], doors: Sequence[Door]) -> Queue:
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        if row.id is not None:
+            found[row.id].append(row)
+    return Queue(
+        waiting=[_in_queue(seen, [doors[row.number] for row in seen]) for seen in found.values()],
+        shares={row.tenant_id: Share(places=row.running, left=row.left) for row in rows},
+        now=rows[0].now,
     )
 
 
-def _waiting(row: Any, doors: Sequence[Door]) -> Waiting:
+def _in_queue(seen: Sequence[Any], doors: Sequence[Door]) -> Waiting:
+    row = seen[0]
     open_there = {door.backend for door in doors}
     return Waiting(
         id=row.id,
@@ -191,13 +124,3 @@ def _waiting(row: Any, doors: Sequence[Door]) -> Waiting:
         backends=tuple(backend for backend in row.backends if backend in open_there),
         has_place=any(door.has_place for door in doors),
     )
-
-
-def _table(**columns: tuple[Any, Sequence[Any]]) -> Subquery:
-    """Give values to a query as the columns of a table."""
-    return select(
-        *(
-            func.unnest(literal(values, ARRAY(kind))).label(name)
-            for name, (kind, values) in columns.items()
-        )
-    ).subquery()

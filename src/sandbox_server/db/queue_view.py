@@ -8,6 +8,7 @@ from sqlalchemy import (
     CTE,
     ColumnElement,
     FromClause,
+    Subquery,
     Text,
     and_,
     case,
@@ -19,8 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.admission import HELD, in_time, may_be_at, takes_place, waits
 from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.db.places import in_line, in_time, is_paused, may_be_at, runs, waits
 from sandbox_server.domain.rooms import Room
 from sandbox_server.domain.state import OnTimeout, State
 
@@ -93,11 +94,13 @@ class QueueViewRepository:
         """List when places there get free by themselves, the first ones first."""
         names, keeping = _names(rooms)
         frees_at = case((Sandbox.backend.in_(keeping), _is_gone_at), else_=_stops_running_at)
-        return await self._list(frees_at, takes_place(names, keeping=keeping))
+        taken = or_(
+            and_(Sandbox.backend.in_(names), runs), and_(Sandbox.backend.in_(keeping), is_paused)
+        )
+        return await self._list(frees_at, taken)
 
     async def list_releases_of(self, tenant_id: str) -> Sequence[datetime | None]:
         """List when what the tenant runs stops running by itself, the first ones first."""
-        runs = and_(Sandbox.ended_at.is_(None), Sandbox.state.in_(HELD))
         return await self._list(_stops_running_at, and_(runs, Sandbox.tenant_id == tenant_id))
 
     async def _list(
@@ -110,32 +113,36 @@ class QueueViewRepository:
 def _line(rooms: Iterable[Room]) -> CTE:
     """Tell of all who wait at the backends who is the n-th of its tenant, and what that has."""
     names, keeping = _names(rooms)
-    first = (Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
     waiting = (
         select(Sandbox.id, Sandbox.tenant_id, Sandbox.priority, Sandbox.queued_at)
         .add_columns(may_be_at.label("backends"))
         .add_columns(
-            func.row_number().over(partition_by=Sandbox.tenant_id, order_by=first).label("nth")
+            func.row_number().over(partition_by=Sandbox.tenant_id, order_by=in_line).label("nth")
         )
         .where(waits, in_time, may_be_at.op("&&")(literal(names, ARRAY(Text))))
-        .subquery("waiting")
+        .cte("waiting")
     )
-    running = _count(Sandbox.state.in_(HELD))
-    kept = _count(Sandbox.backend.in_(keeping), Sandbox.state == State.PAUSED)
+    has = _counted(waiting, keeping)
+    running = func.coalesce(has.c.running, 0)
     return (
         select(waiting, Tenant.name, Tenant.max_running)
         .add_columns((Tenant.max_running - running).label("left"))
-        .add_columns((running + kept + waiting.c.nth).label("places"))
+        .add_columns((func.coalesce(has.c.places, 0) + waiting.c.nth).label("places"))
         .join(Tenant, Tenant.id == waiting.c.tenant_id)
+        .outerjoin(has, has.c.tenant_id == waiting.c.tenant_id)
         .cte("line")
     )
 
 
-def _count(*wanted: ColumnElement[bool]) -> ColumnElement[int]:
-    counted = select(func.count()).where(
-        Sandbox.tenant_id == Tenant.id, Sandbox.ended_at.is_(None), *wanted
+def _counted(waiting: CTE, keeping: Collection[str]) -> Subquery:
+    kept = and_(Sandbox.backend.in_(keeping), is_paused)
+    return (
+        select(Sandbox.tenant_id, func.count().filter(runs).label("running"))
+        .add_columns(func.count().label("places"))
+        .where(Sandbox.tenant_id.in_(select(waiting.c.tenant_id)), or_(runs, kept))
+        .group_by(Sandbox.tenant_id)
+        .subquery("counted")
     )
-    return counted.correlate(Tenant).scalar_subquery()
 
 
 def _turn(line: FromClause) -> Sequence[ColumnElement[Any]]:

@@ -7,6 +7,11 @@ from datetime import datetime
 from sandbox_server.domain.state import State
 from sandbox_server.domain.wording import clock
 
+WITH_PLACE = frozenset(
+    {State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING, State.STOPPING}
+)
+"""In these a sandbox takes a place at its backend, and while it is paused if that keeps places."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Door:

@@ -1,14 +1,15 @@
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.admission import AdmissionRepository
+from sandbox_server.db.admission import AdmissionRepository, Queue
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
+from sandbox_server.db.rooms import RoomRepository
 from sandbox_server.db.sandboxes import deadlines_of, set_deadlines
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import admit
@@ -40,13 +41,13 @@ class Admission:
         a tenant's quota lacked for another.
         """
         async with self._sessions.begin() as session:
-            rooms = await AdmissionRepository(session).lock_rooms_waited_for(job.subject)
+            rooms = await RoomRepository(session).lock_waited_for(job.subject)
             await _give_out(session, rooms)
         return next((room.busy_until for room in rooms if room.backend == job.subject), None)
 
     async def hold(self, session: AsyncSession, backends: Collection[str]) -> None:
         """Take the locks of `admit`, as whoever locks a sandbox before it must."""
-        await AdmissionRepository(session).lock_backends(backends)
+        await RoomRepository(session).hold(backends)
 
     async def admit(
         self, session: AsyncSession, backends: Collection[str], *, own: str | None = None
@@ -56,7 +57,7 @@ class Admission:
         Their jobs are due when the caller commits. The caller's `own` sandbox is admitted as part of
         its request: it leases the job itself, and nobody is woken.
         """
-        rooms = await AdmissionRepository(session).lock_rooms(backends)
+        rooms = await RoomRepository(session).lock(backends)
         return await _give_out(session, rooms, own=own)
 
 
@@ -75,61 +76,60 @@ async def _give_out(
     if not doors:
         return []
     repository = AdmissionRepository(session)
-    shares = await _find_shares(repository, rooms)
-    # Whoever is further back at a door finds it shut by then, or the tenant's quota used up.
+    tenants = await repository.lock_waiting_tenants()
+    if not tenants:
+        return []
+    # Whoever is further back at a door finds it shut by then.
     most = sum(max(room.free, 0) + room.paused for room in rooms)
-    waiting = await repository.list_waiting(
-        doors, most={id_: min(share.left, most) for id_, share in shares.items() if share.left > 0}
-    )
-    turns = take_turns(waiting, free={room.backend: room.free for room in rooms}, shares=shares)
-    moved = await _move(session, turns, own=own)
+    queue = await repository.read_queue(tenants, doors, most=most)
+    free = {room.backend: room.free for room in rooms}
+    turns = take_turns(queue.waiting, free=free, shares=_with_kept(queue.shares, rooms))
+    moved = await _move(session, turns, own=own, now=queue.now)
     again = {turn.backend for turn in turns if turn.id not in moved}  # it had left the queue
-    if own is not None and own not in moved and await _lacks_quota(session, own, shares, moved):
-        # Whatever of its tenant's ends elsewhere may look for who waits before this commits.
+    if own is not None and own not in moved and await _lacks_quota(session, own, queue, moved):
+        # What its tenant has ended elsewhere may have looked for who waits when this could not be seen.
         again.add(rooms[0].backend)
     await _wake(session, moved.keys() - {own}, again)
     await _tell(session, moved)
     return [row for row, _ in moved.values()]
 
 
-async def _find_shares(
-    repository: AdmissionRepository, rooms: Sequence[Room]
-) -> Mapping[str, Share]:
-    tenants = await repository.lock_waiting_tenants()
-    running = await repository.count_running([tenant.id for tenant in tenants])
-    kept = Counter[str]()
-    for room in rooms:
-        kept.update(room.kept)
+def _with_kept(shares: Mapping[str, Share], rooms: Sequence[Room]) -> Mapping[str, Share]:
     return {
-        tenant.id: Share(
-            places=running[tenant.id] + kept[tenant.id],
-            left=tenant.max_running - running[tenant.id],
+        tenant_id: replace(
+            share, places=share.places + sum(room.kept.get(tenant_id, 0) for room in rooms)
         )
-        for tenant in tenants
+        for tenant_id, share in shares.items()
     }
 
 
 async def _move(
-    session: AsyncSession, turns: Sequence[Turn], *, own: str | None
+    session: AsyncSession, turns: Sequence[Turn], *, own: str | None, now: datetime
 ) -> dict[str, _Moved]:
     backends = {turn.id: turn.backend for turn in turns}
-    locked = await AdmissionRepository(session).lock_waiting(backends) if backends else []
     moved = {}
-    for row, now in locked:
+    for row in await _lock(session, backends, own=own):
         wish = wish_of(row) if row.id == own else _room_for(row, backends[row.id], now)
         _enter(row, backends[row.id], now)
         row.state_reason = wish.reason
-        moved[row.id] = (
-            row,
-            entered(
-                deadlines_of(row),
-                sandbox_id=row.id,
-                cause=wish.cause,
-                actor=wish.actor,
-                reason=wish.reason,
-            ),
+        event = entered(
+            deadlines_of(row),
+            sandbox_id=row.id,
+            cause=wish.cause,
+            actor=wish.actor,
+            reason=wish.reason,
         )
+        moved[row.id] = row, event
     return moved
+
+
+async def _lock(
+    session: AsyncSession, sandbox_ids: Collection[str], *, own: str | None
+) -> Sequence[Sandbox]:
+    if own is not None and set(sandbox_ids) == {own}:
+        # Its caller holds it, and has it in the session.
+        return [await session.get_one(Sandbox, own)]
+    return await AdmissionRepository(session).lock_waiting(sandbox_ids) if sandbox_ids else []
 
 
 def _enter(row: Sandbox, backend: str, now: datetime) -> None:
@@ -149,10 +149,10 @@ def _room_for(row: Sandbox, backend: str, now: datetime) -> Wish:
 
 
 async def _lacks_quota(
-    session: AsyncSession, sandbox_id: str, shares: Mapping[str, Share], moved: Mapping[str, _Moved]
+    session: AsyncSession, sandbox_id: str, queue: Queue, moved: Mapping[str, _Moved]
 ) -> bool:
     own = await session.get_one(Sandbox, sandbox_id)
-    share = shares.get(own.tenant_id)
+    share = queue.shares.get(own.tenant_id)
     admitted = sum(row.tenant_id == own.tenant_id for row, _ in moved.values())
     return share is not None and share.left <= admitted
 

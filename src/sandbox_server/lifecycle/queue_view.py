@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.admission import AdmissionRepository
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.queue_view import QueueViewRepository, Standing
+from sandbox_server.db.rooms import RoomRepository
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.domain.due import waits_for_place
 from sandbox_server.domain.rooms import Room
@@ -37,7 +37,7 @@ async def describe_queues(
     if not waiting:
         return {}
     backends = {backend for row in waiting.values() for backend in _may_be_at(row)}
-    rooms = await AdmissionRepository(session).find_rooms(backends)
+    rooms = await RoomRepository(session).find(backends)
     repository = QueueViewRepository(session)
     standings = await repository.find_standings(waiting, rooms)
     releases = _Releases(repository)

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.db.admission import HELD
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
+from sandbox_server.db.places import runs
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.state import State, Target
@@ -47,7 +47,7 @@ async def end(sessions, sandbox_id):
 
 async def taking_places(sessions, *wanted):
     async with sessions() as session:
-        rows = await session.scalars(select(Sandbox).where(Sandbox.state.in_(HELD), *wanted))
+        rows = await session.scalars(select(Sandbox).where(runs, *wanted))
         return len(rows.all())
 
 
