@@ -54,7 +54,7 @@ class Network(Given):
 
 
 class Resources(Given):
-    """What a sandbox needs of its machine."""
+    """What a sandbox needs of its machine. It is kept for the record: what a sandbox gets is its template's."""
 
     cpu_count: Annotated[int, Field(ge=1, le=1024)] | None = None
     memory_mb: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] | None = None
@@ -119,7 +119,7 @@ class SandboxCreate(SessionSandbox):
 class SandboxUpdate(Given):
     """What is to change; what is left out stays as it is."""
 
-    metadata: Labels | None = None
+    metadata: Annotated[Labels, Field(description="In place of all there was.")] | None = None
     timeout_s: (
         Annotated[
             Timeout,

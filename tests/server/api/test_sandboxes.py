@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sandbox_client.models import SandboxRead
 from tests.engine.waiting import until
 from tests.server.api.conftest import all_of
 
@@ -49,6 +50,22 @@ async def test_a_sandbox_may_be_asked_for_without_a_word(api):
         (201, "base"),
         (201, "base"),
     ]
+
+
+async def test_what_is_answered_is_what_the_client_knows(api):
+    path = (await create(api)).headers["Location"]
+    told = (await api.get(path)).json()
+    assert SandboxRead.model_validate(told).model_dump(mode="json") == told
+    assert told.keys() == SandboxRead.model_fields.keys()
+
+
+async def test_the_provider_is_told_what_the_network_allows(api, engine):
+    network = {"allow_internet": True, "deny_out": ["10.0.0.0/8"]}
+    ports = (await create(api, network=network)).json()["urls"]["ports"]
+    at_provider = ports.partition("}-")[2].partition(".")[0]
+    told = await engine.ask(f"/sandboxes/{at_provider}")
+    assert told["allowInternetAccess"] is True
+    assert told["network"]["denyOut"] == ["10.0.0.0/8"]
 
 
 async def test_variables_reach_the_sandbox_and_are_never_told(api):
