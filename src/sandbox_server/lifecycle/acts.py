@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sandbox_server.backends.errors import AnswerLost, SandboxGone
 from sandbox_server.backends.provider import Access
@@ -30,9 +30,6 @@ from sandbox_server.lifecycle.sealed import seal_access
 from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into, wish_of
 from sandbox_server.vault import Vault
 
-BUSY_FOR = timedelta(seconds=5)
-"""How long a provider that has no room is left alone, when it does not say."""
-
 _REFRESH = Step(Act.PAUSE, State.PAUSING, State.PAUSED, Target.RUNNING)
 
 
@@ -61,6 +58,7 @@ class Acts:
                 step = _REFRESH
         if step.act not in self._provider_acts:
             return await self.record(look, step, due=None if due.why is Why.UNSETTLED else due)
+        self._calls.enter(look.row)
         return await self._provider_acts[step.act](await self._begin(look, step, due))
 
     async def _begin(self, look: Look, step: Step, due: Due) -> Look:
@@ -77,16 +75,20 @@ class Acts:
             values |= {"tried_at": row.tried_at or look.now}
         begun = replace(self._wanted(look, due), change=into(step.via), values=values)
         committed = await self._commit(look, begun, due=due)
-        return replace(committed, found=look.found, doubted=look.doubted)
+        return replace(committed, found=look.found, doubted=look.doubted, exhausted=look.exhausted)
 
     async def _start(self, look: Look) -> Look:
         try:
             access = await self._calls.create(look)
         except (SandboxGone, BackendRefused) as error:
             return await self._commit(look, outcomes.not_started(error))
+        except AnswerLost as error:
+            _require_refusal(look, error)
+            failed = await self._commit(look, outcomes.not_started(error))
+            return Look.at_found(failed.row, failed.now)  # it may be there nevertheless
         except (BackendBusy, BackendUnavailable) as error:
             # Where something may have begun, it keeps its place until that is known; the queue is for what is to run.
-            if look.doubted or isinstance(error, AnswerLost) or look.row.target is Target.PAUSED:
+            if look.doubted or look.row.target is Target.PAUSED:
                 raise
             return await self._make_wait(look, outcomes.not_let_in(error), error)
         try:
@@ -99,7 +101,8 @@ class Acts:
         rules = self._calls.rules(look.row)
         try:
             access = await self._calls.connect(look)
-        except BackendRefused as error:
+        except (BackendRefused, AnswerLost) as error:
+            _require_refusal(look, error)
             return await self._commit(look, outcomes.not_resumed(error, rules=rules))
         except BackendBusy as error:
             waits = outcomes.not_let_back_in(error, rules=rules)
@@ -109,7 +112,8 @@ class Acts:
     async def _pause(self, look: Look) -> Look:
         try:
             await self._calls.pause(look)
-        except BackendRefused as error:
+        except (BackendRefused, AnswerLost) as error:
+            _require_refusal(look, error)
             await self._commit(look, outcomes.not_paused(error))
             raise
         return await self._commit(look, self._done(look, State.PAUSED), outcomes.KEEPS_PLACE)
@@ -179,7 +183,7 @@ class Acts:
     async def _make_wait(self, look: Look, waits: Transition, error: BackendError) -> Look:
         """Give its place back, and let nobody take it before the provider has room."""
         assert look.row.backend is not None
-        hold_back = HoldBack(look.row.backend, look.now + (error.retry_after or BUSY_FOR))
+        hold_back = HoldBack(look.row.backend, look.now + (error.retry_after or outcomes.BUSY_FOR))
         waiting = await self._transitions.commit(
             look.row, waits, holds=outcomes.may_wait, hold_back=hold_back
         )
@@ -208,3 +212,9 @@ class Acts:
         """Let nothing be lost that was started for a row which has gone on meanwhile."""
         if not await self._transitions.note_provider_id(seen, access.provider_id):
             await self._calls.kill_late(seen, access)
+
+
+def _require_refusal(look: Look, error: BackendError) -> None:
+    """Have an answer that is lost asked for again, unless it has been lost too often."""
+    if isinstance(error, AnswerLost) and not look.exhausted:
+        raise error

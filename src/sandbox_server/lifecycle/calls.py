@@ -19,6 +19,10 @@ class Calls:
     def rules(self, row: Sandbox) -> Rules:
         return self._backends.rules(row.backend)
 
+    def enter(self, row: Sandbox) -> None:
+        """Take the current job into the lane of the row's provider, or have it given back."""
+        self._client(row).enter()
+
     async def create(self, look: Look) -> Access:
         backend = self._client(look.row)
         access = await backend.create(self._new_sandbox(look.row))

@@ -35,6 +35,8 @@ class Look:
     found: ProviderSandbox | None = None
     doubted: bool = False
     """Somebody may have asked the provider for the next act before."""
+    exhausted: bool = False
+    """It was asked for that so often in vain that a lost answer counts as a refusal."""
 
     @property
     def runs_since(self) -> datetime:

@@ -1,7 +1,7 @@
 """What becomes of a row once its provider has answered."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain import deadlines
@@ -11,6 +11,9 @@ from sandbox_server.domain.events import PROVIDER, Cause
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle.transitions import Change, Transition, into, wish_of
+
+BUSY_FOR = timedelta(seconds=5)
+"""How long a provider that has too much to do is left alone, when it does not say."""
 
 
 def is_refresh(row: Sandbox) -> bool:

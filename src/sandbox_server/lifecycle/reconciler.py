@@ -1,4 +1,5 @@
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from sandbox_server.backends.errors import SandboxGone
@@ -14,8 +15,12 @@ from sandbox_server.domain.state import ENDED, State
 from sandbox_server.domain.steps import Act, Truth, next_step
 from sandbox_server.lifecycle.acts import Acts
 from sandbox_server.lifecycle.look import Look
+from sandbox_server.lifecycle.outcomes import BUSY_FOR
 from sandbox_server.lifecycle.truth import ask
 from sandbox_server.vault import Vault
+
+_TRIES = 5
+"""How often a provider may lose its answer to the same request, before that is taken for a refusal."""
 
 _AT_PROVIDER = frozenset({State.RUNNING, State.PAUSED})
 
@@ -40,18 +45,18 @@ class Reconciler:
     async def settle(self, job: LeasedJob) -> datetime | None:
         """Do what is due of a sandbox; gives when to look at it again."""
         look = self._handed_over.pop(job.subject, None) or await self._find(job.subject)
+        exhausted = job.attempts >= _TRIES
         try:
             try:
-                return await self._settle(look)
+                return await self._settle(look, exhausted=exhausted)
             except SandboxGone:
                 # Or paused, which nobody told us: its provider knows.
-                return await self._settle(await self._find(job.subject, in_doubt=True))
+                look = await self._find(job.subject, in_doubt=True)
+                return await self._settle(look, exhausted=exhausted)
         except (Superseded, SandboxNotFound):
             return datetime.now(UTC)
         except BackendBusy as busy:
-            if busy.retry_after is None:
-                raise
-            return datetime.now(UTC) + busy.retry_after
+            return datetime.now(UTC) + (busy.retry_after or BUSY_FOR)
 
     async def correct(self, seen: Sandbox, found: ProviderSandbox | None) -> None:
         """Let a row at rest say what its provider does, unless it has gone on since it was seen."""
@@ -61,7 +66,8 @@ class Reconciler:
             with suppress(Superseded, SandboxNotFound):
                 await self._acts.record(look, step, wake=True)
 
-    async def _settle(self, look: Look | None) -> datetime | None:
+    async def _settle(self, look: Look | None, *, exhausted: bool) -> datetime | None:
+        look = look and replace(look, exhausted=exhausted)
         while look is not None and look.row.state not in ENDED:
             rules = self._backends.rules(look.row.backend)
             due = next_due(deadlines_of(look.row), look.now, rules=rules)

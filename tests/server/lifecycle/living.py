@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -144,13 +144,11 @@ class Living:
         async with self.sessions.begin() as session:
             await session.execute(delete(Sandbox).where(Sandbox.id == sandbox_id))
 
-    async def settle(
-        self, sandbox_id: str, *, reconciler: Reconciler | None = None
-    ) -> datetime | None:
+    async def settle(self, sandbox_id: str, *, attempt: int = 1) -> datetime | None:
         """Have done what is due of it, once; gives when to look again."""
         job = await self.lease(sandbox_id)
         try:
-            at = await (reconciler or self.reconciler).settle(job)
+            at = await self.reconciler.settle(replace(job, attempts=attempt))
         except BaseException:
             async with self.sessions.begin() as session:
                 await JobRepository(session).release(job)

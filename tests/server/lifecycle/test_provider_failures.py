@@ -153,6 +153,62 @@ async def test_a_start_that_may_have_happened_keeps_its_place_until_that_is_know
     assert (await faulty.row(sandbox_id)).state is State.STARTING
 
 
+async def test_a_start_that_its_provider_breaks_off_every_time_fails_in_the_end(faulty, proxy):
+    sandbox_id = await faulty.admitted()
+    proxy.on(CREATE, OUT_OF_ORDER, times=5)
+    for attempt in range(1, 5):
+        with pytest.raises(AnswerLost):
+            await faulty.settle(sandbox_id, attempt=attempt)
+
+    assert await faulty.settle(sandbox_id, attempt=5) is None
+
+    row = await faulty.row(sandbox_id)
+    assert row.state is State.FAILED
+    assert "not started: Backend 'local': answered 500" in row.state_reason
+
+
+async def test_a_start_that_is_given_up_leaves_nothing_behind(faulty, proxy):
+    sandbox_id = await faulty.admitted()
+    proxy.on(CREATE, lose_answer)
+
+    await faulty.settle(sandbox_id, attempt=5)
+
+    assert (await faulty.row(sandbox_id)).state is State.FAILED
+    assert await faulty.provider_states() == []
+
+
+async def test_a_resume_that_its_provider_breaks_off_every_time_fails_in_the_end(faulty, proxy):
+    sandbox_id = await faulty.paused()
+    retained = (await faulty.row(sandbox_id)).retain_until
+    await faulty.want(sandbox_id, Target.RUNNING)
+    await faulty.let_in(sandbox_id)
+    proxy.on(CONNECT, OUT_OF_ORDER, times=2)
+    with pytest.raises(AnswerLost):
+        await faulty.settle(sandbox_id, attempt=4)
+
+    assert await faulty.settle(sandbox_id, attempt=5) == retained
+
+    row = await faulty.row(sandbox_id)
+    assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
+    assert "not resumed and stays paused" in row.state_reason
+
+
+async def test_a_pause_that_its_provider_breaks_off_every_time_lets_it_run_and_is_tried_again(
+    faulty, proxy
+):
+    sandbox_id = await faulty.started()
+    await faulty.want(sandbox_id, Target.PAUSED)
+    proxy.on(CHANGE, OUT_OF_ORDER)
+    with pytest.raises(AnswerLost):
+        await faulty.settle(sandbox_id, attempt=5)
+    row = await faulty.row(sandbox_id)
+    assert (row.state, row.target) == (State.RUNNING, Target.PAUSED)
+
+    await faulty.settle(sandbox_id, attempt=6)
+
+    assert (await faulty.row(sandbox_id)).state is State.PAUSED
+
+
 async def test_a_repeated_start_that_gives_what_was_killed_meanwhile_has_failed(faulty, proxy):
     sandbox_id = await faulty.admitted()
     proxy.on(CREATE, lose_answer)
@@ -259,14 +315,20 @@ async def test_a_refused_pause_lets_it_run_and_is_tried_again(faulty, proxy):
     assert (await faulty.row(sandbox_id)).state is State.PAUSED
 
 
-async def test_a_provider_that_is_busy_is_asked_again_when_it_wants_to_be(faulty, proxy):
+@pytest.mark.parametrize(
+    ("answer", "least"), [(NO_ROOM, timedelta(seconds=20)), (answer_with(429), timedelta(0))]
+)
+async def test_a_provider_that_is_busy_is_asked_again_when_it_wants_to_be(
+    faulty, proxy, answer, least
+):
     sandbox_id = await faulty.started()
     await faulty.want(sandbox_id, Target.GONE)
-    proxy.on(KILL, NO_ROOM)
+    proxy.on(KILL, answer)
+    before = await faulty.now()
 
     at = await faulty.settle(sandbox_id)
 
-    assert at > await faulty.now() + timedelta(seconds=20)
+    assert at > before + least
     await faulty.settle(sandbox_id)
     assert (await faulty.row(sandbox_id)).state is State.STOPPED
 

@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 
+from sandbox_server.backends.lanes import Lanes
+from sandbox_server.domain.jobs import Crowded
 from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle import kinds
 from sandbox_server.lifecycle.sealed import seal_envs
-from tests.server.lifecycle.living import HOUR, MINUTE, WISH
+from tests.server.lifecycle.living import HOUR, MINUTE, WISH, living_at
 
 pytestmark = pytest.mark.needs_engine
 
@@ -170,6 +172,21 @@ async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else
     state = (await living.row(sandbox_id)).state
     assert state is OUTCOME[target]
     assert await living.provider_states() == [state] * (target is not Target.GONE)
+
+
+async def test_a_job_that_is_given_back_has_not_said_what_it_was_about_to_do(living, backend_at):
+    lanes = Lanes(2)
+    lanes.share(2, tell=lambda: None)
+    crowded = living_at(living.sessions, backend_at(lanes=lanes), tenant_id=living.tenant_id)
+    sandbox_id = await crowded.started()
+    await crowded.want(sandbox_id, Target.PAUSED)
+
+    with lanes.job():
+        lanes.enter(living.backend_name)
+        with lanes.job(), pytest.raises(Crowded):
+            await crowded.settle(sandbox_id)
+
+    assert (await crowded.row(sandbox_id)).state is State.RUNNING
 
 
 async def test_there_is_nothing_to_do_about_a_sandbox_that_is_unknown(living):

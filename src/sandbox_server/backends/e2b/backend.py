@@ -93,6 +93,10 @@ class E2BBackend:
         self._handles = Handles(endpoint, most=handles)
         self._page = page
 
+    def enter(self) -> None:
+        """Have the current job go on only if it may ask here: before it says that it is about to."""
+        self._lanes.enter(self.name)
+
     async def create(self, wanted: NewSandbox) -> Access:
         """Start a sandbox; asked again with the same words, the provider gives the same one."""
         answer = await self._change(
@@ -280,7 +284,7 @@ class E2BBackend:
         limit: timedelta | None = None,
     ) -> Response[T]:
         try:
-            self._lanes.enter(self.name)
+            self.enter()
         except Crowded:
             request.close()
             raise
