@@ -15,7 +15,7 @@ AT_ONCE = 16
 async def for_each(
     several: Iterable[T], act: Callable[[T], Awaitable[None]], *, at_once: int = AT_ONCE
 ) -> None:
-    """Do something about each, so many at once; where a backend fails, the others are gone on with."""
+    """Do something about each, so many at once; where that fails, the others are gone on with."""
     turns = asyncio.Semaphore(at_once)
 
     async def do(one: T) -> None:
@@ -24,6 +24,8 @@ async def for_each(
                 await act(one)
             except BackendError as error:
                 log.warning("left for the next patrol error=%s", error)
+            except Exception:
+                log.exception("left for the next patrol")
 
     async with asyncio.TaskGroup() as group:
         for one in several:

@@ -439,6 +439,15 @@ async def test_a_sandbox_that_was_paused_meanwhile_is_not_silent(living, faulty,
     assert (await living.row(sandbox_id)).state is State.PAUSED
 
 
+async def test_a_sandbox_that_nobody_can_reach_hides_no_other(living, faulty, proxy, caplog):
+    unreadable, silent = await living.started(), await living.started()
+    await living.change(unreadable, access_sealed=b"sealed with a key that is lost")
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
+    await patrol(faulty)
+    assert (await living.row(silent)).silent_since
+    assert "CannotUnseal" in caplog.text
+
+
 async def test_silence_ends_with_a_pause(living, faulty, proxy):
     sandbox_id = await living.started()
     proxy.on(HEALTH, NOT_RUNNING, times=2)
