@@ -127,7 +127,8 @@ def _add_group(commands: Any, name: str, text: str) -> Any:
 
 def _explain(error: ValidationError) -> str:
     def name(location: tuple[Any, ...]) -> str:
-        field = str(location[0]) if location else "settings"
-        return variable_of(field) if field in Settings.model_fields else field
+        field, *within = map(str, location or ["settings"])
+        named = variable_of(field) if field in Settings.model_fields else field
+        return ".".join([named, *within])
 
     return "; ".join(f"{name(one['loc'])}: {one['msg']}" for one in error.errors())

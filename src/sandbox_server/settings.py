@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings
+from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 
 PREFIX = "SANDBOX_SERVER_"
 
@@ -81,10 +81,10 @@ class Settings(BaseSettings):
     e2b_domain: str = Field(
         "e2b.app", validation_alias="E2B_DOMAIN", description="That provider's domain."
     )
-    backends: tuple[BackendSettings, ...] = Field(
+    backends: Annotated[tuple[BackendSettings, ...], AfterValidator(require_consistent)] = Field(
         (),
-        description="Several providers, as a JSON list of objects with `name`, `api_key`, `domain` or "
-        "`api_url` and `sandbox_url`, `capacity` and more; they take the place of the one above.",
+        description="Several providers, as a JSON list of objects with the fields below; they take the "
+        "place of the one above.",
     )
     capacity: int = Field(
         DEFAULT_CAPACITY,

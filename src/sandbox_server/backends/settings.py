@@ -1,8 +1,18 @@
+import ssl
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from sandbox_server.backends.provider import Endpoint
 
@@ -52,28 +62,46 @@ class BackendSettings(BaseModel):
             raise ValueError("begins with http:// or https://")
         return url and url.rstrip("/")
 
+    _trusted: bytes | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _read_certificates(self) -> Self:
+        # At once, since whoever serves later may not be allowed to read the file.
+        if self.ca_cert is not None:
+            try:
+                self._trusted = self.ca_cert.read_bytes()
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
+                    cadata=self._trusted.decode()
+                )
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"The certificates in {self.ca_cert} cannot be read: {error}"
+                ) from None
+        return self
+
     @property
     def max_continuous_run(self) -> timedelta | None:
         seconds = self.max_continuous_run_s
         return None if seconds is None else timedelta(seconds=seconds)
 
     def endpoint(self) -> Endpoint:
-        """Say where it is, with the certificates that its file has now."""
+        """Say where it is, and whom to trust there."""
         return Endpoint(
             name=self.name,
             api_url=self.api_url or f"https://api.{self.domain}",
             api_key=self.api_key.get_secret_value(),
             sandbox_url=self.sandbox_url,
             domain=self.domain,
-            ca_cert=None if self.ca_cert is None else self.ca_cert.read_bytes(),
+            ca_cert=self._trusted,
         )
 
 
-def require_consistent(backends: Sequence[BackendSettings]) -> None:
+Several = TypeVar("Several", bound=Sequence[BackendSettings])
+
+
+def require_consistent(backends: Several) -> Several:
     """Refuse settings that name a backend twice, or one that does not exist."""
     names = [backend.name for backend in backends]
-    if not names:
-        raise ValueError("No backend is configured.")
     for backend in backends:
         if names.count(backend.name) > 1:
             raise ValueError(f"There are two backends named {backend.name!r}.")
@@ -81,3 +109,4 @@ def require_consistent(backends: Sequence[BackendSettings]) -> None:
             raise ValueError(
                 f"Backend {backend.name!r} overflows to {backend.overflow_to!r}, which there is not."
             )
+    return backends

@@ -1,4 +1,5 @@
 import pytest
+import trustme
 from pydantic import ValidationError
 
 from sandbox_server.backends.settings import BackendSettings, require_consistent
@@ -18,13 +19,29 @@ def test_a_domain_is_all_that_it_takes():
 
 
 def test_addresses_and_certificates_are_taken_as_given(tmp_path):
-    (tmp_path / "ca.pem").write_bytes(b"certificates")
+    authority = trustme.CA().cert_pem
+    authority.write_to_path(tmp_path / "ca.pem")
     endpoint = settings(
         api_url="http://127.0.0.1:1/", sandbox_url="https://there", ca_cert=tmp_path / "ca.pem"
     ).endpoint()
     assert endpoint.api_url == "http://127.0.0.1:1"
     assert endpoint.sandbox_url == "https://there"
-    assert endpoint.ca_cert == b"certificates"
+    assert endpoint.ca_cert == authority.bytes()
+
+
+def test_certificates_are_read_while_that_is_allowed(tmp_path):
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    read = settings(ca_cert=tmp_path / "ca.pem")
+    (tmp_path / "ca.pem").unlink()
+    assert read.endpoint().ca_cert
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate", b"\xff"])
+def test_certificates_that_cannot_be_read_are_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "ca.pem").write_bytes(content)
+    with pytest.raises(ValidationError, match=r"certificates in .*ca\.pem cannot be read"):
+        settings(ca_cert=tmp_path / "ca.pem")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +70,6 @@ def test_the_key_does_not_show():
 @pytest.mark.parametrize(
     ("backends", "complaint"),
     [
-        ([], "No backend"),
         ([settings("a"), settings("a")], "two backends named 'a'"),
         ([settings("a", overflow_to="b")], "overflows to 'b'"),
     ],
