@@ -15,7 +15,8 @@ from sandbox_server.access.encryption import (
     read_keys,
     reseal,
 )
-from sandbox_server.db.models import Installation, Sandbox
+from sandbox_server.db.models import Installation, Row, Sandbox
+from sandbox_server.db.sealed import SEALED_COLUMNS
 from sandbox_server.vault import CannotUnseal, Vault
 from tests.server.access.sealing import add_sandboxes, envs_of
 from tests.server.locks import waiting_for_a_lock
@@ -142,3 +143,14 @@ async def test_the_installation_is_made_once(sessions, tmp_path, key):
     await asyncio.gather(*(open_vault(sessions, keys=[key], state_dir=tmp_path) for _ in range(5)))
     async with sessions() as session:
         assert len((await session.scalars(select(Installation))).all()) == 1
+
+
+def test_a_rotation_knows_every_sealed_column():
+    named = {
+        (table.name, column.name)
+        for table in Row.metadata.tables.values()
+        for column in table.columns
+        if column.name.endswith("_sealed")
+    }
+    known = {(column.value.class_.__tablename__, column.value.key) for column in SEALED_COLUMNS}
+    assert named == known
