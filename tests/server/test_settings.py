@@ -55,3 +55,22 @@ def test_forgotten_variables_are_there_for_nobody(monkeypatch):
 def test_the_state_directory_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Settings(state_dir="here").state_dir == tmp_path / "here"
+
+
+def test_origins_are_read_from_one_variable(monkeypatch):
+    monkeypatch.setenv(
+        "SANDBOX_SERVER_ALLOWED_ORIGINS", "https://app.example.com, http://localhost:3000,*"
+    )
+    assert Settings().allowed_origins == (
+        "https://app.example.com",
+        "http://localhost:3000",
+        "*",
+    )
+
+
+@pytest.mark.parametrize(
+    "origin", ["app.example.com", "https://app.example.com/", "https://*.example.com", "null"]
+)
+def test_what_no_browser_sends_as_an_origin_is_refused(origin):
+    with pytest.raises(ValidationError):
+        Settings(allowed_origins=(origin,))
