@@ -11,6 +11,8 @@ from datetime import timedelta
 import uvicorn
 from starlette.types import ASGIApp
 
+from sandbox_server.processes.http_protocol import BoundedHttp
+
 log = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS = 10_000
@@ -32,7 +34,7 @@ class HttpServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 interface="asgi3",
-                http="httptools",
+                http=BoundedHttp,
                 ws="websockets-sansio",
                 log_config=None,
                 access_log=False,

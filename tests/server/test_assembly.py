@@ -1,0 +1,52 @@
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from sandbox_server import assembly
+from sandbox_server.assembly import open_server, open_services
+from sandbox_server.backends.settings import BackendSettings
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.lifecycle.kinds import HOUSEKEEPING
+from sandbox_server.settings import Settings
+from tests.engine.waiting import until
+
+NOWHERE = BackendSettings(
+    name="nowhere", api_key=SecretStr("e2b_0"), api_url="http://127.0.0.1:9", domain="localhost"
+)
+
+
+@pytest.fixture
+def settings(database_url, tmp_path):
+    return Settings(database_url=SecretStr(database_url), state_dir=tmp_path, backends=(NOWHERE,))
+
+
+async def test_a_server_works_until_its_block_ends(settings):
+    before = asyncio.all_tasks()
+    async with open_services(settings) as services:
+        assert list(services.backends) == ["nowhere"]
+
+        async def has_kept_house():
+            async with services.sessions() as session:
+                return await JobRepository(session).find_next_due(kinds=[HOUSEKEEPING])
+
+        await until(has_kept_house)
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_fails_in_the_background_ends_the_server(settings, monkeypatch):
+    class Deaf(assembly.Notifications):
+        async def run(self):
+            raise RuntimeError("it does not hear any more")
+
+    monkeypatch.setattr(assembly, "Notifications", Deaf)
+    with pytest.raises(ExceptionGroup) as failed:
+        async with open_server(settings):
+            await asyncio.Event().wait()
+    assert failed.group_contains(RuntimeError, match="does not hear")
+
+
+async def test_a_server_that_rests_gives_no_more_places(settings):
+    async with open_server(settings) as server:
+        async with asyncio.timeout(30):
+            assert await server.rest.put_all(within=settings.stop_timeout)
