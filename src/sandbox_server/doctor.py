@@ -18,6 +18,7 @@ from sandbox_server.db.session import create_engine
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.listening import listen
 from sandbox_server.processes.providers import needs_engine
+from sandbox_server.processes.state_directory import find_server
 from sandbox_server.settings import Settings
 
 _UNUSABLE = 78
@@ -67,6 +68,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 def _address(settings: Settings) -> Finding:
     name = f"port {settings.port} of {settings.host}"
+    running = find_server(settings.state_dir)
+    if running is not None:
+        return Finding(name, good=True, detail=f"a server works here already (process {running})")
     try:
         for listener in listen(settings.host, settings.port):
             listener.close()

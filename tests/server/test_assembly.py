@@ -7,6 +7,7 @@ from sandbox_server import assembly
 from sandbox_server.assembly import open_server, open_services
 from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.notifications import Notifications
 from sandbox_server.lifecycle.kinds import HOUSEKEEPING
 from sandbox_server.settings import Settings
 from tests.engine.waiting import until
@@ -35,7 +36,7 @@ async def test_a_server_works_until_its_block_ends(settings):
 
 
 async def test_what_fails_in_the_background_ends_the_server(settings, monkeypatch):
-    class Deaf(assembly.Notifications):
+    class Deaf(Notifications):
         async def run(self):
             raise RuntimeError("it does not hear any more")
 

@@ -19,9 +19,8 @@ def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator
     lock = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _take(lock, patience=patience):
-            pid = os.pread(lock, 32, 0).decode().strip()
             raise CannotServe(
-                f"Another server (process {pid}) works on {directory}: stop it, or give this one "
+                f"Another server (process {_read_pid(lock)}) works on {directory}: stop it, or give this one "
                 "another --state-dir."
             )
         os.ftruncate(lock, 0)
@@ -29,6 +28,22 @@ def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator
         yield
     finally:
         os.close(lock)
+
+
+def find_server(directory: Path) -> int | None:
+    """Tell which process works on the directory, if one does."""
+    try:
+        lock = os.open(directory / "server.lock", os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return None
+    try:
+        return None if _take(lock, patience=timedelta()) else _read_pid(lock)
+    finally:
+        os.close(lock)
+
+
+def _read_pid(lock: int) -> int:
+    return int(os.pread(lock, 32, 0) or 0)  # its holder is about to write it
 
 
 def _take(lock: int, *, patience: timedelta) -> bool:

@@ -2,14 +2,16 @@ from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import select
 
 from sandbox_server.assembly import open_server
 from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.db.models import Job, Sandbox, Tenant
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.ids import ApiKeyId, TenantId, new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
+from sandbox_server.lifecycle.kinds import ADMISSION
 from sandbox_server.settings import Settings
 from tests.engine.waiting import until
 
@@ -46,12 +48,18 @@ async def test_what_runs_is_paused_and_what_waits_goes_on_waiting(settings, sess
         async with sessions() as session:
             return await session.get_one(Sandbox, sandbox_id)
 
+    async def is_admission_settled():
+        async with sessions() as session:
+            job = await session.scalar(select(Job).where(Job.kind == ADMISSION))
+        return job.run_at is None and job.leased_by is None
+
     async with open_server(settings) as server:
         create = server.services.controller.create
         running = await create(caller, WANTED, wait=MINUTE)
         waiting = await create(caller, WANTED, wait=timedelta())
         assert (running.state, waiting.state) == (State.RUNNING, State.QUEUED)
         assert await server.rest.put_all(within=MINUTE)
+        await until(is_admission_settled)  # it has been told of the free place
         paused, waiting = await read(running.id), await read(waiting.id)
         assert (paused.state, paused.target) == (State.PAUSED, Target.PAUSED)
         assert paused.expires_at is None  # its time stands still

@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from sandbox_server.access.encryption import KEY_FILE
+from tests.server.running import server_process
 
 
 @pytest.fixture
@@ -16,6 +17,13 @@ def said(started):
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def server_elsewhere(server):
+    """Give another one, with a state directory of its own."""
+    with server_process(variables=server.variables) as other:
+        yield other
 
 
 async def status_of_key(server, key):
@@ -107,9 +115,15 @@ def test_doctor_finds_what_a_server_needs(server):
     assert not server.state_dir.exists()
 
 
-def test_doctor_names_what_is_in_the_way(started):
-    started.variables["DATABASE_URL"] = "postgresql://127.0.0.1:9/db"
-    told = started.run("doctor", "--port", started.url.rpartition(":")[2])
+def test_doctor_knows_of_the_server_that_runs(started):
+    told = started.run("doctor")
+    assert told.returncode == 0
+    assert f"a server works here already (process {started.pid})" in told.stdout
+
+
+def test_doctor_names_what_is_in_the_way(started, server_elsewhere):
+    server_elsewhere.variables["DATABASE_URL"] = "postgresql://127.0.0.1:9/db"
+    told = server_elsewhere.run("doctor", "--port", started.url.rpartition(":")[2])
     assert told.returncode == 78
     assert "MISS  port" in told.stdout
     assert "choose another --port" in told.stdout
