@@ -97,9 +97,9 @@ def _assemble(
     backends: Backends,
     notifications: Notifications,
 ) -> Server:
-    reconciler = Reconciler(sessions, backends, vault)
-    patrol = Patrol(sessions, backends, vault, reconciler)
     changes = Changes(notifications)
+    reconciler = Reconciler(sessions, backends, vault, changes)
+    patrol = Patrol(sessions, backends, vault, reconciler)
     admission = Admission(sessions)
     rest = Rest(sessions, admission, notifications)
     housekeeping = Housekeeping(sessions, _retention(settings))

@@ -15,15 +15,15 @@ class EventRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def append(self, tenant_id: str, *events: SandboxEvent) -> None:
+    async def append(self, tenant_id: str, *events: SandboxEvent, by: str = "") -> None:
         """Keep the events, numbered, and tell whoever waits for their sandboxes, once the transaction has committed.
 
-        Last in a transaction, which holds the tenant's counter until it ends.
+        Last in a transaction, which holds the tenant's counter until it ends. `by` is who knows already.
         """
         if events:
             told = [event.model_dump(mode="json") for event in events]
             await self._session.execute(
-                _APPEND, {"tenant_id": tenant_id, "count": len(told), "told": told}
+                _APPEND, {"tenant_id": tenant_id, "count": len(told), "told": told, "by": f"/{by}"}
             )
 
     async def list_page(
@@ -60,7 +60,8 @@ def _append() -> ReturningInsert[Any]:
     columns = ["tenant_id", "seq", "sandbox_id", "type", "data"]
     table = Row.metadata.tables["events"]
     kept = insert(table).from_select(columns, rows)
-    return kept.returning(func.pg_notify(CHANGED, table.c.sandbox_id))
+    said = table.c.sandbox_id + bindparam("by", type_=Text)
+    return kept.returning(func.pg_notify(CHANGED, said))
 
 
 _APPEND = _append()

@@ -11,7 +11,9 @@ from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.wish import Wish
 
-CHANGED = "sandbox_changed"  # the channel on which a sandbox's id is said when its row has changed
+CHANGED = (
+    "sandbox_changed"  # the channel on which `{id}/{who changed it}` is said of a sandbox's row
+)
 
 _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
@@ -23,7 +25,7 @@ _OWN = select(Sandbox).where(
 )
 _FIND = select(Sandbox, _now).where(Sandbox.id == bindparam("sandbox_id"))
 _LOCK = _FIND.with_for_update().execution_options(populate_existing=True)
-_ANNOUNCE = select(func.pg_notify(CHANGED, bindparam("sandbox_id", type_=Text)))
+_ANNOUNCE = select(func.pg_notify(CHANGED, bindparam("said", type_=Text)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ class SandboxRepository:
         in_place = exists().where(Sandbox.ended_at.is_(None), Sandbox.state.in_(_IN_PLACE))
         return bool(await self._session.scalar(select(in_place)))
 
-    async def announce(self, *sandbox_ids: str) -> None:
-        """Tell whoever waits for these sandboxes, once the transaction has committed."""
+    async def announce(self, *sandbox_ids: str, by: str = "") -> None:
+        """Tell whoever waits for these sandboxes, once the transaction has committed; `by` knows already."""
         for sandbox_id in sandbox_ids:
-            await self._session.execute(_ANNOUNCE, {"sandbox_id": sandbox_id})
+            await self._session.execute(_ANNOUNCE, {"said": f"{sandbox_id}/{by}"})

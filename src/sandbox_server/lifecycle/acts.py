@@ -25,6 +25,7 @@ from sandbox_server.domain.wish import Wish
 from sandbox_server.domain.wording import explain
 from sandbox_server.lifecycle import outcomes
 from sandbox_server.lifecycle.calls import Calls
+from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.sealed import seal_access
 from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into, wish_of
@@ -39,8 +40,10 @@ class Acts:
     Each gives the row as it left it, with what its provider has by then.
     """
 
-    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
-        self._transitions = Transitions(sessions)
+    def __init__(
+        self, sessions: Sessions, backends: Backends, vault: Vault, changes: Changes | None
+    ) -> None:
+        self._transitions = Transitions(sessions, changes)
         self._calls = Calls(backends, vault)
         self._vault = vault
         self._provider_acts = {

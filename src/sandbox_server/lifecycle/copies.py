@@ -60,7 +60,7 @@ class Copies:
             if job is not None:
                 self._scheduler.begin(job)
             row = await self.get(caller, made)
-            row = await watch.until(_is_settled, row, lambda: self.get(caller, made), wait=wait)
+            row = await watch.until(_is_settled, row, lambda _: self.get(caller, made), wait=wait)
         if row.state == "failed":
             raise SnapshotFailed(row.state_reason or "nobody noted why")
         return row

@@ -14,6 +14,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.domain.steps import Act, Truth, next_step
 from sandbox_server.lifecycle.acts import Acts
+from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.outcomes import BUSY_FOR
 from sandbox_server.lifecycle.truth import ask
@@ -28,10 +29,12 @@ _AT_PROVIDER = frozenset({State.RUNNING, State.PAUSED})
 class Reconciler:
     """Makes sandboxes what is wanted of them, one step after the other, whoever began it."""
 
-    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
+    def __init__(
+        self, sessions: Sessions, backends: Backends, vault: Vault, changes: Changes | None = None
+    ) -> None:
         self._sessions = sessions
         self._backends = backends
-        self._acts = Acts(sessions, backends, vault)
+        self._acts = Acts(sessions, backends, vault, changes)
         self._handed_over: dict[str, Look] = {}
 
     def hand_over(self, row: Sandbox, *, fresh: bool = False) -> None:

@@ -21,6 +21,7 @@ from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import require_transition
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle import kinds
+from sandbox_server.lifecycle.changes import Changes
 
 Change = Callable[[Deadlines, datetime], Deadlines]
 Condition = Callable[[Sandbox, datetime], bool]
@@ -54,8 +55,9 @@ class HoldBack:
 class Transitions:
     """Commits what has happened to sandboxes, to the rows that still are what they were."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, changes: Changes | None = None) -> None:
         self._sessions = sessions
+        self._changes = changes
 
     async def commit(
         self,
@@ -87,9 +89,12 @@ class Transitions:
                 await JobRepository(session).wake(kinds.SNAPSHOT, row.template)
             if wake:
                 await JobRepository(session).due(kinds.SANDBOX, row.id)
+            by = self._changes.name if self._changes else ""
             if not events:
-                await repository.announce(row.id)
-            await EventRepository(session).append(row.tenant_id, *events)
+                await repository.announce(row.id, by=by)
+            await EventRepository(session).append(row.tenant_id, *events, by=by)
+        if self._changes:
+            self._changes.tell(row)
         return row, now
 
     async def note_provider_id(self, seen: Sandbox, provider_id: str) -> bool:

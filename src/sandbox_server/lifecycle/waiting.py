@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import Sessions, reading
 from sandbox_server.domain.state import serves
-from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.changes import Changes, Follower
 
 T = TypeVar("T")
 
@@ -18,17 +18,17 @@ LOOK_AGAIN = timedelta(seconds=2)
 class Watch:
     """Sees what becomes of something from the moment that it was opened."""
 
-    def __init__(
-        self, sessions: Sessions, changed: asyncio.Event, *, look_again: timedelta
-    ) -> None:
+    def __init__(self, sessions: Sessions, follower: Follower, *, look_again: timedelta) -> None:
         self._sessions = sessions
-        self._changed = changed
-        self._look_again = look_again.total_seconds()
+        self._follower = follower
+        self._look_again = look_again
 
     async def until_settled(self, row: Sandbox, *, wait: timedelta) -> Sandbox:
         """Give the row once it is what is wanted of it, or as it is when the wait is over."""
 
-        async def read() -> Sandbox:
+        async def read(told: Sandbox | None) -> Sandbox:
+            if told is not None:
+                return told
             async with reading(self._sessions) as session:
                 return await SandboxRepository(session).get(row.id, tenant_id=row.tenant_id)
 
@@ -38,18 +38,16 @@ class Watch:
         self,
         done: Callable[[T], bool],
         row: T,
-        read: Callable[[], Awaitable[T]],
+        read: Callable[[Sandbox | None], Awaitable[T]],
         *,
         wait: timedelta,
     ) -> T:
+        """Read anew at each change until it is done; `read` gets the row of a sandbox that was told."""
         loop = asyncio.get_running_loop()
         over = loop.time() + wait.total_seconds()
         while not done(row) and (left := over - loop.time()) > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(left, self._look_again)):
-                    await self._changed.wait()
-            self._changed.clear()
-            row = await read()
+            longest = min(timedelta(seconds=left), self._look_again)
+            row = await read(await self._follower.wait(longest=longest))
         return row
 
 
@@ -66,5 +64,5 @@ class Waiting:
     @contextmanager
     def watch(self, row_id: str) -> Iterator[Watch]:
         """Watch from before the row is read or written, so that no change is missed."""
-        with self._changes.follow(row_id) as changed:
-            yield Watch(self._sessions, changed, look_again=self._look_again)
+        with self._changes.follow(row_id) as follower:
+            yield Watch(self._sessions, follower, look_again=self._look_again)

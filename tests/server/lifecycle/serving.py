@@ -22,6 +22,7 @@ from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT
+from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.snapshots import Snapshots
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
@@ -110,8 +111,10 @@ async def running_server(
     sessions = create_sessions(database)
     notifications = Notifications(database)
     admission = Admission(sessions)
+    changes = Changes(notifications)
+    reconciler = Reconciler(sessions, living.backends, living.vault, changes)
     handlers = {
-        SANDBOX: living.reconciler.settle,
+        SANDBOX: reconciler.settle,
         ADMISSION: admission.work,
         SNAPSHOT: Snapshots(sessions, living.backends).settle,
     }
@@ -122,10 +125,10 @@ async def running_server(
         sessions,
         scheduler,
         admission,
-        living.reconciler,
+        reconciler,
         living.backends,
         Placement(living.backends),
-        Changes(notifications),
+        changes,
         living.vault,
     )
     running = asyncio.create_task(scheduler.run())
