@@ -11,9 +11,8 @@ from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.wish import Wish
 
-CHANGED = (
-    "sandbox_changed"  # the channel on which `{id}/{who changed it}` is said of a sandbox's row
-)
+# The channel on which `{id}/{who changed it}` is said when a sandbox's row has changed.
+CHANGED = "sandbox_changed"
 
 _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
