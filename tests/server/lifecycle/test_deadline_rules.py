@@ -204,9 +204,9 @@ async def test_the_providers_maximum_is_never_hit_and_its_pause_keeps_the_place(
 
 async def test_a_deadline_that_is_moved_while_it_is_looked_at_is_not_carried_out(living):
     sandbox_id = await living.started(timeout=HOUR)
-    await living.pass_time(sandbox_id, HOUR)
-    seen = await living.row(sandbox_id)
-    connected = await living.now() + HOUR
+    now = await living.now()
+    await living.change(sandbox_id, expires_at=now)
+    seen, connected = await living.row(sandbox_id), now + HOUR
     await living.change(sandbox_id, expires_at=connected)
     living.reconciler.hand_over(seen)
 
