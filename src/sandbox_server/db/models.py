@@ -157,6 +157,8 @@ class Sandbox(Row):
         CheckConstraint("state <> 'paused' OR expires_at IS NULL", name="expires_at"),
         # A tenant's lists, newest first: ids sort by time.
         Index(None, "tenant_id", "id"),
+        Index("sandboxes_living_idx", "tenant_id", "id", postgresql_where=text("ended_at IS NULL")),
+        Index(None, "tenant_id", "state", "id"),
         Index(None, "tenant_id", "user_id", "id", postgresql_where=text("user_id IS NOT NULL")),
         Index(
             None, "tenant_id", "session_id", "id", postgresql_where=text("session_id IS NOT NULL")
@@ -177,7 +179,6 @@ class Sandbox(Row):
             "id",
             postgresql_where=text("target = 'running' AND state IN ('queued', 'paused')"),
         ),
-        Index(None, "tenant_id", "state", postgresql_where=text("ended_at IS NULL")),
         Index(None, "backend", "state", postgresql_where=text("ended_at IS NULL")),
         Index(
             None,

@@ -1,0 +1,127 @@
+"""What callers ask all the time costs the same among a thousand sandboxes and a hundred thousand."""
+
+import pytest
+from sqlalchemy import text
+
+from sandbox_server.db.events import EventRepository
+from sandbox_server.db.idempotency import IdempotencyRepository
+from sandbox_server.db.keys import KeyRepository
+from sandbox_server.db.patrol import PatrolRepository
+from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
+from sandbox_server.domain.errors import IdempotencyMismatch
+from sandbox_server.domain.requests import Idempotency
+from sandbox_server.domain.state import State
+from tests.server.databases import EVERY_POSTGRES
+from tests.server.plans import explain, reads_by_index, rows_read, vacuum
+
+pytestmark = EVERY_POSTGRES
+
+_PAGE = 50
+_TABLES = ("tenants", "backends", "sandboxes", "events", "idempotency", "api_keys")
+# Of every thousand sandboxes ten run, fifty are paused and one failed; the last five hundred have all ended.
+_MANY = """
+INSERT INTO tenants (id, name, max_running, max_queued) VALUES ('t', 'T', 100, 100);
+INSERT INTO backends (name, capacity) SELECT name, 1000 FROM unnest(ARRAY['local', 'other']) AS name;
+INSERT INTO sandboxes (id, tenant_id, template, backend, backend_sandbox_id, user_id, session_id,
+    metadata, state, target, timeout, expires_at, access_sealed, ended_at)
+SELECT to_char(n, 'FM00000000000000000000'), 't', 'base', backend, 'p' || n, 'u' || n % 1000,
+    's' || n % 50000, jsonb_build_object('run', (n % 20000)::text, 'team', 'all'), state,
+    CASE WHEN state = 'running' THEN 'running' ELSE 'paused' END, interval '1 hour',
+    CASE WHEN state = 'running' THEN now() + interval '1 hour' END, 'sealed',
+    CASE WHEN state IN ('stopped', 'failed') THEN now() END
+FROM generate_series(1, 100000) AS n,
+LATERAL (SELECT
+    CASE WHEN n % 10 = 0 THEN 'other' ELSE 'local' END AS backend,
+    CASE WHEN n > 99500 THEN 'stopped' WHEN n % 1000 < 10 THEN 'running'
+        WHEN n % 1000 < 60 THEN 'paused' WHEN n % 1000 = 60 THEN 'failed' ELSE 'stopped' END AS state) AS fate;
+INSERT INTO events (tenant_id, seq, sandbox_id, type)
+SELECT 't', n, to_char(n % 10000, 'FM00000000000000000000'), 'sandbox.paused' FROM generate_series(1, 100000) AS n;
+INSERT INTO idempotency (tenant_id, key, digest, resource, resource_id)
+SELECT 't', 'k' || n, 'd', 'sandbox', 'r' FROM generate_series(1, 100000) AS n;
+INSERT INTO api_keys (id, tenant_id, hash, prefix, scopes)
+SELECT 'k' || n, 't', sha256(n::text::bytea), 'p', '{read}' FROM generate_series(1, 10000) AS n
+"""
+_FILTERS = (
+    SandboxFilter(),
+    SandboxFilter(states=frozenset({State.RUNNING})),
+    SandboxFilter(states=frozenset({State.FAILED})),
+    SandboxFilter(states=frozenset(State)),
+    SandboxFilter(user_id="u3"),
+    SandboxFilter(session_id="s3"),
+    SandboxFilter(labels={"run": "3"}),
+    SandboxFilter(labels={"team": "all"}),
+)
+
+
+def _id(number: int) -> str:
+    return f"{number:020}"
+
+
+@pytest.fixture
+async def many(database):
+    """Fill the tables as they are after months."""
+    async with database.begin() as connection:
+        for statement in _MANY.split(";"):
+            await connection.execute(text(statement))
+    await vacuum(database, *_TABLES)
+    return database
+
+
+async def test_one_sandbox_is_found_by_itself(many):
+    async def act(session):
+        repository = SandboxRepository(session)
+        await repository.get(_id(50_001), tenant_id="t")
+        await repository.find(_id(50_001))
+        await repository.lock(_id(50_001), tenant_id="t")
+        await repository.touch(_id(50_001))
+        await repository.find_of_session("t", "s3")
+
+    for plan in await explain(many, act):
+        assert rows_read(plan, "sandboxes") <= 2
+
+
+async def test_a_page_of_any_filter_is_read_without_what_is_not_on_it(many):
+    async def act(session):
+        repository = SandboxRepository(session)
+        for wanted in _FILTERS:
+            await repository.list_page("t", wanted, limit=_PAGE)
+            await repository.list_page("t", wanted, limit=_PAGE, before=_id(50_000))
+
+    plans = await explain(many, act)
+    assert len(plans) == 2 * len(_FILTERS)
+    for plan in plans:
+        assert rows_read(plan, "sandboxes") <= 2 * _PAGE
+
+
+async def test_a_page_of_events_is_read_by_their_numbers(many):
+    async def act(session):
+        repository = EventRepository(session)
+        await repository.list_page("t", after=50_000, limit=_PAGE)
+        await repository.list_page("t", sandbox_id=_id(3), limit=_PAGE)
+
+    for plan in await explain(many, act):
+        assert rows_read(plan, "events") <= _PAGE
+
+
+async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(many):
+    async def act(session):
+        await KeyRepository(session).find_valid(b"none")
+        with pytest.raises(IdempotencyMismatch):
+            await IdempotencyRepository(session).claim(
+                "t", Idempotency(key="k3", digest=b"other"), resource="sandbox", resource_id="r"
+            )
+
+    by_hash, _, by_key = await explain(many, act)
+    assert reads_by_index(by_hash, "api_keys_hash_key")
+    assert reads_by_index(by_key, "idempotency_pkey")
+
+
+async def test_what_lives_at_a_backend_is_read_without_what_has_ended(many):
+    async def act(session):
+        repository = PatrolRepository(session)
+        await repository.list_living("other")
+        await repository.list_running("other")
+
+    living, running = await explain(many, act)
+    assert rows_read(living, "sandboxes") == 599
+    assert rows_read(running, "sandboxes") == 99
