@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from sandbox_server.api import problems
+from sandbox_server.api.faults import BodyTooLarge, Malformed
 from sandbox_server.domain.ids import new_id
 from sandbox_server.log import log_context
 
@@ -84,9 +85,9 @@ class Sanity:
         if scope["type"] in _REQUESTS:
             hosts = Headers(scope=scope).getlist("host")
             if len(hosts) != 1 or _SANE_HOST.fullmatch(hosts[0]) is None:
-                raise problems.Malformed("It needs one header Host with the name of a host.")
+                raise Malformed("It needs one header Host with the name of a host.")
             if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-                raise problems.Malformed("Its URL has a NUL character.")
+                raise Malformed("Its URL has a NUL character.")
         await self._app(scope, receive, send)
 
 
@@ -108,11 +109,11 @@ class BodyLimit:
             nonlocal received
             # A client that waits for "100 Continue" is told before it sends anything.
             if declared.isdecimal() and int(declared) > self._limit:
-                raise problems.BodyTooLarge(self._limit)
+                raise BodyTooLarge(self._limit)
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._limit:
-                raise problems.BodyTooLarge(self._limit)
+                raise BodyTooLarge(self._limit)
             return message
 
         await self._app(scope, receive_some, send)

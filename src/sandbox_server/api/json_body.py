@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from sandbox_server.api.problems import Malformed
+from sandbox_server.api.faults import Malformed
 
 
 class JsonRoute(APIRoute):

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from socket import gaierror
 from typing import Any, cast
 
@@ -16,6 +15,18 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
 from sandbox_client.models import InputProblem, Problem
+from sandbox_server.api.faults import (
+    INVALID,
+    MALFORMED,
+    NO_DATABASE,
+    NO_ROUTE,
+    NOT_JSON,
+    TOO_LARGE,
+    UNKNOWN,
+    WRONG_METHOD,
+    ExchangeError,
+    Fault,
+)
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import SandboxError
@@ -48,63 +59,6 @@ STATUS: dict[type[SandboxError], int] = {
     SandboxGone: 410,
 }
 
-
-@dataclass(frozen=True)
-class Fault:
-    """What goes wrong in the exchange itself, before or beside any rule of the domain."""
-
-    status: int
-    code: str
-    title: str
-    detail: str
-    remediation: str | None = None
-
-
-MALFORMED = Fault(400, "malformed-request", "Malformed request", "It could not be read.")
-NO_ROUTE = Fault(
-    404,
-    "route-not-found",
-    "No such route",
-    "There is nothing at this path.",
-    "/docs lists all routes.",
-)
-WRONG_METHOD = Fault(
-    405,
-    "method-not-allowed",
-    "Method not allowed",
-    "This path knows other methods only.",
-    "The header Allow lists them.",
-)
-TOO_LARGE = Fault(413, "body-too-large", "Body is too large", "It is larger than allowed here.")
-NOT_JSON = Fault(
-    415,
-    "unsupported-media-type",
-    "Body is of another type",
-    "The body is not declared as JSON.",
-    "Send it with `Content-Type: application/json`.",
-)
-INVALID = Fault(
-    422,
-    "validation-failed",
-    "Request is not valid",
-    "Some of what was sent is not valid.",
-    "See `errors` for what is wrong, and where.",
-)
-UNKNOWN = Fault(
-    500,
-    "internal-error",
-    "Something went wrong",
-    "The server failed to answer. This is not your fault.",
-    "Try again; if it persists, give the operator the request_id.",
-)
-NO_DATABASE = Fault(
-    503,
-    "database-unavailable",
-    "Database does not answer",
-    "The server cannot reach its database.",
-    "Try again later.",
-)
-
 _FAULTS = {
     fault.status: fault
     for fault in (MALFORMED, NO_ROUTE, WRONG_METHOD, TOO_LARGE, NOT_JSON, INVALID, UNKNOWN)
@@ -112,24 +66,6 @@ _FAULTS = {
 # Of PostgreSQL's classes of errors: connection, rollback, resources, an operator's intervention.
 _PASSING = frozenset({"08", "40", "53", "57"})
 _RETRY_AFTER_OUTAGE = {"Retry-After": "2"}
-
-
-class ExchangeError(Exception):
-    """A fault that is found outside of any route."""
-
-    def __init__(self, fault: Fault, detail: str) -> None:
-        super().__init__(detail)
-        self.fault = fault
-
-
-class Malformed(ExchangeError):
-    def __init__(self, detail: str) -> None:
-        super().__init__(MALFORMED, detail)
-
-
-class BodyTooLarge(ExchangeError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(TOO_LARGE, f"The body is larger than {limit} bytes.")
 
 
 class ProblemResponse(JSONResponse):
