@@ -68,14 +68,6 @@ class NewSandbox:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fork:
-    """A copy of a sandbox, and the snapshot that it stands on."""
-
-    access: Access
-    snapshot_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Usage:
     """What a sandbox used at one moment; memory and disk in bytes."""
 

@@ -49,21 +49,16 @@ async def test_a_create_whose_answer_was_lost_is_found_and_not_done_twice(
     assert len(await through.list_all()) == 1
 
 
-@pytest.mark.parametrize("request_line", ["POST /sandboxes/", CREATE])
-async def test_a_fork_whose_answer_was_lost_is_found_and_not_done_twice(
-    through, proxy, wanted, new_sandbox, request_line
-):
+async def test_a_snapshot_whose_answer_was_lost_is_found_by_its_name(through, proxy, wanted):
     source = await through.create(wanted)
-    other = new_sandbox()
-    proxy.on(request_line, lose_answer)
+    name = wanted.sandbox_id
+    proxy.on("POST /sandboxes/", lose_answer)
     with pytest.raises(AnswerLost):
-        await through.fork(source.provider_id, other)
-
-    fork = await through.fork(source.provider_id, other)
-
-    assert [one.id for one in await through.find(other.sandbox_id)] == [fork.access.provider_id]
-    assert len(await through.list_all()) == 2
-    await through.delete_snapshot(fork.snapshot_id)
+        await through.snapshot(source.provider_id, name=name)
+    found = await through.find_snapshot(name)
+    assert found == await through.snapshot(source.provider_id, name=name)
+    await through.delete_snapshot(found)
+    assert await through.find_snapshot(name) is None
 
 
 @pytest.mark.parametrize("fault", [hold, stall])

@@ -130,19 +130,6 @@ async def test_a_snapshot_is_a_template_until_it_is_deleted(backend, wanted, new
         await backend.create(new_sandbox(template=snapshot_id))
 
 
-async def test_a_fork_has_the_files_and_an_id_of_its_own(backend, wanted, new_sandbox):
-    source = await backend.create(wanted)
-    await backend.handle(source).files.write("kept", "as it was")
-    other = new_sandbox()
-
-    fork = await backend.fork(source.provider_id, other)
-
-    assert await backend.handle(fork.access).files.read("kept") == "as it was"
-    assert [one.id for one in await backend.find(other.sandbox_id)] == [fork.access.provider_id]
-    assert [one.id for one in await backend.find(wanted.sandbox_id)] == [source.provider_id]
-    await backend.delete_snapshot(fork.snapshot_id)
-
-
 async def test_usage_is_told_in_the_order_of_time(backend, wanted):
     access = await backend.create(wanted)
     told = await until(lambda: backend.metrics(access.provider_id), timeout=60, pause=0.1)

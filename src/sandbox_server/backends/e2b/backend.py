@@ -1,6 +1,5 @@
 import contextlib
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
@@ -44,7 +43,6 @@ from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.provider import (
     Access,
     Endpoint,
-    Fork,
     NewSandbox,
     ProviderSandbox,
     Usage,
@@ -221,16 +219,6 @@ class E2BBackend:
         )
         with contextlib.suppress(ErrorAnswer):
             await self._change(request, settles=_GONE)
-
-    async def fork(self, provider_id: str, wanted: NewSandbox) -> Fork:
-        """Start a copy of the sandbox under an id of its own, whatever template is `wanted`.
-
-        The protocol's own fork copies the metadata with our id in it, so that of source and
-        fork either could be taken for the one too many of two with the same id.
-        """
-        snapshot_id = await self.snapshot(provider_id, name=f"fork-{wanted.sandbox_id}")
-        access = await self.create(replace(wanted, template=snapshot_id))
-        return Fork(access=access, snapshot_id=snapshot_id)
 
     def handle(self, access: Access) -> AsyncSandbox:
         """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
