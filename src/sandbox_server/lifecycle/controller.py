@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -97,21 +98,10 @@ class SandboxController:
         self, caller: Caller, session_id: str, wanted: SandboxRequest, *, wait: timedelta = WAIT
     ) -> SessionSandbox:
         """Get the session's one sandbox to run: as it is, resumed, or made now."""
-        for attempt in range(_ATTEMPTS):
-            found = await self._of_sessions.find_or_add(caller, session_id, wanted)
-            try:
-                if found.created:
-                    row = require_begun(await self._wait(caller, found.row.id, wait=wait))
-                else:
-                    row = await self.connect(
-                        caller, found.row.id, timeout=wanted.timeout, wait=wait
-                    )
-            except (InvalidTransition, SandboxNotFound):
-                if found.created or attempt == _ATTEMPTS - 1:
-                    raise
-            else:
-                return replace(found, row=row)
-        raise AssertionError
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(InvalidTransition, SandboxNotFound):  # it ended since it was found
+                return await self._find_or_create(caller, session_id, wanted, wait)
+        return await self._find_or_create(caller, session_id, wanted, wait)
 
     async def get(self, caller: Caller, sandbox_id: str) -> Sandbox:
         async with reading(self._sessions) as session:
@@ -237,6 +227,17 @@ class SandboxController:
     async def note_activity(self, caller: Caller, sandbox_id: str) -> None:
         """Note that somebody still works in a sandbox, whatever has become of it."""
         await self._using.touch(await self.get(caller, sandbox_id))
+
+    async def _find_or_create(
+        self, caller: Caller, session_id: str, wanted: SandboxRequest, wait: timedelta
+    ) -> SessionSandbox:
+        found = await self._of_sessions.find_or_add(caller, session_id, wanted)
+        sandbox_id = found.row.id
+        if found.created:
+            row = require_begun(await self._wait(caller, sandbox_id, wait=wait))
+        else:
+            row = await self.connect(caller, sandbox_id, timeout=wanted.timeout, wait=wait)
+        return replace(found, row=row)
 
     async def _wake(self, caller: Caller, row: Sandbox, wait: timedelta) -> Sandbox:
         if row.target is Target.PAUSED and not row.auto_resume:

@@ -24,6 +24,13 @@ class QueueView:
     """How long it takes until its turn at the latest, if all that run do so until their deadlines."""
 
 
+_BEING_COPIED = QueueView(
+    position=1,
+    reason="What it is made from, a copy of another sandbox, is still being taken.",
+    estimate=None,
+)
+
+
 async def describe_queue(session: AsyncSession, row: Sandbox) -> QueueView | None:
     """Say where a sandbox stands in the queue, if it does; of one that does not, nothing is asked."""
     return (await describe_queues(session, [row])).get(row.id)
@@ -41,7 +48,7 @@ async def describe_queues(
     repository = QueueViewRepository(session)
     standings = await repository.find_standings(waiting, rooms)
     releases = _Releases(repository)
-    views = {}
+    views = {id_: _BEING_COPIED for id_, row in waiting.items() if not _may_be_at(row)}
     for id_, standing in standings.items():
         row = waiting[id_]
         own = [room for room in rooms if room.backend in _may_be_at(row)]

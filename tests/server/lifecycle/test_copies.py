@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,15 +18,18 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.kinds import SNAPSHOT
+from sandbox_server.lifecycle.queue_view import describe_queue
 from sandbox_server.lifecycle.sealed import open_envs
 from tests.engine.waiting import until
-from tests.server.faults import lose_answer
+from tests.server.faults import hold, lose_answer
 from tests.server.lifecycle.living import HOUR, MINUTE
 from tests.server.lifecycle.serving import caller_of, running_server
+from tests.server.scheduler.scheduling import POLLING
 
 pytestmark = pytest.mark.needs_engine
 
 NOTHING = timedelta()
+IMPATIENT = replace(POLLING, grace=NOTHING)
 AS_IT_IS = ForkRequest()
 
 
@@ -165,6 +169,19 @@ async def test_a_fork_asked_for_twice_under_one_name_is_one(server, replica):
     assert {one.state for one in forks} == {State.RUNNING}
     assert len({one.id for one in forks}) == len(await server.snapshots()) == 1
     assert len(await server.living.backend.list_all()) == 2
+
+
+async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty, proxy):
+    async with running_server(database, faulty, policy=IMPATIENT) as server:
+        source = await server.running()
+        proxy.on(f"POST /sandboxes/{source.backend_sandbox_id}/snapshots", hold)
+        fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
+        async with living.sessions() as session:
+            view = await describe_queue(session, fork)
+        assert view
+        assert "is still being taken" in view.reason
+        gone = await server.controller.delete(server.caller, fork.id)
+        assert gone.state is State.STOPPED
 
 
 async def test_a_fork_that_is_deleted_before_it_begins_leaves_nothing(server):
