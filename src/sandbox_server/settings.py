@@ -60,7 +60,7 @@ class Settings(BaseSettings):
         "directory. Any number of servers may share one.",
     )
     database_pool: int = Field(
-        10, ge=2, description="Connections to the database; twice as many while much is going on."
+        20, ge=2, description="Connections to the database at the most, opened as they are needed."
     )
 
     e2b_api_key: SecretStr | None = Field(

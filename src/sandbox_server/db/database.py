@@ -21,7 +21,7 @@ class UnusablePostgres(RuntimeError):
 
 @asynccontextmanager
 async def open_database(
-    url: str | None, *, state_dir: Path, pool_size: int = 10
+    url: str | None, *, state_dir: Path, pool_size: int = 20
 ) -> AsyncIterator[AsyncEngine]:
     """Connect to the database at `url`, else to one of our own in `state_dir`, with the schema up to date.
 
@@ -47,7 +47,7 @@ async def _embedded(state_dir: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _connected(url: str, *, pool_size: int) -> AsyncIterator[AsyncEngine]:
-    engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size)
+    engine = create_engine(url, pool_size=pool_size, max_overflow=0)
     try:
         await require_supported(engine)
         await upgrade(engine)
