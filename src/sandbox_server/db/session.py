@@ -46,6 +46,7 @@ def create_engine(
         async_creator=connect,
         pool_size=pool_size,
         max_overflow=max_overflow,
+        hide_parameters=True,  # errors are logged and kept with jobs
     )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     return engine

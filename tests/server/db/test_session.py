@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 from sqlalchemy import event, func, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.db.session import create_engine
@@ -99,3 +99,10 @@ async def test_a_url_means_what_it_means_to_psql(database_url, scheme):
     async with engine.connect() as connection:
         assert await connection.scalar(text("SHOW application_name")) == "mine"
     await engine.dispose()
+
+
+async def test_an_error_does_not_quote_what_was_to_be_stored(sessions):
+    with pytest.raises(DBAPIError) as failed:
+        async with sessions() as session:
+            await session.execute(text("SELECT :secret, 1 / 0"), {"secret": "hunter2"})
+    assert "hunter2" not in str(failed.value)
