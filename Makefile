@@ -30,7 +30,7 @@ format: install ## Rewrite the code in the project's style
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
 
-bench: install ## Measure the engine against the bare runtime, the queue against others (as root)
+bench: install ## Measure us against the bare runtime, the SDK, other queues (as root); ARGS name parts
 	@$(PYTHON) -m benchmarks $(ARGS)
 
 compat: install ## Try every method of several E2B SDKs and write docs/e2b-compatibility.md (as root)

@@ -6,15 +6,18 @@ import uvloop
 
 from benchmarks import builds, commands, creation, pausing
 from benchmarks.density import density
+from benchmarks.draining import deadlines
 from benchmarks.engine import started_engine
 from benchmarks.forking import forks
 from benchmarks.queueing import queues
 from benchmarks.report import Figure, print_figure, print_heading
+from benchmarks.rows import rows
 from benchmarks.runtime import bare_runtime
+from benchmarks.serving import requests
 
 
-async def figures() -> AsyncIterator[Figure]:
-    """Everything measured, in the order it is printed."""
+async def sandboxes() -> AsyncIterator[Figure]:
+    """Compare the engine's work with the bare runtime's."""
     async with (
         started_engine() as engine,
         started_engine("--pool-size", "0") as unprepared,
@@ -33,20 +36,29 @@ async def figures() -> AsyncIterator[Figure]:
         yield await pausing.first_output(sandbox)
         await sandbox.kill()
         yield await builds.rebuild(engine)
-    async for figure in forks():
-        yield figure
-    async for figure in density():
-        yield figure
-    async for figure in queues():
-        yield figure
 
 
-async def main() -> None:
+# In the order in which they are measured when none is named.
+PARTS = {
+    "sandboxes": sandboxes,
+    "forks": forks,
+    "density": density,
+    "queues": queues,
+    "requests": requests,
+    "deadlines": deadlines,
+    "rows": rows,
+}
+
+
+async def main(names: list[str]) -> None:
     print_heading()
-    async for figure in figures():
-        print_figure(figure)
+    for name in names or PARTS:
+        async for figure in PARTS[name]():
+            print_figure(figure)
 
 
+if unknown := set(sys.argv[1:]) - PARTS.keys():
+    sys.exit(f"There is no {', '.join(sorted(unknown))}, but: {', '.join(PARTS)}")
 if os.geteuid() != 0:
     sys.exit("The engine and the runtime need root: sudo make bench")
-uvloop.run(main())
+uvloop.run(main(sys.argv[1:]))
