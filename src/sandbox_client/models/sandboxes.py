@@ -73,7 +73,11 @@ McpServers = Annotated[
 ]
 Volumes = Annotated[
     dict[Annotated[Storable, Field(pattern="^/", max_length=1024)], Name],
-    Field(max_length=_MOST_VOLUMES, description="Names of volumes, by where each is mounted."),
+    Field(
+        max_length=_MOST_VOLUMES,
+        description="Names of your tenant's volumes, by where each is mounted. At the provider, where "
+        "they are made, each is called by your tenant's id, a hyphen and its name.",
+    ),
 ]
 Priority = Annotated[
     int, Field(ge=-1000, le=1000, description="Higher comes first; your API key has a maximum.")

@@ -49,10 +49,16 @@ def new_sandbox(wanted: NewSandbox, *, installation_id: str) -> NewSandboxV2:
         allow_internet_access=UNSET if wanted.allow_internet is None else wanted.allow_internet,
         network=UNSET if network is None else SandboxNetworkConfig(**network),
         volume_mounts=[
-            SandboxVolumeMount(name=name, path=path) for path, name in wanted.volumes.items()
+            SandboxVolumeMount(name=volume_name(name, tenant_id=wanted.tenant_id), path=path)
+            for path, name in wanted.volumes.items()
         ]
         or UNSET,
     )
+
+
+def volume_name(name: str, *, tenant_id: str) -> str:
+    """Name a tenant's volume where those of all tenants are: no tenant can name another's."""
+    return f"{tenant_id}-{name}"
 
 
 def seconds(duration: timedelta) -> int:
