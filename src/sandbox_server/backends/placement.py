@@ -35,8 +35,8 @@ class Placement:
             overflow=self._overflow,
         )
         templates = TemplateRepository(session)
-        if id_ := _ID.search(place.template.lower()):
-            snapshot = await templates.find_snapshot(id_[0])
+        for id_ in _ID.findall(place.template.lower()):
+            snapshot = await templates.find_snapshot(id_)
             if snapshot is not None:
                 return _at_snapshot(place, snapshot, asked, tenant=tenant)
         there = await templates.find_places(place.template, tenant_id=tenant.id)

@@ -116,7 +116,11 @@ async def test_a_snapshot_is_a_template_at_its_own_backend(place, add, tenants):
         await place(mine, template=snapshot.id, backend="one")
 
 
-@pytest.mark.parametrize("spelling", ["{}", "{}:default", "team/{}", "team/{}:v2"])
+A_TEAM = "a" * 20
+SPELLINGS = ["{}", "{}:default", "team/{}", "team/{}:v2", f"{A_TEAM}/{{}}", f" {{}}:{A_TEAM}"]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_another_tenants_snapshot_is_refused_however_it_is_spelled(
     place, add, tenants, spelling
 ):
