@@ -116,6 +116,7 @@ def _add_database(commands: Any) -> None:
         ("backup", "print how to back it up", database.show_backup),
         ("rotate-encryption", "seal all secrets with a new key", database.rotate_encryption),
         ("new-installation", "cut a copy loose from the original", database.make_new_installation),
+        ("forget-engine", "give up what was at an engine that is gone", database.forget_engine),
     ):
         _add(group, name, text, command, settings=_STATE)
 

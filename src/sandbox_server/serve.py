@@ -97,7 +97,7 @@ def _work(
             "backends": configured_backends(settings, engine),
         }
     )
-    complete, admin_key = asyncio.run(get_ready(found))
+    complete, admin_key = asyncio.run(get_ready(found, engine=engine))
     return Work(
         complete,
         listeners,

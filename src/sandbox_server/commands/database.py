@@ -21,6 +21,7 @@ from sandbox_server.lifecycle.kinds import SANDBOX, SNAPSHOT
 from sandbox_server.processes.database import opened, running_database
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.first_start import ADMIN_KEY_FILE
+from sandbox_server.processes.providers import LOCAL
 from sandbox_server.processes.state_directory import sole_server, write_private
 from sandbox_server.settings import Settings
 
@@ -92,6 +93,19 @@ def make_new_installation(settings: Settings, _given: Mapping[str, Any]) -> int:
     with sole_server(settings.state_dir), running_database(settings) as url:
         count = asyncio.run(renew(url))
     _say(f"This database is an installation of its own now; it has let go of {count} sandboxes.")
+    return 0
+
+
+def forget_engine(settings: Settings, _given: Mapping[str, Any]) -> int:
+    """Give up the sandboxes of an engine whose files are lost, so that a new one can be `local`."""
+
+    async def forget(url: str) -> int:
+        async with opened(url) as sessions, sessions.begin() as session:
+            return await InstallationRepository(session).forget_engine(backend=LOCAL)
+
+    with sole_server(settings.state_dir), running_database(settings) as url:
+        count = asyncio.run(forget(url))
+    _say(f"{count} sandboxes of the engine are given up; the next start takes its own engine.")
     return 0
 
 

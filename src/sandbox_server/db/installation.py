@@ -1,6 +1,6 @@
 from collections.abc import Collection
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -9,6 +9,7 @@ from sandbox_server.domain.ids import InstallationId, new_id
 from sandbox_server.domain.state import State, Target
 
 _LET_GO = "It belongs to the installation that this database is a copy of."
+_ENGINE_LOST = "The engine that it was at is gone."
 
 
 class InstallationRepository:
@@ -40,12 +41,37 @@ class InstallationRepository:
         They are the original's, so nothing here may find, change or end them any more.
         """
         await self._session.execute(update(Installation).values(id=InstallationId(new_id())))
+        await self._session.execute(
+            update(Snapshot).values(state="failed", state_reason=_LET_GO, backend_snapshot_id=None)
+        )
+        await self._session.execute(delete(Job).where(Job.kind.in_(job_kinds)))
+        return await self._let_go(Sandbox.ended_at.is_(None), reason=_LET_GO)
+
+    async def take_engine(self, engine: str, *, backend: str) -> bool:
+        """Note which engine the backend is; False: its sandboxes are at another one."""
+        elsewhere = self._living_at(backend).exists()
+        taken = (
+            update(Installation)
+            .where(or_(Installation.engine.is_(None), Installation.engine == engine, ~elsewhere))
+            .values(engine=engine)
+        )
+        return bool((await self._session.execute(taken.returning(Installation.id))).all())
+
+    async def forget_engine(self, *, backend: str) -> int:
+        """Give up the sandboxes of an engine that is gone; gives how many those were."""
+        await self._session.execute(update(Installation).values(engine=None))
+        return await self._let_go(Sandbox.id.in_(self._living_at(backend)), reason=_ENGINE_LOST)
+
+    def _living_at(self, backend: str) -> Select[str]:
+        return select(Sandbox.id).where(Sandbox.backend == backend, Sandbox.ended_at.is_(None))
+
+    async def _let_go(self, which: ColumnElement[bool], *, reason: str) -> int:
         left = await self._session.execute(
             update(Sandbox)
-            .where(Sandbox.ended_at.is_(None))
+            .where(which)
             .values(
                 state=State.FAILED,
-                state_reason=_LET_GO,
+                state_reason=reason,
                 target=Target.GONE,
                 generation=Sandbox.generation + 1,
                 ended_at=func.clock_timestamp(),
@@ -56,8 +82,4 @@ class InstallationRepository:
             )
             .returning(Sandbox.id)
         )
-        await self._session.execute(
-            update(Snapshot).values(state="failed", state_reason=_LET_GO, backend_snapshot_id=None)
-        )
-        await self._session.execute(delete(Job).where(Job.kind.in_(job_kinds)))
         return len(left.all())

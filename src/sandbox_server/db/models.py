@@ -325,4 +325,5 @@ class Installation(Row):
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     encryption_key_id: Mapped[str | None]
+    engine: Mapped[str | None]  # which engine `local` is, where it is one of a server's own
     singleton: Mapped[bool] = mapped_column(server_default=text("true"), unique=True)

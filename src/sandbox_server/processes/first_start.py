@@ -8,20 +8,26 @@ from sandbox_server.access.encryption import KEY_FILE, open_vault, read_keys
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
 from sandbox_server.access.tenants import DEFAULT_TENANT, MAX_QUEUED, MAX_RUNNING
 from sandbox_server.db.database import open_database
+from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.keys import KeyRepository
 from sandbox_server.db.models import ApiKey
 from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.db.tenants import TenantRepository
 from sandbox_server.domain.access import Scope
 from sandbox_server.domain.ids import new_id
+from sandbox_server.processes.engine import EngineAddress
+from sandbox_server.processes.errors import CannotServe
+from sandbox_server.processes.providers import LOCAL
 from sandbox_server.processes.state_directory import write_private
 from sandbox_server.settings import Settings
 
 ADMIN_KEY_FILE = "admin.key"
 
 
-async def get_ready(settings: Settings) -> tuple[Settings, str | None]:
-    """Bring the database up to date and make the keys that are missing.
+async def get_ready(
+    settings: Settings, *, engine: EngineAddress | None = None
+) -> tuple[Settings, str | None]:
+    """Bring the database up to date and make the keys that are missing; the engine is ours, if any.
 
     Gives the settings with what is in files of the state directory, which whoever serves need not
     be able to read, and the admin key if it is new.
@@ -29,11 +35,26 @@ async def get_ready(settings: Settings) -> tuple[Settings, str | None]:
     assert settings.database_url is not None
     async with open_database(
         settings.database_url.get_secret_value(), state_dir=settings.state_dir
-    ) as engine:
-        sessions = create_sessions(engine)
+    ) as database:
+        sessions = create_sessions(database)
+        if engine is not None:
+            await _require_same_engine(sessions, engine)
         keys = await _provide_encryption_keys(sessions, settings)
         admin_key = await _provide_admin_key(sessions, settings.state_dir / ADMIN_KEY_FILE)
     return settings.model_copy(update={"encryption_keys": keys}), admin_key
+
+
+async def _require_same_engine(sessions: Sessions, engine: EngineAddress) -> None:
+    async with sessions.begin() as session:
+        installation = InstallationRepository(session)
+        await installation.find_or_make()
+        if not await installation.take_engine(engine.identity, backend=LOCAL):
+            raise CannotServe(
+                f"The sandboxes of backend {LOCAL!r} in this database are at another engine. Start "
+                "with the state directory that they are in. Several servers share engines by naming "
+                "them in SANDBOX_SERVER_BACKENDS. If that engine is gone for good: "
+                "sandbox-server db forget-engine"
+            )
 
 
 async def _provide_encryption_keys(sessions: Sessions, settings: Settings) -> SecretStr:

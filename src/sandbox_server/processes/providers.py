@@ -8,6 +8,8 @@ from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.processes.engine import EngineAddress
 from sandbox_server.settings import Settings
 
+LOCAL = "local"
+
 _ENGINES = Path("/var/lib/sandbox-server/engines")
 
 
@@ -54,7 +56,7 @@ def _of_variables(settings: Settings) -> BackendSettings:
 
 def _of_engine(engine: EngineAddress, *, capacity: int) -> BackendSettings:
     return BackendSettings(
-        name="local",
+        name=LOCAL,
         api_url=engine.url,
         sandbox_url=engine.url,
         domain=f"localhost:{engine.port}",
