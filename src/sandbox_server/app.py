@@ -11,6 +11,7 @@ from sandbox_server.api import (
     health,
     jobs,
     keys,
+    metrics,
     problems,
     sandboxes,
     sessions,
@@ -22,13 +23,15 @@ from sandbox_server.api import (
 from sandbox_server.api.access_log import AccessLog
 from sandbox_server.api.authentication import Authentication
 from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
+from sandbox_server.api.metrics_access import MetricsAccess
 from sandbox_server.api.openapi import DescribedApi
+from sandbox_server.api.request_metrics import RequestMetrics
 from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
     *(sandboxes, sessions, snapshots, events),
-    *(tenants, keys, backends, stats, jobs, health, docs, verbs),
+    *(tenants, keys, backends, stats, jobs, health, metrics, docs, verbs),
 )
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -56,7 +59,11 @@ def create_app(services: Services) -> FastAPI:
 def _surround(app: FastAPI, services: Services) -> None:
     settings = services.settings
     # The last one added is the outermost.
-    app.add_middleware(Authentication, authenticator=services.authenticator)
+    app.add_middleware(
+        Authentication,
+        authenticator=services.authenticator,
+        metrics=MetricsAccess(settings.metrics_token),
+    )
     app.add_middleware(BodyLimit, limit=settings.max_body_mb * 2**20)
     app.add_middleware(Sanity)
     app.add_middleware(Failures)
@@ -68,6 +75,7 @@ def _surround(app: FastAPI, services: Services) -> None:
             allow_headers=_READ_HEADERS,
             expose_headers=_TOLD_HEADERS,
         )
+    app.add_middleware(RequestMetrics)
     app.add_middleware(AccessLog)
     app.add_middleware(RequestIds)
 

@@ -26,6 +26,9 @@ from sandbox_server.lifecycle.registration import register_backends
 from sandbox_server.lifecycle.rest import Rest
 from sandbox_server.lifecycle.snapshots import Snapshots
 from sandbox_server.log import log_context
+from sandbox_server.ops.event_loop import watch_event_loop
+from sandbox_server.ops.exposition import Exposition
+from sandbox_server.overview import Overview
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.scheduler.worker import Handler
@@ -127,6 +130,7 @@ def _assemble(
         controller=controller,
         backends=backends,
         vault=vault,
+        exposition=Exposition(sessions, Overview(sessions, backends)),
     )
     return Server(services, scheduler, housekeeping, rest)
 
@@ -152,7 +156,9 @@ async def _at_work(
     async with asyncio.TaskGroup() as group:
         hearing = group.create_task(notifications.run(), name="notifications")
         working = group.create_task(scheduler.run(), name="scheduler")
+        watching = group.create_task(watch_event_loop(), name="event loop")
         yield
         scheduler.stop()
         await working
         hearing.cancel()
+        watching.cancel()

@@ -1,8 +1,7 @@
 from asyncio import timeout
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-
-from sqlalchemy.exc import SQLAlchemyError
 
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.backends import BackendRepository
@@ -11,8 +10,8 @@ from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.migrating import is_current
 from sandbox_server.db.models import Backend, Event, Tenant
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, reading
-from sandbox_server.db.stats import Crowd, StatsRepository
+from sandbox_server.db.session import OUTAGES, Sessions, reading
+from sandbox_server.db.stats import Crowd, StatsRepository, Totals
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.jobs import DeadJob
 
@@ -68,6 +67,24 @@ class Overview:
                 jobs_dead=await stats.count_dead_jobs() if everybody else None,
             )
 
+    async def find_totals(self) -> Totals | None:
+        """Count everything, if the database answers; what has ended costs nothing."""
+        with suppress(*OUTAGES):
+            async with timeout(_PATIENCE_S):
+                return await self._count_totals()
+        return None
+
+    async def _count_totals(self) -> Totals:
+        async with reading(self._sessions) as session:
+            stats = StatsRepository(session)
+            return Totals(
+                counts=await stats.list_counts(),
+                queues=await stats.list_lines(),
+                due=await stats.list_due_jobs(),
+                jobs_dead=await stats.count_dead_jobs(),
+                backends=await BackendRepository(session).list_all(),
+            )
+
     async def list_dead_jobs(self, *, after: int, limit: int) -> Sequence[DeadJob]:
         async with reading(self._sessions) as session:
             return await JobRepository(session).list_dead(after=after, limit=limit)
@@ -83,7 +100,7 @@ class Overview:
                 if not await is_current(session):
                     return Condition(obstacles=["The database's schema is older than this server."])
                 backends = await BackendRepository(session).list_all()
-        except (SQLAlchemyError, OSError):
+        except OUTAGES:
             return Condition(obstacles=["The database does not answer."])
         ours = [backend for backend in backends if backend.name in self._backends]
         return Condition(obstacles=[] if ours else ["No backend is configured."], backends=ours)

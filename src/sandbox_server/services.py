@@ -4,6 +4,7 @@ from sandbox_server.access.keys import Authenticator
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.ops.exposition import Exposition
 from sandbox_server.settings import Settings
 from sandbox_server.vault import Vault
 
@@ -18,3 +19,4 @@ class Services:
     controller: SandboxController
     backends: Backends
     vault: Vault
+    exposition: Exposition

@@ -13,7 +13,7 @@ from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, 
 PREFIX = "SANDBOX_SERVER_"
 
 _SYSTEM_STATE = Path("/var/lib/sandbox-server")
-_SECRET = frozenset({"database_url", "e2b_api_key", "backends", "encryption_keys"})
+_SECRET = frozenset({"database_url", "e2b_api_key", "backends", "encryption_keys", "metrics_token"})
 
 
 def default_state_dir() -> Path:
@@ -107,6 +107,11 @@ class Settings(BaseSettings):
         (),
         description="Origins whose pages may call the API, such as `https://app.example.com`, separated "
         "by commas; `*` means all.",
+    )
+    metrics_token: SecretStr | None = Field(
+        None,
+        description="What `/metrics` wants as `Authorization: Bearer`. None given: nothing, and only "
+        "the machine itself is answered, where no proxy asks.",
     )
     max_body_mb: int = Field(
         16, ge=1, description="The largest body of a request that is read at once, in MiB."

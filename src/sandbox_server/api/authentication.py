@@ -2,6 +2,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_server.access.keys import Authenticator
+from sandbox_server.api.metrics_access import METRICS_PATH, MetricsAccess
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
 _OPEN_BELOW = "/docs/"
@@ -13,14 +14,20 @@ class Authentication:
     It stands before the routes, so that no route can forget it, and a stranger learns of none.
     """
 
-    def __init__(self, app: ASGIApp, *, authenticator: Authenticator) -> None:
+    def __init__(
+        self, app: ASGIApp, *, authenticator: Authenticator, metrics: MetricsAccess
+    ) -> None:
         self._app = app
         self._authenticator = authenticator
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"} and not is_open(scope["path"]):
             secret = _secret_in(Headers(scope=scope))
-            scope["state"]["caller"] = await self._authenticator.authenticate(secret)
+            if scope["path"] == METRICS_PATH:
+                self._metrics.require(scope, secret)
+            else:
+                scope["state"]["caller"] = await self._authenticator.authenticate(secret)
         await self._app(scope, receive, send)
 
 

@@ -51,6 +51,7 @@ STATUS: dict[type[SandboxError], int] = {
     errors.ResumeFailed: 502,
     errors.SandboxFailed: 410,
     errors.SnapshotFailed: 502,
+    errors.NoBackend: 503,
     errors.NotReady: 503,
     errors.BackendError: 502,
     errors.BackendUnavailable: 503,

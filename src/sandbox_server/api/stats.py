@@ -7,8 +7,7 @@ from sandbox_client.models import BackendStats, QueueStats, SandboxState, Stats,
 from sandbox_server.api.deps import OverviewDep, Reader
 from sandbox_server.db.models import Backend, Tenant
 from sandbox_server.db.stats import Crowd
-from sandbox_server.domain.rooms import WITH_PLACE
-from sandbox_server.domain.state import State
+from sandbox_server.domain.rooms import takes_place
 
 router = APIRouter(prefix="/v1/stats", tags=["operations"])
 
@@ -61,7 +60,7 @@ def _taken(crowds: Iterable[Crowd], greedy: set[str]) -> int:
     return sum(
         crowd.count
         for crowd in crowds
-        if crowd.state in WITH_PLACE or (crowd.state is State.PAUSED and crowd.backend in greedy)
+        if takes_place(crowd.state, keeps_places=crowd.backend in greedy)
     )
 
 

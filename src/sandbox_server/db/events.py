@@ -9,6 +9,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from sandbox_server.db.models import Event, Row, Stream
 from sandbox_server.db.sandboxes import CHANGED
 from sandbox_server.domain.events import SandboxEvent
+from sandbox_server.ops.instruments import EVENTS
 
 
 class EventRepository:
@@ -22,6 +23,8 @@ class EventRepository:
         """
         if events:
             told = [event.model_dump(mode="json") for event in events]
+            for one in told:
+                EVENTS.labels(one["type"], one["cause"]).inc()
             await self._session.execute(
                 _APPEND, {"tenant_id": tenant_id, "count": len(told), "told": told, "by": f"/{by}"}
             )

@@ -111,7 +111,7 @@ class JobRepository:
                 attempts=ROW.attempts + 1,
                 woken_at=None,
             )
-            .returning(*LEASED)
+            .returning(*LEASED, NOW - ROW.run_at)
         )
         return [LeasedJob(*row) for row in claimed]
 

@@ -1,18 +1,20 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
     async_sessionmaker,
     create_async_engine,
 )
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 _SETTINGS = {
     "application_name": "sandbox-server",
@@ -21,6 +23,9 @@ _SETTINGS = {
 }
 
 Sessions = async_sessionmaker[AsyncSession]
+
+OUTAGES = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+"""What is raised where the database does not answer; asyncpg's own errors, where it lets nobody in."""
 
 
 def create_engine(
@@ -63,6 +68,20 @@ async def reading(sessions: Sessions) -> AsyncIterator[AsyncSession]:
     async with sessions() as session:
         _ = await session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
         yield session
+
+
+@dataclass(frozen=True)
+class PoolUse:
+    """How many connections are at work, of how many that may be opened."""
+
+    used: int
+    limit: int
+
+
+def pool_use(sessions: Sessions) -> PoolUse:
+    engine: AsyncEngine = sessions.kw["bind"]
+    pool = cast("QueuePool", engine.pool)
+    return PoolUse(used=pool.checkedout(), limit=pool.size() + pool._max_overflow)  # noqa: SLF001 - it tells nobody
 
 
 def without_transactions(sessions: Sessions) -> Sessions:

@@ -16,6 +16,7 @@ SandboxError
     PathRefused               there is something else at that path, or it may not be touched
   AccessDenied
     Unauthenticated           no key, or none that is known
+      MetricsRefused          not from this machine, or without the token
     ScopeMissing              the key may not do this
   LimitReached
     QueueFull
@@ -27,6 +28,7 @@ SandboxError
   ResumeFailed                it is still there, paused
   SandboxFailed               it is gone, and nobody asked for that
   SnapshotFailed              the provider would not copy the sandbox
+  NoBackend                   there is none that could have a sandbox
   NotReady                    the caller's wait is over, the sandbox is still on its way
   BackendError
     BackendUnavailable        it does not answer
@@ -205,8 +207,17 @@ class Unauthenticated(AccessDenied):
     title = "No valid API key"
     remediation = "Send a key as `Authorization: Bearer` or `X-API-Key`."
 
+    def __init__(self, detail: str = "The request carries no API key that is known here.") -> None:
+        super().__init__(detail)
+
+
+class MetricsRefused(Unauthenticated):
+    code = "metrics-refused"
+    title = "Metrics are not for everybody"
+    remediation = "Ask from the server's own machine, or set a metrics token and send it as `Authorization: Bearer`."
+
     def __init__(self) -> None:
-        super().__init__("The request carries no API key that is known here.")
+        super().__init__("The request has no metrics token, and does not come from this machine.")
 
 
 class ScopeMissing(AccessDenied):
@@ -309,6 +320,15 @@ class SnapshotFailed(SandboxError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The snapshot was not taken: {reason}")
+
+
+class NoBackend(SandboxError):
+    code = "no-backend"
+    title = "No backend is configured"
+    remediation = "The server's settings have to name a provider; /readyz says when one is known."
+
+    def __init__(self) -> None:
+        super().__init__("The server knows no provider of sandboxes.")
 
 
 class NotReady(SandboxError):

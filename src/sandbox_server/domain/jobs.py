@@ -1,5 +1,5 @@
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True)
@@ -11,6 +11,9 @@ class LeasedJob:
     subject: str
     attempts: int
     leased_by: str  # differs for each lease, so that a late holder is not taken for a new one
+    lag: timedelta = field(
+        default=timedelta(), compare=False
+    )  # between when it was due and the claim
 
 
 @dataclass(frozen=True)

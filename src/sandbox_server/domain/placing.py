@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_server.domain.errors import BackendNotFound, InvalidRequest
+from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, NoBackend
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 
 Rule = Mapping[str, Any]
@@ -32,6 +32,8 @@ def choose(
     overflow: Mapping[str, str | None],
 ) -> Place:
     """Find the backends that may have it; `overflow` names all there are, the usual one first, and where each overflows to."""
+    if not overflow:
+        raise NoBackend
     rule = find_rule(rules, asked, template=asked.template or defaults.template)
     settled = defaults.overridden(rule)
     renamed = "template" in rule.get("match", {}) and "template" in rule

@@ -13,6 +13,11 @@ WITH_PLACE = frozenset(
 """In these a sandbox takes a place at its backend, and while it is paused if that keeps places."""
 
 
+def takes_place(state: State, *, keeps_places: bool) -> bool:
+    """Tell whether a sandbox takes a place at its backend, which may keep those of paused ones."""
+    return state in WITH_PLACE or (keeps_places and state is State.PAUSED)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Door:
     """A way to a place: out of a backend's queue, or back from a pause there."""

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from time import perf_counter
 
 from sandbox_server.backends.errors import AnswerLost, SandboxGone
 from sandbox_server.backends.provider import Access
@@ -29,6 +30,7 @@ from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.sealed import seal_access
 from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into, wish_of
+from sandbox_server.ops.instruments import TRANSITION_SECONDS
 from sandbox_server.vault import Vault
 
 _REFRESH = Step(Act.PAUSE, State.PAUSING, State.PAUSED, Target.RUNNING)
@@ -62,7 +64,10 @@ class Acts:
         if step.act not in self._provider_acts:
             return await self.record(look, step, due=None if due.why is Why.UNSETTLED else due)
         self._calls.enter(look.row)
-        return await self._provider_acts[step.act](await self._begin(look, step, due))
+        began = perf_counter()
+        done = await self._provider_acts[step.act](await self._begin(look, step, due))
+        TRANSITION_SECONDS.labels(step.act, done.row.state).observe(perf_counter() - began)
+        return done
 
     async def _begin(self, look: Look, step: Step, due: Due) -> Look:
         """Commit what is about to be done, unless this process has just committed it.

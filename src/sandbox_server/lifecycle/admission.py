@@ -23,6 +23,7 @@ from sandbox_server.domain.wish import Wish
 from sandbox_server.domain.wording import spoken
 from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
 from sandbox_server.lifecycle.transitions import wish_of
+from sandbox_server.ops.instruments import QUEUE_WAIT_SECONDS
 
 _TRY_AGAIN_AFTER = timedelta(seconds=10)
 _Moved = tuple[Sandbox, Entered]
@@ -109,7 +110,9 @@ async def _move(
     backends = {turn.id: turn.backend for turn in turns}
     moved = {}
     for row in await _lock(session, backends, own=own):
-        wish = wish_of(row) if row.id == own else _room_for(row, backends[row.id], now)
+        waited = max(now - row.queued_at, timedelta())
+        wish = wish_of(row) if row.id == own else _room_for(backends[row.id], waited)
+        QUEUE_WAIT_SECONDS.labels(backends[row.id]).observe(waited.total_seconds())
         _enter(row, backends[row.id], now)
         row.state_reason = wish.reason
         event = entered(
@@ -140,8 +143,7 @@ def _enter(row: Sandbox, backend: str, now: datetime) -> None:
     row.generation += 1
 
 
-def _room_for(row: Sandbox, backend: str, now: datetime) -> Wish:
-    waited = max(now - row.queued_at, timedelta())
+def _room_for(backend: str, waited: timedelta) -> Wish:
     return Wish(
         cause=Cause.ROOM,
         reason=f"There is a place for it at {backend}, after {spoken(waited)} in the queue.",

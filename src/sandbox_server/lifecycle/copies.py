@@ -103,10 +103,14 @@ class Copies:
     async def list_page(
         self, caller: Caller, *, sandbox_id: str | None, limit: int, before: str | None
     ) -> Sequence[Snapshot]:
+        """List snapshots, of all sandboxes or of one that there must be, or must have been."""
         async with reading(self._sessions) as session:
-            return await SnapshotRepository(session).list_page(
+            rows = await SnapshotRepository(session).list_page(
                 caller.tenant_id, sandbox_id=sandbox_id, limit=limit, before=before
             )
+            if sandbox_id is not None and not rows and before is None:
+                await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
+        return rows
 
     async def delete(self, caller: Caller, snapshot_id: str) -> None:
         """Have nobody make sandboxes from it any more; its files go once no sandbox stands on them."""

@@ -13,6 +13,7 @@ from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, without_transactions
 from sandbox_server.domain.jobs import LeasedJob, LeaseLost
+from sandbox_server.ops.instruments import JOB_LAG_SECONDS
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.worker import Handler, Worker
 
@@ -111,6 +112,7 @@ class SandboxQueueScheduler:
             return self._policy.look_again
         self._full = len(jobs) == places
         for job in jobs:
+            JOB_LAG_SECONDS.labels(job.kind).observe(job.lag.total_seconds())
             self._free_places -= 1
             task = asyncio.create_task(self._work_in_place(job))
             self._tasks.add(task)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sandbox_server.db.jobs import AT_ONCE, JobRepository
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.jobs import Crowded, LeasedJob, LeaseLost
+from sandbox_server.ops.instruments import JOB_FAILURES
 from sandbox_server.scheduler.heartbeat import Heartbeat
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.settling import Settling
@@ -105,6 +106,7 @@ class Worker:
             leave()
 
     async def _fail(self, job: LeasedJob, error: Exception) -> None:
+        JOB_FAILURES.labels(job.kind).inc()
         text = f"{type(error).__name__}: {error}"
         log.warning(
             "job failed kind=%s subject=%s attempt=%d error=%s",

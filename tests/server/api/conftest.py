@@ -1,5 +1,6 @@
 import secrets
 from dataclasses import replace
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -17,6 +18,8 @@ from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.reconciler import Reconciler
+from sandbox_server.ops.exposition import Exposition
+from sandbox_server.overview import Overview
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
@@ -66,6 +69,7 @@ def services(sessions, settings, controller, backends, vault):
         controller=controller,
         backends=backends,
         vault=vault,
+        exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
     )
 
 

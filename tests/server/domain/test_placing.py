@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.domain.errors import BackendNotFound, InvalidRequest
+from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, NoBackend
 from sandbox_server.domain.placing import choose, having
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 
@@ -108,3 +108,8 @@ def test_only_backends_that_have_the_template_are_left_in_their_order():
 def test_a_template_that_is_elsewhere_is_said_to_be_there(there, said):
     with pytest.raises(InvalidRequest, match=said):
         having(("gpu", "cluster"), there, template="own")
+
+
+def test_without_any_backend_there_is_no_place():
+    with pytest.raises(NoBackend):
+        choose(SandboxRequest(), defaults=Defaults(), rules=[], overflow={})

@@ -98,17 +98,19 @@ class E2BBackend:
     async def create(self, wanted: NewSandbox) -> Access:
         """Start a sandbox; asked again with the same words, the provider gives the same one."""
         answer = await self._change(
+            "create",
             post_v2_sandboxes.asyncio_detailed(
                 client=self._api,
                 body=wire.new_sandbox(wanted, installation_id=self.installation_id),
                 idempotency_key=wanted.sandbox_id,
-            )
+            ),
         )
         return wire.access(cast("Sandbox", answer.parsed))
 
     async def connect(self, provider_id: str, *, timeout: timedelta) -> Access:
         """Resume the sandbox if it is paused; its deadline is never brought forward."""
         answer = await self._change(
+            "connect",
             post_v_2_sandboxes_sandbox_id_connect.asyncio_detailed(
                 provider_id,
                 client=self._api,
@@ -124,18 +126,19 @@ class E2BBackend:
             provider_id, client=self._api, body=SandboxPauseRequest()
         )
         with contextlib.suppress(ErrorAnswer):
-            await self._change(request, of=provider_id, settles=_ALREADY_PAUSED)
+            await self._change("pause", request, of=provider_id, settles=_ALREADY_PAUSED)
 
     async def kill(self, provider_id: str) -> None:
         """End the sandbox and all that is in it; one that is gone already stays gone."""
         self._handles.forget(provider_id)
         request = delete_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api)
         with contextlib.suppress(SandboxGone):
-            await self._change(request, of=provider_id)
+            await self._change("kill", request, of=provider_id)
 
     async def set_timeout(self, provider_id: str, timeout: timedelta) -> None:
         """Have a running sandbox paused this long from now, sooner or later than before."""
         await self._ask(
+            "set-timeout",
             post_sandboxes_sandbox_id_timeout.asyncio_detailed(
                 provider_id,
                 client=self._api,
@@ -148,6 +151,7 @@ class E2BBackend:
     async def info(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
         """Ask about one sandbox; another installation's is none of ours."""
         answer = await self._ask(
+            "info",
             get_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api),
             of=provider_id,
             limit=limit,
@@ -173,6 +177,7 @@ class E2BBackend:
         token: str | None = ""
         while token is not None:
             answer = await self._ask(
+                "list",
                 get_v2_sandboxes.asyncio_detailed(
                     client=self._api,
                     metadata=urlencode(labels),
@@ -189,6 +194,7 @@ class E2BBackend:
     async def metrics(self, provider_id: str) -> Sequence[Usage]:
         """Tell what the sandbox used over time, as far back as the provider knows."""
         answer = await self._ask(
+            "metrics",
             get_sandboxes_sandbox_id_metrics.asyncio_detailed(provider_id, client=self._api),
             of=provider_id,
         )
@@ -197,6 +203,7 @@ class E2BBackend:
     async def snapshot(self, provider_id: str, *, name: str | None = None) -> str:
         """Keep the sandbox as it is now; gives what to create sandboxes from, as their template."""
         answer = await self._change(
+            "snapshot",
             post_sandboxes_sandbox_id_snapshots.asyncio_detailed(
                 provider_id,
                 client=self._api,
@@ -208,7 +215,9 @@ class E2BBackend:
 
     async def find_snapshot(self, name: str) -> str | None:
         """Find the snapshot that was taken under this name."""
-        answer = await self._ask(get_snapshots.asyncio_detailed(client=self._api, name=name))
+        answer = await self._ask(
+            "find-snapshot", get_snapshots.asyncio_detailed(client=self._api, name=name)
+        )
         found = cast("list[SnapshotInfo]", answer.parsed)
         return found[0].snapshot_id if found else None
 
@@ -218,7 +227,7 @@ class E2BBackend:
             quote(snapshot_id, safe=""), client=self._api
         )
         with contextlib.suppress(ErrorAnswer):
-            await self._change(request, settles=_GONE)
+            await self._change("delete-snapshot", request, settles=_GONE)
 
     def handle(self, access: Access) -> AsyncSandbox:
         """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
@@ -253,17 +262,19 @@ class E2BBackend:
 
     async def _change(
         self,
+        call: str,
         request: Coroutine[Any, Any, Response[T]],
         *,
         of: str | None = None,
         settles: frozenset[int] = _NOTHING,
     ) -> Response[T]:
         return await self._ask(
-            request, of=of, settles=settles, changes=True, limit=self._work_limit
+            call, request, of=of, settles=settles, changes=True, limit=self._work_limit
         )
 
     async def _ask(
         self,
+        call: str,
         request: Coroutine[Any, Any, Response[T]],
         *,
         of: str | None = None,
@@ -279,7 +290,7 @@ class E2BBackend:
         own = settles | _GONE if of else settles
         try:
             return await self._connection.ask(
-                request, limit=limit or self._question_limit, changes=changes, settles=own
+                call, request, limit=limit or self._question_limit, changes=changes, settles=own
             )
         except ErrorAnswer as answer:
             if of is None or answer.status != HTTPStatus.NOT_FOUND:

@@ -16,6 +16,7 @@ from sandbox_server.backends.e2b.failures import Asking, ErrorAnswer, read_error
 from sandbox_server.backends.e2b.pools import control_pool
 from sandbox_server.backends.provider import Endpoint
 from sandbox_server.domain.errors import BackendError
+from sandbox_server.ops.instruments import ProviderCall
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class Connection:
 
     async def ask(
         self,
+        call: str,
         request: Awaitable[T],
         *,
         limit: timedelta,
@@ -66,8 +68,14 @@ class Connection:
     ) -> T:
         """Send one request, once; `changes` tells that it may do so even if its answer is lost.
 
-        An error whose status `settles` the matter is passed on as the `ErrorAnswer` that it is.
+        `call` is its name in the metrics. An error whose status `settles` the matter is passed on as the `ErrorAnswer` that it is.
         """
+        with ProviderCall(self._name, call):
+            return await self._ask(request, limit=limit, changes=changes, settles=settles)
+
+    async def _ask(
+        self, request: Awaitable[T], *, limit: timedelta, changes: bool, settles: Collection[int]
+    ) -> T:
         asking = Asking(backend=self._name, changes=changes)
         failure: BackendError
         try:
@@ -94,7 +102,11 @@ class Connection:
         try:
             async with asyncio.timeout(limit.total_seconds()):
                 await self.ask(
-                    request, limit=2 * limit, changes=False, settles={HTTPStatus.BAD_GATEWAY}
+                    "health",
+                    request,
+                    limit=2 * limit,
+                    changes=False,
+                    settles={HTTPStatus.BAD_GATEWAY},
                 )
         except (TimeoutError, ErrorAnswer):
             return False

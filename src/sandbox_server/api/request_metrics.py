@@ -1,0 +1,37 @@
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sandbox_server.ops.instruments import HTTP_REQUESTS, HTTP_SECONDS
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_NO_ANSWER = "none"
+_NO_ROUTE = "none"
+
+
+class RequestMetrics:
+    """Counts requests by their routes, never by what callers put into a path or for a method."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = perf_counter()
+        status = _NO_ANSWER
+
+        async def send_noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noted)
+        finally:
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            route = getattr(scope.get("route"), "path", _NO_ROUTE)
+            HTTP_REQUESTS.labels(method, route, status).inc()
+            HTTP_SECONDS.labels(method, route).observe(perf_counter() - began)
