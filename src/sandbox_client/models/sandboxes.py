@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from sandbox_client.models.wire import Envs, Given, Labels, Name, Seconds, Storable, Told
 
 _LARGEST_SERVERS = 256 * 1024
+_DEEPEST_SERVERS = 32
 _MOST_RULES = 200
 _MOST_VOLUMES = 32
 
@@ -61,9 +62,19 @@ class Resources(Given):
 
 
 def _small(servers: Mapping[str, Any]) -> Mapping[str, Any]:
+    if _is_deeper(servers, _DEEPEST_SERVERS):
+        raise ValueError(f"They may be nested {_DEEPEST_SERVERS} levels deep.")
     if len(json.dumps(servers)) > _LARGEST_SERVERS:
         raise ValueError(f"All together may have {_LARGEST_SERVERS // 1024} KiB.")
     return servers
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        return _is_deeper(list(value.values()), levels)
+    if not isinstance(value, list):
+        return False
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in value)
 
 
 McpServers = Annotated[

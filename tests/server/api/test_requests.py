@@ -199,3 +199,16 @@ async def test_a_port_is_a_port(admin, port):
     answer = await admin.get(f"{ALL}/{new_id()}/ports/{port}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["parameter"] == "port"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "mine"}])
+async def test_settings_of_mcp_servers_are_nested_no_deeper_than_can_be_read_again(admin, headers):
+    deep = json.loads("[" * 300 + "]" * 300)
+    for servers in ({"one": {"list": deep}}, {"one": {"a": [{"b": {"c": deep}}]}}):
+        answer = await admin.post(ALL, headers=headers, json={"mcp_servers": servers})
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert error == {
+            "pointer": "#/mcp_servers",
+            "detail": "They may be nested 32 levels deep.",
+        }
