@@ -23,6 +23,7 @@ from sandbox_server.api import (
 from sandbox_server.api.access_log import AccessLog
 from sandbox_server.api.authentication import Authentication
 from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
+from sandbox_server.api.fair_load import FairLoad
 from sandbox_server.api.metrics_access import MetricsAccess
 from sandbox_server.api.openapi import DescribedApi
 from sandbox_server.api.request_metrics import RequestMetrics
@@ -59,6 +60,7 @@ def create_app(services: Services) -> FastAPI:
 def _surround(app: FastAPI, services: Services) -> None:
     settings = services.settings
     # The last one added is the outermost.
+    app.add_middleware(FairLoad, at_once=settings.max_requests_per_tenant)
     app.add_middleware(
         Authentication,
         authenticator=services.authenticator,

@@ -116,6 +116,9 @@ class Settings(BaseSettings):
     max_body_mb: int = Field(
         16, ge=1, description="The largest body of a request that is read at once, in MiB."
     )
+    max_requests_per_tenant: int = Field(
+        2000, ge=1, description="Requests of one tenant that one server works on at once."
+    )
     places: int = Field(
         64, ge=1, description="Transitions of sandboxes that one server works on at once."
     )

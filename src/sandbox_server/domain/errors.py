@@ -20,7 +20,8 @@ SandboxError
     ScopeMissing              the key may not do this
   LimitReached
     QueueFull
-    RateLimited
+    RateLimited               a key asks too often
+    TooManyAtOnce             a tenant does not wait for its answers
   FileTooLarge              too large to be told in one answer
   DiskFull                  the sandbox's own disk has no room for it
   CommandTimedOut           the command was killed when its time was up
@@ -254,6 +255,18 @@ class RateLimited(LimitReached):
     def __init__(self, *, per_second: float, retry_after: timedelta) -> None:
         super().__init__(
             f"This API key may make {per_second:g} requests per second.", retry_after=retry_after
+        )
+
+
+class TooManyAtOnce(LimitReached):
+    code = "too-many-at-once"
+    title = "Too many requests at once"
+    remediation = "Wait for answers before asking for more."
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"Your tenant has {limit} requests under way at this server, as many as it may.",
+            retry_after=timedelta(seconds=1),
         )
 
 
