@@ -72,11 +72,12 @@ class EmbeddedPostgres:
 
     def _make_directory(self) -> None:
         if not self._directory.exists():
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._directory.chmod(0o755)  # what is private in it is so itself
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         found = self._directory.stat()
         if found.st_uid not in (os.geteuid(), self._account.uid) or found.st_mode & 0o022:
             raise CannotRunPostgres(f"Others may write to {self._directory}: it must be ours.")
+        if found.st_uid == os.geteuid():
+            self._directory.chmod(0o711)  # who could open it could hold our lock for ever
         closed = self._account.closed_parent(self._data)
         if closed is not None:
             raise CannotRunPostgres(

@@ -71,7 +71,7 @@ class EngineGuard:
         ready = dict(poll.poll(self._longest_sleep().total_seconds() * 1000))
         if self._link.orders.fileno() not in ready:
             return False
-        if self._link.orders.readline().strip() == STOP:
+        if self._link.read_order() == STOP:
             self._engine.stop()
             self._link.answers.write(f"{STOPPED}\n")
             self._link.answers.flush()

@@ -5,6 +5,8 @@ from typing import IO
 STOP = "stop"
 STOPPED = "stopped"
 
+_LONGEST_ORDER = 64
+
 
 @dataclass(frozen=True)
 class GuardLink:
@@ -21,6 +23,10 @@ class GuardLink:
             return self.answers.readline().strip() == STOPPED
         except OSError:  # the guard was killed; the engine goes on
             return False
+
+    def read_order(self) -> str:
+        """Read what the server says; one that never ends a line gets no more of our memory than this."""
+        return self.orders.readline(_LONGEST_ORDER).strip()
 
     def close(self) -> None:
         self.orders.close()

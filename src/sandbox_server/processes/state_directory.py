@@ -16,7 +16,9 @@ _GLANCE_S = 0.05
 def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator[None]:
     """Make the directory, and make sure that no other server works on it."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)  # what is private in it is so itself
-    lock = os.open(directory / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _require_ours(directory)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(directory / "server.lock", flags, 0o600)
     try:
         if not _take(lock, patience=patience):
             raise CannotServe(
@@ -40,6 +42,16 @@ def find_server(directory: Path) -> int | None:
         return None if _take(lock, patience=timedelta()) else _read_pid(lock)
     finally:
         os.close(lock)
+
+
+def _require_ours(directory: Path) -> None:
+    """Refuse a directory in which another account could put its own files, or links, in place of ours."""
+    found = directory.stat()
+    if found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o002:
+        raise CannotServe(
+            f"Others may write to {directory}: give it to the account that starts the server (chown, "
+            "chmod o-w), or choose another --state-dir."
+        )
 
 
 def _read_pid(lock: int) -> int:

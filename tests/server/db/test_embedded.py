@@ -60,6 +60,13 @@ def test_its_files_are_for_its_account_alone(made_cluster, name, mode):
     assert stat.S_IMODE((made_cluster / name).stat().st_mode) == mode
 
 
+@AS_ROOT
+def test_no_other_account_can_hold_its_lock(made_cluster):
+    holding = ["flock", "--nonblock", str(made_cluster), "true"]
+    assert subprocess.run(holding, user="nobody", check=False).returncode != 0
+    assert subprocess.run(holding, check=False).returncode == 0
+
+
 async def test_a_path_that_is_too_long_for_a_socket_is_none_for_the_data(directory):
     place = directory.rename(directory.parent / ("long" * 30))
     url = EmbeddedPostgres(place, settings=SETTINGS).start()
