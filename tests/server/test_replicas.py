@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 import pytest_asyncio
+from sqlalchemy import func, select, text
 
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.session import create_engine, create_sessions
@@ -22,8 +23,14 @@ pytestmark = pytest.mark.needs_engine
 
 SANDBOXES = "/v1/sandboxes"
 WITH_PLACE = {"starting", "running", "pausing", "resuming", "stopping"}
+MIGRATING = 0x5A4DB0C5  # what whoever migrates locks, as migrations/env.py says
 # Longer than a lease, after which others go on with what a killed server had begun.
 PATIENCE_S = 100
+
+_WAITING = text(
+    "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+    " WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted"
+)
 
 
 @dataclass(frozen=True)
@@ -281,7 +288,10 @@ async def test_two_servers_that_start_at_once_on_an_empty_database_are_both_read
     async with new_database(server_url, template="template0") as url:
         variables = variables_of(engine, url)
         with server_process(variables=variables) as one, server_process(variables=variables) as two:
-            await asyncio.gather(*(asyncio.to_thread(each.start) for each in (one, two)))
+            async with migrations_held_up(url) as are_both_waiting:
+                starting = asyncio.gather(*(asyncio.to_thread(each.start) for each in (one, two)))
+                await until(are_both_waiting, timeout=60)
+            await starting
             keys = [
                 file.read_text().strip()
                 for each in (one, two)
@@ -304,6 +314,20 @@ def test_a_server_with_another_encryption_key_does_not_start(pair):
     assert refused.returncode == 78
     assert "sealed with the key" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+@asynccontextmanager
+async def migrations_held_up(url):
+    """Keep everybody from migrating until the block ends; gives a way to see whether two wait for that."""
+    database = create_engine(url)
+    async with database.connect() as connection:
+        await connection.execute(select(func.pg_advisory_xact_lock(MIGRATING)))
+
+        async def are_both_waiting():
+            return await connection.scalar(_WAITING) == 2
+
+        yield are_both_waiting
+    await database.dispose()
 
 
 async def find_installation(pair):
