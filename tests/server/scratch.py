@@ -16,6 +16,9 @@ from pathlib import Path
 
 from sandbox_server.db.postmaster import is_running
 
+MEMORY = Path("/dev/shm")
+ROOM = 2 << 30  # containers have 64 MB there unless they ask for more
+
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
@@ -40,6 +43,16 @@ def postmaster_pid(data: Path) -> int:
     return int((data / "postmaster.pid").read_text().split()[0])
 
 
+def _parent() -> Path:
+    """Choose memory where there is enough: a database has 1,000 files, and each test one of its own.
+
+    To clone one takes 10 ms there and up to 200 ms on a disk.
+    """
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+        return MEMORY
+    return Path("/tmp")
+
+
 def _keep(directory: Path) -> None:
     directory.chmod(0o711)
     print(directory, flush=True)  # noqa: T201
@@ -57,4 +70,4 @@ def _stop(data: Path) -> None:
 
 
 if __name__ == "__main__":
-    _keep(Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp")))
+    _keep(Path(tempfile.mkdtemp(prefix="pg-", dir=_parent())))
