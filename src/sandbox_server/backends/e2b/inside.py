@@ -1,3 +1,4 @@
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing, suppress
@@ -22,6 +23,8 @@ from sandbox_server.domain.errors import CommandTimedOut, FileTooLarge, SandboxE
 
 T = TypeVar("T")
 Events = AsyncGenerator[StartResponse, Any]
+
+FILE_LIMIT = timedelta(minutes=2)
 
 _START_LIMIT_S = 30
 _MOST_OUTPUT = 4 * 1024 * 1024
@@ -55,8 +58,16 @@ class Output:
 class Inside:
     """Work in one sandbox, over connections of the SDK; the provider's control plane is not asked."""
 
-    def __init__(self, name: str, sandbox: AsyncSandbox, *, envd_version: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        sandbox: AsyncSandbox,
+        *,
+        envd_version: str,
+        file_limit: timedelta = FILE_LIMIT,
+    ) -> None:
         self._name = name
+        self._file_limit = file_limit
         self._sandbox = sandbox
         self._headers = {
             **authentication_header(Version(envd_version)),
@@ -122,10 +133,17 @@ class Inside:
         )
 
     async def _ask(self, work: Awaitable[T], *, path: str | None = None) -> T:
+        # Who has root in a sandbox may answer byte by byte, each in time.
+        limit = None if path is None else self._file_limit.total_seconds()
+        failure: SandboxError
         try:
-            return await work
+            async with asyncio.timeout(limit) as patience:
+                return await work
         except INSIDE_FAILURES as error:
-            failure = await inside_failure(error, self._sandbox, name=self._name, path=path)
+            if patience.expired():
+                failure = AnswerLost(self._name, f"the sandbox takes longer than {limit:g} s")
+            else:
+                failure = await inside_failure(error, self._sandbox, name=self._name, path=path)
         # Out here it has no context: the SDK's errors can hold the request, and so its token.
         raise failure
 

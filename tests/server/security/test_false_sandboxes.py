@@ -1,0 +1,52 @@
+"""A sandbox whose owner has root in it, and lets something else answer there."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.backends.e2b.inside import Inside
+from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.domain.errors import SandboxError
+from tests.server.faults import stall
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+def backend(backend_at, proxy):
+    return backend_at(proxy.url)
+
+
+@pytest.fixture
+async def access(backend, new_sandbox):
+    return await backend.create(new_sandbox())
+
+
+@pytest.fixture
+def impatient(backend, access):
+    handle = backend.handle(access)
+    second = timedelta(seconds=1)
+    return Inside(backend.name, handle, envd_version=access.envd_version, file_limit=second)
+
+
+async def test_a_file_whose_reading_never_ends_is_given_up(backend, access, impatient, proxy):
+    await backend.inside(access).write_file("/tmp/x", b"x" * 100_000)
+    proxy.on("GET /files", stall)
+    async with asyncio.timeout(30):
+        with pytest.raises(AnswerLost, match="longer than 1 s"):
+            await impatient.read_file("/tmp/x", limit=1_000_000)
+
+
+async def test_a_file_whose_writing_is_never_confirmed_is_given_up(impatient, proxy):
+    proxy.on("POST /files", stall)
+    async with asyncio.timeout(30):
+        with pytest.raises(AnswerLost, match="longer than 1 s"):
+            await impatient.write_file("/tmp/x", b"x")
+
+
+async def test_a_command_whose_end_is_never_told_is_given_up(impatient, proxy):
+    proxy.on("POST /process.Process/Start", stall)
+    async with asyncio.timeout(60):
+        with pytest.raises(SandboxError):
+            await impatient.run_command("echo x", timeout=timedelta(seconds=2))
