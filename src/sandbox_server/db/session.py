@@ -24,8 +24,8 @@ _SETTINGS = {
 
 Sessions = async_sessionmaker[AsyncSession]
 
-OUTAGES = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
-"""What is raised where the database does not answer; asyncpg's own errors, where it lets nobody in."""
+OUTAGES = (SQLAlchemyError, OSError)
+"""What is raised where the database does not answer."""
 
 
 def create_engine(
