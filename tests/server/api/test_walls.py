@@ -1,7 +1,10 @@
 """Who may do what, tried on every operation that the API has."""
 
 import pytest
+from sqlalchemy import select
 
+from sandbox_server.db.models import Backend, Sandbox, Snapshot
+from sandbox_server.domain.ids import new_id
 from tests.server.api.conftest import caller_of
 from tests.server.api.described import operations_of
 from tests.server.api.nowhere import backends_nowhere
@@ -102,3 +105,43 @@ async def test_another_tenants_sandbox_is_in_no_list(app, make_key, other_tenant
             answer = await caller.get(path)
             assert answer.status_code == 200
             assert other_tenants not in answer.text
+
+
+async def test_another_tenants_snapshot_is_answered_like_one_that_is_not_there(
+    app, make_key, sessions, other_tenants
+):
+    async with sessions.begin() as session:
+        owner = (await session.get_one(Sandbox, other_tenants)).tenant_id
+        backend = await session.scalar(select(Backend.name))
+        theirs = Snapshot(
+            id=new_id(), tenant_id=owner, sandbox_id=other_tenants, backend=backend, state="ready"
+        )
+        session.add(theirs)
+    async with caller_of(app, await make_key(scopes=["sandboxes"])) as caller:
+        for method in ("GET", "DELETE"):
+            answers = [
+                await caller.request(method, f"/v1/snapshots/{each}")
+                for each in (theirs.id, ABSENT)
+            ]
+            assert [answer.status_code for answer in answers] == [404, 404]
+            first, second = ({**answer.json(), "request_id": None} for answer in answers)
+            assert str(first).replace(theirs.id, ABSENT) == str(second)
+        made = await caller.post("/v1/sandboxes", params={"wait": 0}, json={"template": theirs.id})
+        assert made.status_code == 404
+    async with sessions() as session:
+        assert (await session.get_one(Snapshot, theirs.id)).state == "ready"
+
+
+async def test_an_idempotency_key_of_one_tenant_means_nothing_to_another(app, make_key):
+    made = []
+    for tenant in ("default", "other"):
+        async with caller_of(app, await make_key(tenant=tenant)) as caller:
+            answer = await caller.post(
+                "/v1/sandboxes",
+                params={"wait": 0},
+                json={"metadata": {"of": tenant}},
+                headers={"Idempotency-Key": "one"},
+            )
+        assert answer.status_code == 202, answer.text
+        made.append(answer.json()["id"])
+    assert len(set(made)) == len(made)
