@@ -19,6 +19,7 @@ from sandbox_server.processes.engine import EngineNote, LocalEngine
 from sandbox_server.processes.living import LivingProcess
 from sandbox_server.settings import Settings, variable_of
 from tests.engine.process import IMAGES
+from tests.server.scratch import scratch_parent
 
 STOP_TIMEOUT_S = 60
 
@@ -30,7 +31,7 @@ class ServerProcess:
     """
 
     def __init__(self, *flags: str, variables: Mapping[str, str] | None = None) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="server-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch_parent()))
         self.directory.chmod(0o711)  # the account that it runs as has to get in
         self.state_dir = self.directory / "state"
         self._flags = flags

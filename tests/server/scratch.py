@@ -43,7 +43,7 @@ def postmaster_pid(data: Path) -> int:
     return int((data / "postmaster.pid").read_text().split()[0])
 
 
-def _parent() -> Path:
+def scratch_parent() -> Path:
     """Choose memory where there is enough: a database has 1,000 files, and each test one of its own.
 
     To clone one takes 10 ms there and up to 200 ms on a disk.
@@ -70,4 +70,4 @@ def _stop(data: Path) -> None:
 
 
 if __name__ == "__main__":
-    _keep(Path(tempfile.mkdtemp(prefix="pg-", dir=_parent())))
+    _keep(Path(tempfile.mkdtemp(prefix="pg-", dir=scratch_parent())))

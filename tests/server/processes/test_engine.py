@@ -1,8 +1,10 @@
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from e2b import AsyncSandbox
 
@@ -78,7 +80,9 @@ async def test_an_engine_that_dies_is_started_again_where_it_was(started):
     assert note_of(started).port == before.port
 
     async def answers():
-        return await sandbox.is_running()
+        with suppress(httpx.TransportError):  # it does not listen yet
+            return await sandbox.is_running()
+        return False
 
     await until(answers, timeout=60)
     assert started.stop() == 0
