@@ -117,7 +117,9 @@ def _assemble(
         sessions,
         handlers,
         notifications,
-        policy=Policy(places=settings.places, grace=_GRACE),
+        policy=Policy(
+            places=settings.places, lease=timedelta(seconds=settings.lease_s), grace=_GRACE
+        ),
         lanes=backends.lanes,
     )
     controller = SandboxController(

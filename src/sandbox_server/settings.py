@@ -122,6 +122,11 @@ class Settings(BaseSettings):
     places: int = Field(
         64, ge=1, description="Transitions of sandboxes that one server works on at once."
     )
+    lease_s: int = Field(
+        15,
+        ge=2,
+        description="How long the work of a server that is gone waits until another goes on with it.",
+    )
     ended_days: int = Field(7, ge=0, description="Days that sandboxes which ended stay on record.")
     event_days: int = Field(30, ge=1, description="Days that events are kept.")
     stop_timeout_s: int = Field(

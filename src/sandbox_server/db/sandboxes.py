@@ -2,7 +2,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Text, bindparam, exists, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Interval,
+    Text,
+    bindparam,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
@@ -124,12 +135,20 @@ class SandboxRepository:
         now: datetime = (await self._session.execute(select(_now))).scalar_one()
         return now
 
-    async def touch(self, sandbox_id: str) -> None:
-        """Note activity, without a word to anybody: timers find it when they fire."""
+    async def touch(self, sandbox_id: str, *, at_most_every: timedelta) -> None:
+        """Note activity, unless that was done just now; timers find it when they fire.
+
+        A short idle timeout is served more exactly.
+        """
+        often = func.least(
+            literal(at_most_every, Interval), Sandbox.idle_timeout.op("/")(literal(10))
+        )
+        noted_until = Sandbox.last_activity_at + often
+        is_news = or_(Sandbox.last_activity_at.is_(None), noted_until <= _now)
         await self._session.execute(
             update(Sandbox)
-            .where(Sandbox.id == sandbox_id, Sandbox.state == State.RUNNING)
-            .values(last_activity_at=func.greatest(Sandbox.last_activity_at, _now))
+            .where(Sandbox.id == sandbox_id, Sandbox.state == State.RUNNING, is_news)
+            .values(last_activity_at=_now)
         )
 
     async def want_all_paused(self, wish: Wish) -> Sequence[str]:

@@ -68,15 +68,6 @@ def extend_provider_at(row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> datet
     return row.provider_until - rules.provider_timeout / 2
 
 
-def is_activity_news(row: Deadlines, now: datetime, *, at_most_every: timedelta) -> bool:
-    """Tell whether activity is worth a write; a short idle timeout is served more exactly."""
-    if row.last_activity_at is None:
-        return True
-    if row.idle_timeout is not None:
-        at_most_every = min(at_most_every, row.idle_timeout / 10)
-    return now - row.last_activity_at >= at_most_every
-
-
 def waits_for_place(row: Deadlines) -> bool:
     """Tell whether it stands in the queue: to start, or to resume."""
     return row.target is Target.RUNNING and row.state in {State.QUEUED, State.PAUSED}

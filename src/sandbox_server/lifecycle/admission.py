@@ -113,7 +113,7 @@ async def _move(
         waited = max(now - row.queued_at, timedelta())
         wish = wish_of(row) if row.id == own else _room_for(backends[row.id], waited)
         QUEUE_WAIT_SECONDS.labels(backends[row.id]).observe(waited.total_seconds())
-        _enter(row, backends[row.id], now)
+        _enter(row, backends[row.id], now, own=row.id == own)
         row.state_reason = wish.reason
         event = entered(
             deadlines_of(row),
@@ -135,9 +135,11 @@ async def _lock(
     return await AdmissionRepository(session).lock_waiting(sandbox_ids) if sandbox_ids else []
 
 
-def _enter(row: Sandbox, backend: str, now: datetime) -> None:
+def _enter(row: Sandbox, backend: str, now: datetime, *, own: bool) -> None:
     before = deadlines_of(row)
     resumes = row.state is State.PAUSED
+    if own and not resumes:
+        row.tried_at = now  # who has let it in asks its provider next
     set_deadlines(row, replace(before, state=State.RESUMING) if resumes else admit(before, now))
     row.backend = backend
     row.generation += 1

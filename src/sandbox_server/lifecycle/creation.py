@@ -1,5 +1,5 @@
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -32,6 +32,7 @@ class Begun:
     """A new row, and its job if this process has it; `begin` once both are committed."""
 
     row: Sandbox
+    now: datetime
     job: LeasedJob | None = None
 
 
@@ -54,12 +55,11 @@ class Creation:
         place = await self._placement.place(session, tenant, wanted)
         wish = _wish(caller, "It was asked for.")
         row = self._row(caller, wanted, place, sandbox_id=sandbox_id, wish=wish)
-        await SandboxRepository(session).add(row, queue_timeout=wanted.queue_timeout)
+        now = await SandboxRepository(session).add(row, queue_timeout=wanted.queue_timeout)
         await self._admission.admit(session, place.candidates, own=sandbox_id)
         if row.state is State.QUEUED:
-            row.tried_at = None
             await self._line_up(session, row, wish)
-        return Begun(row, await self._own_work.take(session, row))
+        return Begun(row, now, await self._own_work.take(session, row))
 
     async def add_fork(
         self,
@@ -96,7 +96,7 @@ class Creation:
         return row
 
     def begin(self, begun: Begun) -> None:
-        self._own_work.begin(begun.row, begun.job, admitted=True)
+        self._own_work.begin(begun.row, begun.now, begun.job, admitted=True)
 
     def _row(
         self,
@@ -123,7 +123,6 @@ class Creation:
             state=State.QUEUED,
             target=Target.RUNNING,
             wish=wish.document(),
-            tried_at=datetime.now(UTC),  # if it gets a place its provider is asked next
             priority=min(wanted.priority, caller.max_priority),
             timeout=wanted.timeout or place.defaults.timeout,
             idle_timeout=wanted.idle_timeout or place.defaults.idle_timeout,

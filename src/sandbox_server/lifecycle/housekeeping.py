@@ -1,11 +1,12 @@
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.remains import RemainsRepository
-from sandbox_server.db.session import Sessions
+from sandbox_server.db.sandboxes import SandboxRepository
+from sandbox_server.db.session import Sessions, reading
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.lifecycle.kinds import HOUSEKEEPING, SANDBOX
 
@@ -47,7 +48,8 @@ class Housekeeping:
         }
         if any(removed.values()):
             log.info("removed %s", " ".join(f"{what}={n}" for what, n in removed.items()))
-        return datetime.now(UTC) + _INTERVAL
+        async with reading(self._sessions) as session:
+            return await SandboxRepository(session).clock() + _INTERVAL
 
     async def _all(self, remove: Callable[[RemainsRepository], Awaitable[int]]) -> int:
         total = 0

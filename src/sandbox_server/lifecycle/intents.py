@@ -48,12 +48,12 @@ class Intents:
     async def want(self, tenant_id: str, sandbox_id: str, target: Target, wish: Wish) -> Sandbox:
         """Have a sandbox paused, or gone; what is so already, or wanted so, stays as it is."""
         async with self._sessions.begin() as session:
-            row, _ = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
+            row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, target)
             if row.target is not target:
                 _note_wish(row, target, wish)
             job = await self._own_work.take(session, row)
-        self._own_work.begin(row, job)
+        self._own_work.begin(row, now, job)
         return row
 
     async def want_back(
@@ -79,7 +79,7 @@ class Intents:
             if job is None:
                 await self._look_earlier(session, row, before, after, now)
             await _tell(session, row, before, after, actor=wish.actor)
-        self._own_work.begin(row, job, admitted=admitted)
+        self._own_work.begin(row, now, job, admitted=admitted)
         return row
 
     async def change(

@@ -1,3 +1,5 @@
+from datetime import datetime
+
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
@@ -23,11 +25,14 @@ class OwnWork:
             return None
         return await self._scheduler.lease(session, SANDBOX, row.id)
 
-    def begin(self, row: Sandbox, job: LeasedJob | None, *, admitted: bool = False) -> None:
+    def begin(
+        self, row: Sandbox, now: datetime, job: LeasedJob | None, *, admitted: bool = False
+    ) -> None:
         """Begin, once all is committed; it goes on whatever becomes of who asked for it.
 
+        `now` is the database's, as all instants are that the row's are compared with.
         `admitted` tells that this process has just given it its place, so nobody has begun anything yet.
         """
         if job is not None:
-            self._reconciler.hand_over(row, fresh=admitted)
+            self._reconciler.hand_over(row, now, fresh=admitted)
             self._scheduler.begin(job)

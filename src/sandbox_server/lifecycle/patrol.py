@@ -113,14 +113,14 @@ class Patrol:
             found = await SandboxRepository(session).find(seen.id)
         if found is None or found[0].generation != seen.generation:
             return
-        row, _ = found
+        row, now = found
         assert row.backend_sandbox_id is not None
         try:
             truth = await backend.info(row.backend_sandbox_id, limit=self._rhythm.answer_within)
         except SandboxGone:
-            await self._reconciler.correct(row, None)
+            await self._reconciler.correct(row, now, None)
         else:
-            await self._reconciler.correct(row, truth)
+            await self._reconciler.correct(row, now, truth)
 
     async def _note_answer(self, name: str) -> None:
         async with self._sessions.begin() as session:

@@ -1,6 +1,6 @@
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.backends.provider import ProviderSandbox
@@ -8,6 +8,7 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
 from sandbox_server.db.session import Sessions, reading
+from sandbox_server.domain.deadlines import NOTHING
 from sandbox_server.domain.due import Due, next_due
 from sandbox_server.domain.errors import BackendBusy, SandboxNotFound, Superseded
 from sandbox_server.domain.jobs import LeasedJob
@@ -37,13 +38,13 @@ class Reconciler:
         self._acts = Acts(sessions, backends, vault, changes)
         self._handed_over: dict[str, Look] = {}
 
-    def hand_over(self, row: Sandbox, *, fresh: bool = False) -> None:
-        """Take a row from who has just committed it and settles its job next.
+    def hand_over(self, row: Sandbox, now: datetime, *, fresh: bool = False) -> None:
+        """Take a row from who has committed it at `now` and settles its job next.
 
         `fresh` is one that was let in by that: nobody can have begun to start or resume it.
         """
         look = Look.at_own if fresh else Look.at_found
-        self._handed_over[row.id] = look(row, datetime.now(UTC))
+        self._handed_over[row.id] = look(row, now)
 
     async def settle(self, job: LeasedJob) -> datetime | None:
         """Do what is due of a sandbox; gives when to look at it again."""
@@ -57,13 +58,13 @@ class Reconciler:
                 look = await self._find(job.subject, in_doubt=True)
                 return await self._settle(look, exhausted=exhausted)
         except (Superseded, SandboxNotFound):
-            return datetime.now(UTC)
+            return await self._after(NOTHING)
         except BackendBusy as busy:
-            return datetime.now(UTC) + (busy.retry_after or BUSY_FOR)
+            return await self._after(busy.retry_after or BUSY_FOR)
 
-    async def correct(self, seen: Sandbox, found: ProviderSandbox | None) -> None:
+    async def correct(self, seen: Sandbox, now: datetime, found: ProviderSandbox | None) -> None:
         """Let a row at rest say what its provider does, unless it has gone on since it was seen."""
-        look = Look.at_own(seen, datetime.now(UTC)).told(found)
+        look = Look.at_own(seen, now).told(found)
         step = next_step(seen.state, seen.target, look.truth)
         if seen.state in _AT_PROVIDER and step.act is Act.RECORD:
             with suppress(Superseded, SandboxNotFound):
@@ -98,3 +99,7 @@ class Reconciler:
         async with reading(self._sessions) as session:
             found = await SandboxRepository(session).find(sandbox_id)
         return None if found is None else Look.at_found(*found, in_doubt=in_doubt)
+
+    async def _after(self, duration: timedelta) -> datetime:
+        async with reading(self._sessions) as session:
+            return await SandboxRepository(session).clock() + duration

@@ -2,7 +2,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Access, ProviderState
@@ -53,8 +53,8 @@ class Silence:
         self._sessions = sessions
         self._vault = vault
         self._patience = patience
-        self._heard: dict[str, dict[str, datetime]] = {}
-        """When each of a backend's sandboxes answered this server last."""
+        self._heard: dict[str, dict[str, float]] = {}
+        """When each of a backend's sandboxes answered this server last, by the event loop's clock."""
 
     async def listen(self, backend: E2BBackend) -> None:
         """Ask all that run at a backend."""
@@ -70,7 +70,7 @@ class Silence:
             if silent is not None and silent is not one.silent:
                 await self._note(one, silent=silent, heard_at=heard.get(one.id))
             if silent is False:
-                heard[one.id] = datetime.now(UTC)
+                heard[one.id] = asyncio.get_running_loop().time()
 
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience.all.total_seconds()):
@@ -99,7 +99,7 @@ class Silence:
         except BackendUnavailable:
             return False
 
-    async def _note(self, seen: _Runner, *, silent: bool, heard_at: datetime | None) -> None:
+    async def _note(self, seen: _Runner, *, silent: bool, heard_at: float | None) -> None:
         async with self._sessions.begin() as session:
             try:
                 row, now = await SandboxRepository(session).lock(seen.id)
@@ -107,9 +107,14 @@ class Silence:
                 return
             if row.generation != seen.generation or row.state is not State.RUNNING:
                 return
-            event = _grow_silent(row, now, heard_at=heard_at) if silent else _answer_again(row)
+            last = now - _since(heard_at) if heard_at is not None else None
+            event = _grow_silent(row, now, heard_at=last) if silent else _answer_again(row)
             await EventRepository(session).append(row.tenant_id, event)
         log.warning("sandbox %s id=%s", "is silent" if silent else "answers again", row.id)
+
+
+def _since(instant: float) -> timedelta:
+    return timedelta(seconds=asyncio.get_running_loop().time() - instant)
 
 
 def _grow_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:

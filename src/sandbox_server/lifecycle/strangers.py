@@ -118,7 +118,7 @@ class Strangers:
             )
             await EventRepository(session).append(row.tenant_id, event)
         log.warning("adopted sandbox=%s backend=%s id=%s", row.id, backend.name, found.id)
-        await self._reconciler.correct(row, found)
+        await self._reconciler.correct(row, now, found)
 
     def _report(self, backend: str, left: Sequence[ProviderSandbox]) -> None:
         for one in left:

@@ -1,14 +1,13 @@
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Access
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
-from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
-from sandbox_server.db.session import Sessions
-from sandbox_server.domain.due import is_activity_news
+from sandbox_server.db.sandboxes import SandboxRepository
+from sandbox_server.db.session import Sessions, without_transactions
 from sandbox_server.lifecycle.sealed import open_access
 from sandbox_server.vault import Vault
 
@@ -30,7 +29,7 @@ class Using:
     """What it takes to reach into sandboxes, without asking their providers."""
 
     def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
-        self._sessions = sessions
+        self._statements = without_transactions(sessions)
         self._backends = backends
         self._vault = vault
         self._open: OrderedDict[str, tuple[bytes, Access]] = OrderedDict()
@@ -57,7 +56,5 @@ class Using:
 
     async def touch(self, row: Sandbox) -> None:
         """Note that something happens in a sandbox, unless that was noted just now."""
-        now = datetime.now(UTC)
-        if is_activity_news(deadlines_of(row), now, at_most_every=NOTE_ACTIVITY_EVERY):
-            async with self._sessions.begin() as session:
-                await SandboxRepository(session).touch(row.id)
+        async with self._statements() as session:
+            await SandboxRepository(session).touch(row.id, at_most_every=NOTE_ACTIVITY_EVERY)

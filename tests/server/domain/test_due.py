@@ -13,7 +13,7 @@ from sandbox_server.domain.deadlines import (
     touch,
     want_back,
 )
-from sandbox_server.domain.due import Due, Why, idle_pause_at, is_activity_news, next_due
+from sandbox_server.domain.due import Due, Why, idle_pause_at, next_due
 from sandbox_server.domain.state import ENDED, OnTimeout, State, Target
 
 from .lives import DAY, HOUR, MINUTE, NOON, SECOND, paused, running, starting, wanted
@@ -195,22 +195,3 @@ def test_no_maximum_means_no_pause_for_it():
     found = due(running(timeout=DAY))
     assert found is not None
     assert found.why is Why.EXPIRY
-
-
-@pytest.mark.parametrize(
-    ("idle_timeout", "since", "news"),
-    [
-        (None, 29 * SECOND, False),
-        (None, 30 * SECOND, True),
-        (MINUTE, 5 * SECOND, False),
-        (MINUTE, 6 * SECOND, True),
-        (DAY, 30 * SECOND, True),
-    ],
-)
-def test_activity_is_written_seldom_but_for_a_short_idle_timeout_exactly(idle_timeout, since, news):
-    row = running(idle_timeout=idle_timeout)
-    assert is_activity_news(row, NOON + since, at_most_every=30 * SECOND) is news
-
-
-def test_the_first_activity_is_always_written():
-    assert is_activity_news(wanted(), NOON, at_most_every=DAY)

@@ -208,7 +208,7 @@ async def test_a_deadline_that_is_moved_while_it_is_looked_at_is_not_carried_out
     await living.change(sandbox_id, expires_at=now)
     seen, connected = await living.row(sandbox_id), now + HOUR
     await living.change(sandbox_id, expires_at=connected)
-    living.reconciler.hand_over(seen)
+    living.reconciler.hand_over(seen, await living.now())
 
     await living.settle_at_last(sandbox_id)
 

@@ -137,7 +137,7 @@ async def test_what_this_process_has_just_committed_is_done_without_a_question(f
     sandbox_id = await faulty.started()
     row = await faulty.want(sandbox_id, Target.PAUSED)
     proxy.seen.clear()
-    faulty.reconciler.hand_over(row)
+    faulty.reconciler.hand_over(row, await faulty.now())
 
     await faulty.settle(sandbox_id)
 
@@ -148,7 +148,7 @@ async def test_what_this_process_has_just_committed_is_done_without_a_question(f
 async def test_what_this_process_has_just_let_in_is_started_by_one_call(faulty, proxy):
     sandbox_id = await faulty.admitted()
     await faulty.change(sandbox_id, tried_at=await faulty.now())
-    faulty.reconciler.hand_over(await faulty.row(sandbox_id), fresh=True)
+    faulty.reconciler.hand_over(await faulty.row(sandbox_id), await faulty.now(), fresh=True)
 
     await faulty.settle(sandbox_id)
 
@@ -165,7 +165,7 @@ async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else
     await living.let_in(sandbox_id)
     row = await living.row(sandbox_id)
     await living.backend.connect(row.backend_sandbox_id, timeout=HOUR)
-    faulty.reconciler.hand_over(await faulty.want(sandbox_id, target))
+    faulty.reconciler.hand_over(await faulty.want(sandbox_id, target), await faulty.now())
 
     await faulty.settle(sandbox_id)
 

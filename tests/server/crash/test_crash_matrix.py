@@ -1,0 +1,112 @@
+"""One of two servers is killed at each step of each transition, and the other one finishes."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+
+import httpx
+import pytest
+
+from tests.engine.waiting import until
+from tests.server.crash.replicas import LEASE
+from tests.server.crash.transitions import TRANSITIONS, Scene
+from tests.server.crash.walk import Moment, Walk
+
+pytestmark = pytest.mark.needs_engine
+
+WITHIN = LEASE + timedelta(seconds=5)
+PATIENCE = timedelta(minutes=1)
+
+
+async def _walk_through(replicas, transition, moment):
+    """Do it again and again, each time with the server killed one step further, until it gets to the end."""
+    for nth in count(1):
+        walk = Walk(nth, moment)
+        if not await _die_at_step(replicas, transition, walk, within=WITHIN):
+            return walk.steps
+        await replicas.restart()
+    raise AssertionError
+
+
+async def _die_at_step(replicas, transition, walk, *, within=PATIENCE):
+    """Have it done by a server that is killed on the way; tells whether that came so far."""
+    scene = Scene(replicas, transition)
+    await scene.prepare()
+    try:
+        killed = await _die(replicas, scene, walk, within=within)
+    except BaseException as error:
+        error.add_note(f"killed {walk.moment} the last of {walk.steps}")
+        error.add_note(replicas.survivor.log)
+        raise
+    await replicas.delete_all()
+    return killed
+
+
+async def _die(replicas, scene, walk, *, within):
+    replicas.freeze()
+    replicas.walk(walk, first_create=scene.first_create)
+    asking = asyncio.create_task(scene.begin(replicas.victim))
+    try:
+        await until(lambda: _is_held_or_over(replicas, walk, asking), timeout=60)
+        if walk.is_reached:
+            replicas.kill()
+    finally:
+        replicas.thaw()
+    with suppress(httpx.TransportError):
+        await asking
+    if not walk.is_reached:
+        await scene.require_outcome()
+        return False
+    if walk.moment is not Moment.LATE:
+        walk.let_go()
+
+    await until(replicas.are_settled, timeout=within.total_seconds())
+    if scene.is_asked_for and walk.nobody_knows:
+        await scene.require_nothing_happened()
+    else:
+        await scene.require_outcome()
+    if scene.is_asked_for:
+        await scene.begin(replicas.survivor)
+    await until(replicas.are_settled, timeout=PATIENCE.total_seconds())
+    await scene.require_outcome()
+    await replicas.require_whole()
+    if walk.moment is Moment.LATE:
+        await _let_the_call_arrive(replicas, walk)
+    return True
+
+
+async def _let_the_call_arrive(replicas, walk):
+    """Let what the dead server sent be carried out at last, and compare then."""
+    walk.let_go()
+    async with asyncio.timeout(PATIENCE.total_seconds()):
+        await walk.passed_on.wait()
+    await replicas.patrol()
+    await until(replicas.are_settled, timeout=PATIENCE.total_seconds())
+    await replicas.require_whole()
+
+
+async def _is_held_or_over(replicas, walk, asking):
+    return walk.is_reached or (asking.done() and await replicas.are_settled())
+
+
+@pytest.mark.parametrize(
+    ("name", "nth"),
+    [
+        ("start", 2),
+        ("kill-that-frees-a-place", 4),
+        ("fork", 2),
+        ("pause-for-the-providers-maximum", 5),
+    ],
+)
+async def test_what_a_server_was_at_when_it_was_killed_the_other_finishes(replicas, name, nth):
+    assert await _die_at_step(replicas, TRANSITIONS[name], Walk(nth))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("name", TRANSITIONS)
+async def test_whatever_step_a_server_dies_at_the_other_finishes_in_time(replicas, name, moment):
+    steps = await _walk_through(replicas, TRANSITIONS[name], moment)
+    assert steps
