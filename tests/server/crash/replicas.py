@@ -142,19 +142,19 @@ class Replicas:
         routine = update(Job).where(Job.kind.in_([PATROL, HOUSEKEEPING]), Job.leased_by.is_(None))
         async with self.sessions.begin() as session:
             await session.execute(routine.values(run_at=func.now() + HOUR))
-        return not await self.is_busy()
+        return await self.are_idle()
 
-    async def is_busy(self) -> bool:
-        """Tell whether a server is at something, or should be."""
+    async def are_idle(self) -> bool:
+        """Tell whether no server is at anything, or should be."""
         now = func.clock_timestamp()
         due = select(Job.id).where(Job.leased_by.is_not(None) | (Job.run_at <= now))
         async with self.sessions() as session:
-            return (await session.scalars(due.limit(1))).first() is not None
+            return (await session.scalars(due.limit(1))).first() is None
 
     async def are_settled(self) -> bool:
         """Tell whether every sandbox is what is wanted, and no server is at anything."""
         rows = await self.rows()
-        return all(serves(row.state, row.target) for row in rows) and not await self.is_busy()
+        return all(serves(row.state, row.target) for row in rows) and await self.are_idle()
 
     async def patrol(self) -> None:
         """Have what the provider has compared with the records."""
@@ -238,6 +238,37 @@ async def two_servers(
             provider=provider,
             foreign_snapshots=await _snapshots_at(engine),
         )
+
+
+@dataclass
+class Served:
+    """One server, and what there is at a provider that it reaches through a proxy."""
+
+    server: ServerProcess
+    living: Living
+    provider: FaultyProxy
+
+    async def rows(self) -> Sequence[Sandbox]:
+        async with self.living.sessions() as session:
+            return (await session.scalars(select(Sandbox))).all()
+
+
+@asynccontextmanager
+async def one_server(
+    database_url: str, sessions: Sessions, engine: EngineProcess
+) -> AsyncIterator[Served]:
+    """Start one, and leave nothing of its at the provider."""
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(FaultyProxy(engine.port))
+        backend = await _backend(sessions, engine)
+        stack.push_async_callback(_sweep, backend)
+        keys = base64.b64encode(secrets.token_bytes(32)).decode()
+        variables = _variables(keys, database_url, engine, provider.url)
+        server = stack.enter_context(server_process(variables=variables))
+        await asyncio.to_thread(server.start)
+        async with sessions() as session:
+            tenant_id = (await session.scalars(select(Tenant.id))).one()
+        yield Served(server, living_at(sessions, backend, tenant_id=tenant_id), provider)
 
 
 def _variables(keys: str, database_url: str, engine: EngineProcess, api_url: str) -> dict[str, str]:

@@ -61,10 +61,11 @@ async def _die(replicas, scene, walk, *, within):
     if walk.moment is not Moment.LATE:
         walk.let_go()
 
-    await until(replicas.are_settled, timeout=within.total_seconds())
     if scene.is_asked_for and walk.nobody_knows:
+        await until(replicas.are_idle, timeout=within.total_seconds())
         await scene.require_nothing_happened()
     else:
+        await until(replicas.are_settled, timeout=within.total_seconds())
         await scene.require_outcome()
     if scene.is_asked_for:
         await scene.begin(replicas.survivor)
