@@ -26,6 +26,7 @@ from sandbox_server.lifecycle.answers import (
     require_on_its_way,
     require_running,
 )
+from sandbox_server.lifecycle.arrivals import Arrivals
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.copies import Copies
 from sandbox_server.lifecycle.creation import Creation
@@ -66,7 +67,7 @@ class SandboxController:
         self._sessions = sessions
         self._backends = backends
         self._waiting = Waiting(sessions, changes)
-        self._creation = Creation(own_work, admission, placement, vault)
+        self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
         self._intents = Intents(sessions, own_work, admission, backends)
         self._of_sessions = SessionSandboxes(sessions, self._creation)
         self._using = Using(sessions, backends, vault)

@@ -4,9 +4,10 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.backends.placement import Placement
+from sandbox_server.db.arrivals import ArrivalRepository, fresh
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
-from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.events import Cause, entered
@@ -16,6 +17,7 @@ from sandbox_server.domain.requests import ForkRequest, SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle.admission import Admission, require_room_in_queue
+from sandbox_server.lifecycle.arrivals import Arrivals
 from sandbox_server.lifecycle.kinds import SANDBOX
 from sandbox_server.lifecycle.own_work import OwnWork
 from sandbox_server.lifecycle.sealed import open_envs, seal_envs
@@ -40,10 +42,16 @@ class Creation:
     """Writes down new sandboxes, with a place for those that there is room for."""
 
     def __init__(
-        self, own_work: OwnWork, admission: Admission, placement: Placement, vault: Vault
+        self,
+        own_work: OwnWork,
+        admission: Admission,
+        arrivals: Arrivals,
+        placement: Placement,
+        vault: Vault,
     ) -> None:
         self._own_work = own_work
         self._admission = admission
+        self._arrivals = arrivals
         self._placement = placement
         self._vault = vault
 
@@ -51,12 +59,17 @@ class Creation:
         self, session: AsyncSession, caller: Caller, wanted: SandboxRequest, *, sandbox_id: str
     ) -> Begun:
         """Write down a sandbox; without room for it it waits in the queue."""
-        tenant = await session.get_one(Tenant, caller.tenant_id)
+        tenants = ArrivalRepository(session)
+        tenant, is_let_in, now = await tenants.find_tenant(caller.tenant_id)
         place = await self._placement.place(session, tenant, wanted)
         wish = _wish(caller, "It was asked for.")
         row = self._row(caller, wanted, place, sandbox_id=sandbox_id, wish=wish)
-        now = await SandboxRepository(session).add(row, queue_timeout=wanted.queue_timeout)
-        await self._admission.admit(session, place.candidates, own=sandbox_id)
+        fresh(row, now, queue_timeout=wanted.queue_timeout)
+        if is_let_in and await self._arrivals.let_in(session, row, now):
+            return Begun(row, now, await self._own_work.take(session, row))
+        await SandboxRepository(session).add(row)
+        if not is_let_in:
+            await self._admission.admit(session, place.candidates, own=sandbox_id)
         if row.state is State.QUEUED:
             await self._line_up(session, row, wish)
         return Begun(row, now, await self._own_work.take(session, row))
