@@ -39,6 +39,9 @@ class Transition:
 
 TRANSITIONS = {
     "start": Transition(found=None, asks=("POST", ""), leaves=[State.RUNNING]),
+    "start-for-a-session": Transition(
+        found=None, asks=("PUT", "/by-session/work"), leaves=[State.RUNNING]
+    ),
     "start-that-is-sent-back-to-the-queue": Transition(
         found=None,
         asks=("POST", ""),
