@@ -16,3 +16,11 @@ def server():
 def started(server):
     server.start()
     return server
+
+
+@pytest.fixture(scope="module")
+def running():
+    """Run one server for all tests of a module that only look at it."""
+    with server_process(variables=NOWHERE) as server:
+        server.start()
+        yield server

@@ -52,8 +52,8 @@ def test_commands_without_a_database_say_where_they_looked(server):
     assert f"There is no database in {server.state_dir} yet" in refused.stderr
 
 
-def test_a_key_of_a_tenant_that_there_is_not_is_refused(started):
-    refused = started.run("keys", "create", "--tenant", "nobody")
+def test_a_key_of_a_tenant_that_there_is_not_is_refused(running):
+    refused = running.run("keys", "create", "--tenant", "nobody")
     assert refused.returncode == 78
     assert refused.stderr == "There is no tenant 'nobody'.\n"
 
@@ -115,15 +115,15 @@ def test_doctor_finds_what_a_server_needs(server):
     assert not server.state_dir.exists()
 
 
-def test_doctor_knows_of_the_server_that_runs(started):
-    told = started.run("doctor")
+def test_doctor_knows_of_the_server_that_runs(running):
+    told = running.run("doctor")
     assert told.returncode == 0
-    assert f"a server works here already (process {started.pid})" in told.stdout
+    assert f"a server works here already (process {running.pid})" in told.stdout
 
 
-def test_doctor_names_what_is_in_the_way(started, server_elsewhere):
+def test_doctor_names_what_is_in_the_way(running, server_elsewhere):
     server_elsewhere.variables["DATABASE_URL"] = "postgresql://127.0.0.1:9/db"
-    told = server_elsewhere.run("doctor", "--port", started.url.rpartition(":")[2])
+    told = server_elsewhere.run("doctor", "--port", running.url.rpartition(":")[2])
     assert told.returncode == 78
     assert "MISS  port" in told.stdout
     assert "choose another --port" in told.stdout

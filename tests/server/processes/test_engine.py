@@ -45,17 +45,14 @@ async def create_sandbox(server):
     )
 
 
-def test_the_engine_is_in_a_session_of_its_own_and_alone_is_root(started):
+def test_the_engine_alone_is_root_with_files_and_a_session_of_its_own(started):
+    assert started.engine_dir.stat().st_mode & 0o777 == 0o700
+    assert started.engine_dir.stat().st_uid == 0
     assert os.getsid(started.engine_pid) == started.engine_pid
     owners = {pid: Path(f"/proc/{pid}").stat().st_uid for pid in started.children}
     assert owners.pop(started.engine_pid) == 0
     (serving,) = owners
     assert "Uid:\t0" not in Path(f"/proc/{serving}/status").read_text()
-
-
-def test_only_root_reads_what_is_the_engines(started):
-    assert started.engine_dir.stat().st_mode & 0o777 == 0o700
-    assert started.engine_dir.stat().st_uid == 0
 
 
 async def test_an_engine_whose_server_crashed_goes_on_and_is_found_again(started):

@@ -28,9 +28,9 @@ async def test_the_first_start_tells_the_admin_key_once_and_keeps_it_private(sta
 
 
 @as_root
-def test_whoever_serves_is_not_root_and_cannot_become_it(started):
-    (serving,) = started.children
-    assert status_of(started.pid, "Uid")[0] == "0"
+def test_whoever_serves_is_not_root_and_cannot_become_it(running):
+    (serving,) = running.children
+    assert status_of(running.pid, "Uid")[0] == "0"
     assert "0" not in status_of(serving, "Uid") + status_of(serving, "Gid")
     assert status_of(serving, "Groups") == []
     assert status_of(serving, "CapPrm") == status_of(serving, "CapEff") == ["0" * 16]
@@ -38,9 +38,9 @@ def test_whoever_serves_is_not_root_and_cannot_become_it(started):
 
 
 @as_root
-def test_the_database_runs_as_the_account_that_serves(started):
-    (serving,) = started.children
-    data = started.state_dir / "postgres" / "data"
+def test_the_database_runs_as_the_account_that_serves(running):
+    (serving,) = running.children
+    data = running.state_dir / "postgres" / "data"
     assert str(data.stat().st_uid) == status_of(serving, "Uid")[0]
     assert data.owner() == ACCOUNT
 
@@ -61,16 +61,16 @@ def test_a_server_whose_serving_part_dies_ends_and_starts_again(started):
     started.start()
 
 
-def test_one_state_directory_has_one_server(started):
-    second = started.run("serve", "--port", "0")
+def test_one_state_directory_has_one_server(running):
+    second = running.run("serve", "--port", "0")
     assert second.returncode == 78
-    assert f"Another server (process {started.pid}) works on {started.state_dir}" in second.stderr
+    assert f"Another server (process {running.pid}) works on {running.state_dir}" in second.stderr
     assert "Traceback" not in second.stderr
 
 
-def test_a_taken_port_is_named(started):
-    port = started.url.rpartition(":")[2]
-    with server_process(variables=started.variables) as second:
+def test_a_taken_port_is_named(running):
+    port = running.url.rpartition(":")[2]
+    with server_process(variables=running.variables) as second:
         refused = second.run("serve", "--port", port)
     assert refused.returncode == 78
     assert refused.stderr.startswith(f"Port {port} of 127.0.0.1 is taken: choose another --port.")
