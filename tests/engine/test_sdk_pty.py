@@ -108,9 +108,8 @@ async def test_a_full_screen_program_draws_at_the_right_size_and_again_at_a_new_
     assert _drawn_size(heard.data) == (30, 100)
     for rows, cols in ((50, 200), (12, 40)):
         heard.data = b""
+        await until(lambda: _waits_for_a_key(shared, "python3 /tmp/full.py"))
         await shared.pty.resize(terminal.pid, PtySize(rows, cols))
-        # curses hears of it at its next key, where the signal came just before it went to wait.
-        await shared.pty.send_stdin(terminal.pid, b" ")
         await heard.wait_for(b"<%dx%d>" % (rows, cols))
         await heard.wait_for(b"%")
         assert _drawn_size(heard.data) == (rows, cols)
@@ -126,8 +125,9 @@ async def test_a_pager_fills_the_screen_and_no_more(shared, terminals):
     assert b"line 10." not in heard.data
     await shared.pty.send_stdin(terminal.pid, b"G")
     await heard.wait_for(b"line 1000.\r\n")
-    await heard.wait_for(b"(END)")  # it draws no more, so that it hears of its new size
+    await heard.wait_for(b"(END)")
     assert b"line 991." not in heard.data
+    await until(lambda: _waits_for_a_key(shared, "less lines"))  # or it misses the signal
     heard.data = b""
     await shared.pty.resize(terminal.pid, PtySize(20, 40))
     await heard.wait_for(b"(END)")
@@ -328,6 +328,12 @@ def _drawn_size(data):
 async def _runs(sandbox, command):
     seen = await sandbox.commands.run("ps -eo args", user="root")
     return command in seen.stdout.splitlines()
+
+
+async def _waits_for_a_key(sandbox, command):
+    """Tell whether the program in the foreground sleeps: what it drew has been heard already."""
+    seen = await sandbox.commands.run("ps -eo stat,args")
+    return f"S+ {command}" in [" ".join(line.split()) for line in seen.stdout.splitlines()]
 
 
 async def _runs_not(sandbox, command):
