@@ -33,10 +33,6 @@ class RoomRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def hold(self, backends: Collection[str]) -> None:
-        """Lock the backends, by name, without a look at them."""
-        await self._session.execute(_LOCK, {"names": list(backends)})
-
     async def lock(self, backends: Collection[str]) -> Sequence[Room]:
         """Lock the backends, by name, so that nobody else gives out their places."""
         return await self._find(_LOCK, backends)

@@ -46,9 +46,9 @@ class Admission:
             await _give_out(session, rooms)
         return next((room.busy_until for room in rooms if room.backend == job.subject), None)
 
-    async def hold(self, session: AsyncSession, backends: Collection[str]) -> None:
+    async def hold(self, session: AsyncSession, backends: Collection[str]) -> Sequence[Room]:
         """Take the locks of `admit`, as whoever locks a sandbox before it must."""
-        await RoomRepository(session).hold(backends)
+        return await RoomRepository(session).lock(backends)
 
     async def admit(
         self, session: AsyncSession, backends: Collection[str], *, own: str | None = None
@@ -58,8 +58,16 @@ class Admission:
         Their jobs are due when the caller commits. The caller's `own` sandbox is admitted as part of
         its request: it leases the job itself, and nobody is woken.
         """
-        rooms = await RoomRepository(session).lock(backends)
-        return await _give_out(session, rooms, own=own)
+        return await _give_out(session, await self.hold(session, backends), own=own)
+
+    async def admit_own(
+        self, session: AsyncSession, own: str, rooms: Sequence[Room], *, by: str
+    ) -> None:
+        """Give out the free places of backends that the caller holds, as `admit` does.
+
+        If nobody but the caller's own gets one, it tells that in this process itself, under the name `by`.
+        """
+        await _give_out(session, rooms, own=own, by=by)
 
 
 async def require_room_in_queue(session: AsyncSession, tenant_id: str) -> None:
@@ -71,7 +79,7 @@ async def require_room_in_queue(session: AsyncSession, tenant_id: str) -> None:
 
 
 async def _give_out(
-    session: AsyncSession, rooms: Sequence[Room], *, own: str | None = None
+    session: AsyncSession, rooms: Sequence[Room], *, own: str | None = None, by: str = ""
 ) -> Sequence[Sandbox]:
     doors = [door for room in rooms for door in room.doors()]
     if not doors:
@@ -91,7 +99,7 @@ async def _give_out(
         # What its tenant has ended elsewhere may have looked for who waits when this could not be seen.
         again.add(rooms[0].backend)
     await _wake(session, moved.keys() - {own}, again)
-    await _tell(session, moved)
+    await _tell(session, moved, by=by if moved.keys() <= {own} else "")
     return [row for row, _ in moved.values()]
 
 
@@ -171,9 +179,9 @@ async def _wake(
         await jobs.due(ADMISSION, backend)
 
 
-async def _tell(session: AsyncSession, moved: Mapping[str, _Moved]) -> None:
+async def _tell(session: AsyncSession, moved: Mapping[str, _Moved], *, by: str) -> None:
     events = defaultdict(list)
     for row, event in moved.values():
         events[row.tenant_id].append(event)
     for tenant_id in sorted(events):
-        await EventRepository(session).append(tenant_id, *events[tenant_id])
+        await EventRepository(session).append(tenant_id, *events[tenant_id], by=by)

@@ -68,7 +68,7 @@ class SandboxController:
         self._backends = backends
         self._waiting = Waiting(sessions, changes)
         self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
-        self._intents = Intents(sessions, own_work, admission, backends)
+        self._intents = Intents(sessions, own_work, admission, backends, changes)
         self._of_sessions = SessionSandboxes(sessions, self._creation)
         self._using = Using(sessions, backends, vault)
         self.copies = Copies(sessions, scheduler, self._creation, self._waiting)

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,10 +13,12 @@ from sandbox_server.domain.deadlines import Deadlines, want_back
 from sandbox_server.domain.due import next_due
 from sandbox_server.domain.errors import InvalidTransition
 from sandbox_server.domain.events import Actor, deadline_changed
+from sandbox_server.domain.rooms import Room
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import require_wish
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle.admission import Admission, require_room_in_queue
+from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
 from sandbox_server.lifecycle.own_work import OwnWork
 
@@ -39,11 +41,13 @@ class Intents:
         own_work: OwnWork,
         admission: Admission,
         backends: Backends,
+        changes: Changes,
     ) -> None:
         self._sessions = sessions
         self._own_work = own_work
         self._admission = admission
         self._backends = backends
+        self._changes = changes
 
     async def want(self, tenant_id: str, sandbox_id: str, target: Target, wish: Wish) -> Sandbox:
         """Have a sandbox paused, or gone; what is so already, or wanted so, stays as it is."""
@@ -62,8 +66,8 @@ class Intents:
         """Have a sandbox running, its deadlines changed; a paused one takes a place or waits for one."""
         backends = await self._find_backends_to_hold(tenant_id, sandbox_id)
         async with self._sessions.begin() as session:
-            if backends:  # before the sandbox, as everybody does
-                await self._admission.hold(session, backends)
+            # Before the sandbox, as everybody does.
+            rooms = await self._admission.hold(session, backends) if backends else []
             row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, Target.RUNNING)
             before = after = deadlines_of(row)
@@ -74,11 +78,13 @@ class Intents:
             set_deadlines(row, after := change(after, now))
             admitted = False
             if is_news and row.state is State.PAUSED:
-                admitted = await self._seek_place(session, row, backends)
+                admitted = await self._seek_place(session, row, rooms)
             job = await self._own_work.take(session, row)
             if job is None:
                 await self._look_earlier(session, row, before, after, now)
             await _tell(session, row, before, after, actor=wish.actor)
+        if admitted:
+            self._changes.tell(row)
         self._own_work.begin(row, now, job, admitted=admitted)
         return row
 
@@ -101,12 +107,12 @@ class Intents:
             row = await SandboxRepository(session).get(sandbox_id, tenant_id=tenant_id)
         return [row.backend] if row.state is State.PAUSED and row.backend else []
 
-    async def _seek_place(self, session: AsyncSession, row: Sandbox, held: list[str]) -> bool:
+    async def _seek_place(self, session: AsyncSession, row: Sandbox, held: Sequence[Room]) -> bool:
         """Have a paused sandbox let in; tells whether it was, and not only put in the queue."""
-        if row.backend not in held:  # it was paused only just now
+        if row.backend not in {room.backend for room in held}:  # it was paused only just now
             await JobRepository(session).due(ADMISSION, str(row.backend))
             return False
-        await self._admission.admit(session, held, own=row.id)
+        await self._admission.admit_own(session, row.id, held, by=self._changes.name)
         if row.state is State.RESUMING:
             return True
         await require_room_in_queue(session, row.tenant_id)
