@@ -1,5 +1,7 @@
 """What callers ask all the time costs the same among a thousand sandboxes and a hundred thousand."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
@@ -10,10 +12,11 @@ from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.keys import KeyRepository
 from sandbox_server.db.patrol import PatrolRepository
 from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
+from sandbox_server.db.session import create_engine
 from sandbox_server.domain.errors import IdempotencyMismatch
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.state import State
-from tests.server.databases import EVERY_POSTGRES
+from tests.server.databases import EVERY_POSTGRES, new_database
 from tests.server.plans import explain, reads_by_index, rows_read, vacuum
 
 pytestmark = EVERY_POSTGRES
@@ -59,17 +62,39 @@ def _id(number: int) -> str:
     return f"{number:020}"
 
 
-@pytest.fixture
-async def many(database):
-    """Fill the tables as they are after months."""
+@pytest.fixture(scope="module")
+def filled():
+    """Fill one database on each server as it is after months: the tests change nothing in it."""
+    urls = {}
+    stack = AsyncExitStack()
+    with asyncio.Runner() as runner:
+
+        def fill(server_url):
+            if server_url not in urls:
+                urls[server_url] = runner.run(_fill(stack, server_url))
+            return urls[server_url]
+
+        yield fill
+        runner.run(stack.aclose())
+
+
+async def _fill(stack, server_url):
+    url = await stack.enter_async_context(new_database(server_url))
+    database = create_engine(url)
     async with database.begin() as connection:
         for statement in _MANY.split(";"):
             await connection.execute(text(statement))
     await vacuum(database, *_TABLES)
-    return database
+    await database.dispose()
+    return url
 
 
-async def test_one_sandbox_is_found_by_itself(many):
+@pytest.fixture
+def database_url(filled, server_url):
+    return filled(server_url)
+
+
+async def test_one_sandbox_is_found_by_itself(database):
     async def act(session):
         repository = SandboxRepository(session)
         await repository.get(_id(50_001), tenant_id="t")
@@ -78,34 +103,34 @@ async def test_one_sandbox_is_found_by_itself(many):
         await repository.touch(_id(50_001), at_most_every=timedelta(seconds=10))
         await repository.find_of_session("t", "s3")
 
-    for plan in await explain(many, act):
+    for plan in await explain(database, act):
         assert rows_read(plan, "sandboxes") <= 2
 
 
-async def test_a_page_of_any_filter_is_read_without_what_is_not_on_it(many):
+async def test_a_page_of_any_filter_is_read_without_what_is_not_on_it(database):
     async def act(session):
         repository = SandboxRepository(session)
         for wanted in _FILTERS:
             await repository.list_page("t", wanted, limit=_PAGE)
             await repository.list_page("t", wanted, limit=_PAGE, before=_id(50_000))
 
-    plans = await explain(many, act)
+    plans = await explain(database, act)
     assert len(plans) == 2 * len(_FILTERS)
     for plan in plans:
         assert rows_read(plan, "sandboxes") <= 2 * _PAGE
 
 
-async def test_a_page_of_events_is_read_by_their_numbers(many):
+async def test_a_page_of_events_is_read_by_their_numbers(database):
     async def act(session):
         repository = EventRepository(session)
         await repository.list_page("t", after=50_000, limit=_PAGE)
         await repository.list_page("t", sandbox_id=_id(3), limit=_PAGE)
 
-    for plan in await explain(many, act):
+    for plan in await explain(database, act):
         assert rows_read(plan, "events") <= _PAGE
 
 
-async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(many):
+async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(database):
     async def act(session):
         await KeyRepository(session).find_valid(b"none")
         with pytest.raises(IdempotencyMismatch):
@@ -113,17 +138,17 @@ async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(many):
                 "t", Idempotency(key="k3", digest=b"other"), resource="sandbox", resource_id="r"
             )
 
-    by_hash, _, by_key = await explain(many, act)
+    by_hash, _, by_key = await explain(database, act)
     assert reads_by_index(by_hash, "api_keys_hash_key")
     assert reads_by_index(by_key, "idempotency_pkey")
 
 
-async def test_what_lives_at_a_backend_is_read_without_what_has_ended(many):
+async def test_what_lives_at_a_backend_is_read_without_what_has_ended(database):
     async def act(session):
         repository = PatrolRepository(session)
         await repository.list_living("other")
         await repository.list_running("other")
 
-    living, running = await explain(many, act)
+    living, running = await explain(database, act)
     assert rows_read(living, "sandboxes") == 599
     assert rows_read(running, "sandboxes") == 99
