@@ -11,7 +11,7 @@ from benchmarks.report import Figure
 from benchmarks.timing import medians, timed
 from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
-from sandbox_server.db.session import create_engine, create_sessions, reading
+from sandbox_server.db.session import create_engine, create_sessions, without_transaction
 
 _FEW = 1_000
 _MANY = 100_000
@@ -40,7 +40,7 @@ async def rows() -> AsyncIterator[Figure]:
 
 async def _ask(engine: AsyncEngine, count: int) -> float:
     async def read() -> None:
-        async with reading(create_sessions(engine)) as session:
+        async with without_transaction(create_sessions(engine)) as session:
             repository = SandboxRepository(session)
             for _, number in zip(range(_ASKED), cycle((count // 2, count)), strict=False):
                 id_ = f"{number:020}"

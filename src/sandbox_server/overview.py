@@ -10,7 +10,7 @@ from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.migrating import is_current
 from sandbox_server.db.models import Backend, Event, Tenant
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import OUTAGES, Sessions, reading
+from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.db.stats import Crowd, StatsRepository, Totals
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.jobs import DeadJob
@@ -47,7 +47,7 @@ class Overview:
         self, caller: Caller, *, sandbox_id: str | None = None, after: int, limit: int
     ) -> Sequence[Event]:
         """List what happened to the caller's sandboxes, or to one that there must be."""
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             if sandbox_id is not None:
                 await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
             return await EventRepository(session).list_page(
@@ -58,7 +58,7 @@ class Overview:
         """Count all tenants' sandboxes for an admin, for others their own."""
         everybody = caller.may(Scope.ADMIN)
         tenant_id = None if everybody else caller.tenant_id
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             stats = StatsRepository(session)
             return Occupancy(
                 crowds=await stats.list_crowds(tenant_id=tenant_id),
@@ -75,7 +75,7 @@ class Overview:
         return None
 
     async def _count_totals(self) -> Totals:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             stats = StatsRepository(session)
             return Totals(
                 counts=await stats.list_counts(),
@@ -86,7 +86,7 @@ class Overview:
             )
 
     async def list_dead_jobs(self, *, after: int, limit: int) -> Sequence[DeadJob]:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await JobRepository(session).list_dead(after=after, limit=limit)
 
     async def retry_job(self, job_id: int) -> None:
@@ -96,7 +96,7 @@ class Overview:
     async def check_condition(self) -> Condition:
         """Tell whether requests can be served; a backend that is down does not keep them from it."""
         try:
-            async with timeout(_PATIENCE_S), reading(self._sessions) as session:
+            async with timeout(_PATIENCE_S), without_transaction(self._sessions) as session:
                 if not await is_current(session):
                     return Condition(obstacles=["The database's schema is older than this server."])
                 backends = await BackendRepository(session).list_all()

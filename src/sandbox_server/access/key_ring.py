@@ -10,7 +10,7 @@ from sandbox_server.access.tenants import DEFAULT_TENANT
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.keys import KeyRepository, OwnedKey
 from sandbox_server.db.models import ApiKey, Tenant
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.tenants import TenantRepository
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import KeyIssuedBefore
@@ -68,13 +68,13 @@ class KeyRing:
         return IssuedKey(OwnedKey(key, tenant.name), secret)
 
     async def get(self, key_id: str) -> OwnedKey:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await KeyRepository(session).get(key_id)
 
     async def list_page(
         self, *, limit: int, before: str | None = None, tenant: str | None = None
     ) -> Sequence[OwnedKey]:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await KeyRepository(session).list_page(limit=limit, before=before, tenant=tenant)
 
     async def update(self, key_id: str, changes: Mapping[str, Any]) -> OwnedKey:

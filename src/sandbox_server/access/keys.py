@@ -8,7 +8,7 @@ from sandbox_server.access.rate_limit import RateLimit
 from sandbox_server.access.secrets import hash_of, is_secret
 from sandbox_server.db.keys import KeyRepository
 from sandbox_server.db.models import ApiKey
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.domain.ids import ApiKeyId, TenantId
@@ -72,7 +72,7 @@ class Authenticator:
         return None
 
     async def _look_up(self, secret_hash: bytes) -> Caller:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             repository = KeyRepository(session)
             key = await repository.find_valid(secret_hash)
             if key is None:

@@ -4,7 +4,7 @@ from typing import Any
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Tenant
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.tenants import TenantRepository
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.lifecycle import kinds
@@ -22,11 +22,11 @@ class Tenants:
         self._backends = backends
 
     async def get(self, name: str) -> Tenant:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await TenantRepository(session).get_named(name)
 
     async def list_page(self, *, limit: int, after: str | None = None) -> Sequence[Tenant]:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await TenantRepository(session).list_page(limit=limit, after=after)
 
     async def put(

@@ -19,7 +19,7 @@ from sandbox_client.models import (
 from sandbox_server.backends.provider import Usage
 from sandbox_server.db.models import Event, Sandbox, Snapshot
 from sandbox_server.db.sandboxes import deadlines_of
-from sandbox_server.db.session import reading
+from sandbox_server.db.session import without_transaction
 from sandbox_server.domain.due import idle_pause_at, waits_for_place
 from sandbox_server.domain.errors import InvalidTransition, NotReady
 from sandbox_server.domain.state import ENDED, State
@@ -43,7 +43,7 @@ async def view_sandboxes(services: Services, rows: Sequence[Sandbox]) -> list[Sa
     """Tell what sandboxes are; the database is asked for more only if some of them wait."""
     places: Mapping[str, QueueView] = {}
     if any(waits_for_place(deadlines_of(row)) for row in rows):
-        async with reading(services.sessions) as session:
+        async with without_transaction(services.sessions) as session:
             places = await describe_queues(session, rows)
     return [_view(services, row, places.get(row.id)) for row in rows]
 

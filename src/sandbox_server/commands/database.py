@@ -15,7 +15,7 @@ from sandbox_server.db.embedded import ACCOUNT
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.migrating import is_current
 from sandbox_server.db.programs import Programs
-from sandbox_server.db.session import reading
+from sandbox_server.db.session import without_transaction
 from sandbox_server.db.stats import StatsRepository
 from sandbox_server.lifecycle.kinds import SANDBOX, SNAPSHOT
 from sandbox_server.processes.database import opened, running_database
@@ -111,7 +111,7 @@ def forget_engine(settings: Settings, _given: Mapping[str, Any]) -> int:
 
 async def _examine(settings: Settings, url: str) -> Sequence[str]:
     async with opened(url) as sessions:
-        async with reading(sessions) as session:
+        async with without_transaction(sessions) as session:
             if not await is_current(session):
                 return ["The schema is older than this server: sandbox-server db upgrade"]
             installation = await InstallationRepository(session).find_or_make()

@@ -1,5 +1,3 @@
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import parse_qs, urlsplit
@@ -62,12 +60,10 @@ def create_sessions(engine: AsyncEngine) -> Sessions:
     return async_sessionmaker(engine, expire_on_commit=False)
 
 
-@asynccontextmanager
-async def reading(sessions: Sessions) -> AsyncIterator[AsyncSession]:
-    """Give a session in which each statement stands alone: no BEGIN and COMMIT around a single question."""
-    async with sessions() as session:
-        _ = await session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
-        yield session
+def without_transaction(sessions: Sessions) -> AsyncSession:
+    """Make a session whose statements each commit by themselves, in one round trip instead of three."""
+    engine: AsyncEngine = sessions.kw["bind"]
+    return sessions(bind=engine.execution_options(isolation_level="AUTOCOMMIT"))
 
 
 @dataclass(frozen=True)
@@ -82,12 +78,6 @@ def pool_use(sessions: Sessions) -> PoolUse:
     engine: AsyncEngine = sessions.kw["bind"]
     pool = cast("QueuePool", engine.pool)
     return PoolUse(used=pool.checkedout(), limit=pool.size() + pool._max_overflow)  # noqa: SLF001 - it tells nobody
-
-
-def without_transactions(sessions: Sessions) -> Sessions:
-    """Make sessions whose statements each commit by themselves, in one round trip instead of three."""
-    engine: AsyncEngine = sessions.kw["bind"]
-    return create_sessions(engine.execution_options(isolation_level="AUTOCOMMIT"))
 
 
 def _refuse_closed(

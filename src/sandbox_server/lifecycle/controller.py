@@ -9,7 +9,7 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain import deadlines
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.deadlines import Deadlines
@@ -105,14 +105,14 @@ class SandboxController:
         return await self._find_or_create(caller, session_id, wanted, wait)
 
     async def get(self, caller: Caller, sandbox_id: str) -> Sandbox:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
 
     async def list_page(
         self, caller: Caller, wanted: SandboxFilter, *, limit: int, before: str | None = None
     ) -> Sequence[Sandbox]:
         """List a tenant's sandboxes, newest first, from the one before the id `before`."""
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).list_page(
                 caller.tenant_id, wanted, limit=limit, before=before
             )

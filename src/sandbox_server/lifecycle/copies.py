@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.snapshots import SnapshotRepository
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidTransition, NotReady, SnapshotFailed
@@ -97,14 +97,14 @@ class Copies:
             return require_begun(await watch.until_settled(row, wait=wait))
 
     async def get(self, caller: Caller, snapshot_id: str) -> Snapshot:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SnapshotRepository(session).get(snapshot_id, tenant_id=caller.tenant_id)
 
     async def list_page(
         self, caller: Caller, *, sandbox_id: str | None, limit: int, before: str | None
     ) -> Sequence[Snapshot]:
         """List snapshots, of all sandboxes or of one that there must be, or must have been."""
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             rows = await SnapshotRepository(session).list_page(
                 caller.tenant_id, sandbox_id=sandbox_id, limit=limit, before=before
             )

@@ -5,7 +5,7 @@ from sandbox_server.backends.registry import Backends, KnownBackend
 from sandbox_server.db.backends import BackendRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Backend
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.lifecycle.kinds import ADMISSION
 
 
@@ -26,12 +26,12 @@ class Fleet:
         self._known = dict(backends.items())
 
     async def list_all(self) -> Sequence[Member]:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             rows = await BackendRepository(session).list_all()
         return [self._member(row) for row in rows]
 
     async def get(self, name: str) -> Member:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return self._member(await BackendRepository(session).get(name))
 
     async def set_drained(self, name: str, *, drained: bool) -> Member:

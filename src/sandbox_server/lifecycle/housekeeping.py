@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.remains import RemainsRepository
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.lifecycle.kinds import HOUSEKEEPING, SANDBOX
 
@@ -48,7 +48,7 @@ class Housekeeping:
         }
         if any(removed.values()):
             log.info("removed %s", " ".join(f"{what}={n}" for what, n in removed.items()))
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).clock() + _INTERVAL
 
     async def _all(self, remove: Callable[[RemainsRepository], Awaitable[int]]) -> int:

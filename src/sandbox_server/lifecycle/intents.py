@@ -8,7 +8,7 @@ from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of, set_deadlines
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.deadlines import Deadlines, want_back
 from sandbox_server.domain.due import next_due
 from sandbox_server.domain.errors import InvalidTransition
@@ -103,7 +103,7 @@ class Intents:
         return row
 
     async def _find_backends_to_hold(self, tenant_id: str, sandbox_id: str) -> list[str]:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             row = await SandboxRepository(session).get(sandbox_id, tenant_id=tenant_id)
         return [row.backend] if row.state is State.PAUSED and row.backend else []
 

@@ -7,7 +7,7 @@ from sandbox_server.backends.provider import ProviderSandbox
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.deadlines import NOTHING
 from sandbox_server.domain.due import Due, next_due
 from sandbox_server.domain.errors import BackendBusy, SandboxNotFound, Superseded
@@ -96,10 +96,10 @@ class Reconciler:
             await self._acts.kill_leftovers(look)
 
     async def _find(self, sandbox_id: str, *, in_doubt: bool = False) -> Look | None:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             found = await SandboxRepository(session).find(sandbox_id)
         return None if found is None else Look.at_found(*found, in_doubt=in_doubt)
 
     async def _after(self, duration: timedelta) -> datetime:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).clock() + duration

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.sandboxes import CHANGED, SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.wish import Wish
@@ -56,5 +56,5 @@ class Rest:
         async with self._sessions.begin() as session:
             for sandbox_id in await SandboxRepository(session).want_all_paused(_WISH):
                 await JobRepository(session).due(SANDBOX, sandbox_id)
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return not await SandboxRepository(session).are_any_in_place()

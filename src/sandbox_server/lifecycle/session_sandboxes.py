@@ -2,7 +2,7 @@ from dataclasses import dataclass, replace
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
@@ -28,7 +28,7 @@ class SessionSandboxes:
         self, caller: Caller, session_id: str, wanted: SandboxRequest
     ) -> SessionSandbox:
         """Find the session's sandbox as it is, else write one down and begin to start it."""
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             repository = SandboxRepository(session)
             found = await repository.find_of_session(caller.tenant_id, session_id)
         if found is not None:

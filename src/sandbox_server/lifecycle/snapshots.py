@@ -7,7 +7,7 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.snapshots import SnapshotRepository
 from sandbox_server.domain.errors import BackendError, BackendRefused, Superseded
 from sandbox_server.domain.jobs import LeasedJob
@@ -43,7 +43,7 @@ class Snapshots:
         return None
 
     async def _find(self, snapshot_id: str) -> Snapshot | None:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SnapshotRepository(session).find(snapshot_id)
 
     async def _take(self, row: Snapshot) -> Snapshot | None:
@@ -67,7 +67,7 @@ class Snapshots:
 
     async def _copy(self, row: Snapshot) -> str:
         backend = self._backends[row.backend]
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             source = await SandboxRepository(session).find(row.sandbox_id)
         provider_id = source[0].backend_sandbox_id if source else None
         if provider_id is None:
@@ -103,9 +103,9 @@ class Snapshots:
             await JobRepository(session).remove(SNAPSHOT, row.id)
 
     async def _list_waiting(self, row: Snapshot) -> Sequence[Sandbox]:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SnapshotRepository(session).list_waiting_forks(row)
 
     async def _is_young(self, row: Snapshot) -> bool:
-        async with reading(self._sessions) as session:
+        async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).clock() - row.created_at < GIVE_UP_AFTER

@@ -7,7 +7,7 @@ from sandbox_server.backends.provider import Access
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, without_transactions
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.lifecycle.sealed import open_access
 from sandbox_server.vault import Vault
 
@@ -29,7 +29,7 @@ class Using:
     """What it takes to reach into sandboxes, without asking their providers."""
 
     def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
-        self._statements = without_transactions(sessions)
+        self._sessions = sessions
         self._backends = backends
         self._vault = vault
         self._open: OrderedDict[str, tuple[bytes, Access]] = OrderedDict()
@@ -56,5 +56,5 @@ class Using:
 
     async def touch(self, row: Sandbox) -> None:
         """Note that something happens in a sandbox, unless that was noted just now."""
-        async with self._statements() as session:
+        async with without_transaction(self._sessions) as session:
             await SandboxRepository(session).touch(row.id, at_most_every=NOTE_ACTIVITY_EVERY)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, reading
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.state import serves
 from sandbox_server.lifecycle.changes import Changes, Follower
 
@@ -29,7 +29,7 @@ class Watch:
         async def read(told: Sandbox | None) -> Sandbox:
             if told is not None:
                 return told
-            async with reading(self._sessions) as session:
+            async with without_transaction(self._sessions) as session:
                 return await SandboxRepository(session).get(row.id, tenant_id=row.tenant_id)
 
         return await self.until(lambda row: serves(row.state, row.target), row, read, wait=wait)

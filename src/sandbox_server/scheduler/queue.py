@@ -11,7 +11,7 @@ from sandbox_server.backends.lanes import Lanes
 from sandbox_server.db.job_statements import DUE
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.db.session import Sessions, without_transactions
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob, LeaseLost
 from sandbox_server.ops.instruments import JOB_LAG_SECONDS
 from sandbox_server.scheduler.policy import Policy
@@ -41,7 +41,7 @@ class SandboxQueueScheduler:
         policy: Policy | None = None,
         lanes: Lanes | None = None,
     ) -> None:
-        self._statements = without_transactions(sessions)
+        self._sessions = sessions
         self._kinds = tuple(handlers)
         self._policy = policy or Policy()
         self._worker = Worker(sessions, handlers, self._policy)
@@ -121,7 +121,7 @@ class SandboxQueueScheduler:
 
     async def _claim(self, places: int) -> tuple[Sequence[LeasedJob], timedelta]:
         avoid = self._lanes.crowded
-        async with self._statements() as session:
+        async with without_transaction(self._sessions) as session:
             repository = JobRepository(session)
             jobs = await repository.claim(
                 worker=self._worker.name,

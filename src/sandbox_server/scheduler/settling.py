@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from sandbox_server.db.jobs import JobRepository
-from sandbox_server.db.session import Sessions, without_transactions
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob
 
 
@@ -19,7 +19,6 @@ class Settling:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._statements = without_transactions(sessions)
         self._batch = _Batch()
         self._turn = asyncio.Lock()
 
@@ -40,7 +39,7 @@ class Settling:
             async with self._turn:
                 await asyncio.sleep(0)  # what has finished by now comes along
                 self._batch = _Batch()
-                async with self._statements() as session:
+                async with without_transaction(self._sessions) as session:
                     settled = await JobRepository(session).settle_unlocked(batch.due)
                 batch.settled = settled
         finally:
