@@ -17,6 +17,7 @@ from sandbox_server.api import (
     sessions,
     snapshots,
     stats,
+    templates,
     tenants,
     verbs,
 )
@@ -31,7 +32,7 @@ from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
-    *(sandboxes, sessions, snapshots, events),
+    *(sandboxes, sessions, snapshots, templates, events),
     *(tenants, keys, backends, stats, jobs, health, metrics, docs, verbs),
 )
 

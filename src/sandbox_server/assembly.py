@@ -19,7 +19,14 @@ from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.housekeeping import Housekeeping, Retention
-from sandbox_server.lifecycle.kinds import ADMISSION, HOUSEKEEPING, PATROL, SANDBOX, SNAPSHOT
+from sandbox_server.lifecycle.kinds import (
+    ADMISSION,
+    HOUSEKEEPING,
+    PATROL,
+    SANDBOX,
+    SNAPSHOT,
+    TEMPLATE_BUILD,
+)
 from sandbox_server.lifecycle.patrol import Patrol
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.registration import register_backends
@@ -34,6 +41,7 @@ from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.scheduler.worker import Handler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.templates.builds import Builds
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)
@@ -110,6 +118,7 @@ def _assemble(
         SANDBOX: _named_in_log(reconciler.settle),
         ADMISSION: rest.admit,
         SNAPSHOT: Snapshots(sessions, backends).settle,
+        TEMPLATE_BUILD: Builds(sessions, backends, vault).settle,
         PATROL: patrol.work,
         HOUSEKEEPING: housekeeping.work,
     }

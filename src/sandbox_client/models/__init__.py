@@ -54,6 +54,16 @@ from sandbox_client.models.snapshots import (
     SnapshotRead,
     SnapshotState,
 )
+from sandbox_client.models.templates import (
+    TemplateBuildLog,
+    TemplateBuildRead,
+    TemplateBuildState,
+    TemplateCreate,
+    TemplateName,
+    TemplateRead,
+    TemplateRebuild,
+    TemplateStep,
+)
 from sandbox_client.models.verbs import (
     CommandResult,
     CreateVerb,
@@ -141,6 +151,14 @@ __all__ = [
     "SnapshotState",
     "Stats",
     "Storable",
+    "TemplateBuildLog",
+    "TemplateBuildRead",
+    "TemplateBuildState",
+    "TemplateCreate",
+    "TemplateName",
+    "TemplateRead",
+    "TemplateRebuild",
+    "TemplateStep",
     "TenantDefaults",
     "TenantName",
     "TenantRead",

@@ -55,7 +55,7 @@ class Network(Given):
 
 
 class Resources(Given):
-    """What a sandbox needs of its machine. It is kept for the record: what a sandbox gets is its template's."""
+    """What a sandbox needs of its machine. What it gets is its template's, which must have as much."""
 
     cpu_count: Annotated[int, Field(ge=1, le=1024)] | None = None
     memory_mb: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] | None = None

@@ -11,14 +11,21 @@ from sandbox_client.models import Port
 from sandbox_server.access.key_ring import KeyRing
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.domain.access import Caller, Scope
-from sandbox_server.domain.errors import NotFound, SandboxNotFound, SnapshotNotFound
+from sandbox_server.domain.errors import (
+    NotFound,
+    SandboxNotFound,
+    SnapshotNotFound,
+    TemplateNotFound,
+)
 from sandbox_server.domain.ids import PATTERN
+from sandbox_server.domain.templates import NAME
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.fleet import Fleet
 from sandbox_server.lifecycle.work import Work
 from sandbox_server.log import add_to_log_context
 from sandbox_server.overview import Overview
 from sandbox_server.services import Services
+from sandbox_server.templates.catalog import Catalog
 
 
 # All of these are coroutines: FastAPI sends a plain function to a thread, which costs more than all it does.
@@ -70,6 +77,10 @@ async def find_tenants(services: ServicesDep) -> Tenants:
     return Tenants(services.sessions, services.backends)
 
 
+async def find_catalog(services: ServicesDep) -> Catalog:
+    return Catalog(services.sessions, services.backends, services.vault)
+
+
 async def find_work(services: ServicesDep) -> Work:
     return Work(services.controller)
 
@@ -81,6 +92,7 @@ def _an_id(given: str, *, missing: type[NotFound]) -> str:
     return given
 
 
+CatalogDep = Annotated[Catalog, Depends(find_catalog)]
 FleetDep = Annotated[Fleet, Depends(find_fleet)]
 KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
 TenantsDep = Annotated[Tenants, Depends(find_tenants)]
@@ -92,6 +104,13 @@ def _a_sandbox_id(given: str) -> str:
     return sandbox_id
 
 
+def _a_template_name(given: str) -> str:
+    name = given.lower()
+    if re.match(NAME, name) is None:
+        raise TemplateNotFound(given)
+    return name
+
+
 _of_sandbox = BeforeValidator(_a_sandbox_id)
 _of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
 
@@ -101,4 +120,5 @@ SandboxIdPath = Annotated[str, _of_sandbox, Path()]
 SandboxIdQuery = Annotated[str, _of_sandbox, Query()]
 SnapshotIdPath = Annotated[str, _of_snapshot, Path()]
 WorkDep = Annotated[Work, Depends(find_work)]
+TemplateNamePath = Annotated[str, BeforeValidator(_a_template_name), Path()]
 PortPath = Annotated[Port, Path()]

@@ -7,7 +7,7 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Snapshot, Tenant
 from sandbox_server.db.templates import TemplateRepository
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
-from sandbox_server.domain.placing import Place, choose, having
+from sandbox_server.domain.placing import Place, choose, of_template
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 
 SERVER_DEFAULTS = Defaults()
@@ -39,10 +39,10 @@ class Placement:
             snapshot = await templates.find_snapshot(id_)
             if snapshot is not None:
                 return _at_snapshot(place, snapshot, asked, tenant=tenant)
-        there = await templates.find_places(place.template, tenant_id=tenant.id)
-        if there is None:  # its provider may know the name
+        known = await templates.find_known(place.template, tenant_id=tenant.id)
+        if known is None:  # its provider may know the name
             return place
-        return replace(place, candidates=having(place.candidates, there, template=place.template))
+        return of_template(place, known)
 
 
 def _at_snapshot(

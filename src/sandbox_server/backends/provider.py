@@ -1,6 +1,6 @@
 """What the server asks of a sandbox provider, and what it is told, without the provider's own types."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -87,3 +87,38 @@ class Finished:
     exit_code: int
     output: bytes
     truncated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedBuild:
+    """A build that its provider has a name for, and waits to be told what to do."""
+
+    template_id: str
+    build_id: str
+
+
+class BuildState(StrEnum):
+    WAITING = "waiting"
+    BUILDING = "building"
+    READY = "ready"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildProgress:
+    """How far a build is, what it said since it was asked before, and why it failed."""
+
+    state: BuildState
+    lines: Sequence[str]
+    failure: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderTemplate:
+    """A template as the provider lists it; sandboxes can be made from it unless its only build failed."""
+
+    id: str
+    names: Sequence[str]
+    is_ready: bool
+    cpu_count: int
+    memory_mb: int

@@ -112,21 +112,33 @@ class Backend(Row):
     strangers: Mapped[Count]  # sandboxes of ours there that no record is about
     busy_until: Mapped[datetime | None]  # it said that it has no room, whatever we count
     paused_takes_place: Mapped[Switch]  # where the memory of paused sandboxes stays in use
+    templates_at: Mapped[datetime | None]  # when it last told what templates it has
 
 
 class Template(Row):
     """A name that sandboxes are created from; a tenant's own, or everybody's."""
 
     __tablename__ = "templates"
-    __table_args__ = (UniqueConstraint("tenant_id", "name", postgresql_nulls_not_distinct=True),)
+    __table_args__ = (
+        Index(
+            None,
+            "tenant_id",
+            "name",
+            unique=True,
+            postgresql_nulls_not_distinct=True,
+            postgresql_where=text("deleted_at IS NULL"),
+        ),
+    )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id | None] = mapped_column(ForeignKey(Tenant.id))
     name: Mapped[str]
+    definition_sealed: Mapped[bytes | None]  # None: it was built elsewhere
+    deleted_at: Mapped[datetime | None]
 
 
 class TemplateBuild(Row):
-    """What a template is at one backend."""
+    """What a template is at one backend: its last build, and whether there is one that can be used."""
 
     __tablename__ = "template_builds"
     __table_args__ = (_one_of("state", "building", "ready", "failed"),)
@@ -135,13 +147,21 @@ class TemplateBuild(Row):
         ForeignKey(Template.id, ondelete="CASCADE"), primary_key=True
     )
     backend: Mapped[str] = mapped_column(ForeignKey(Backend.name), primary_key=True, index=True)
-    backend_template_id: Mapped[str | None]
+    number: Mapped[int] = mapped_column(server_default=text("1"))  # which build this is
+    force: Mapped[Switch]
+    backend_template_id: Mapped[str | None] = mapped_column(index=True)
+    backend_build_id: Mapped[str | None]
     state: Mapped[str] = mapped_column(server_default="building")
     state_reason: Mapped[str | None]
+    requested_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    started_at: Mapped[datetime | None]
+    ready_at: Mapped[datetime | None]  # since when sandboxes can be made from it
     cpu_count: Mapped[int | None]
     memory_mb: Mapped[int | None]
-    spec: Mapped[Document]
-    log: Mapped[str] = mapped_column(server_default="")
+    entries_read: Mapped[Count]
+    log_head: Mapped[str] = mapped_column(server_default="")
+    log_tail: Mapped[str] = mapped_column(server_default="")
+    log_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     seen_at: Mapped[datetime | None]
 
 
@@ -188,11 +208,17 @@ class Sandbox(Row):
             postgresql_where=text("backend_sandbox_id IS NOT NULL"),
         ),
         Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+        Index(
+            None,
+            "template_id",
+            postgresql_where=text("ended_at IS NULL AND template_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
     template: Mapped[str]
+    template_id: Mapped[Id | None]  # where the name is that of a template of its tenant's own
     backend: Mapped[str | None] = mapped_column(ForeignKey(Backend.name))
     backend_sandbox_id: Mapped[str | None]
     candidates: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))

@@ -5,7 +5,7 @@ from sqlalchemy import ColumnElement, func, select, union, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from sandbox_server.db.models import Sandbox
+from sandbox_server.db.models import Sandbox, Template
 from sandbox_server.vault import KEY_ID_SLICE
 
 _START, _LENGTH = KEY_ID_SLICE.start + 1, KEY_ID_SLICE.stop - KEY_ID_SLICE.start
@@ -23,6 +23,7 @@ class SealedColumn:
 SEALED_COLUMNS = (
     SealedColumn(Sandbox.id, Sandbox.envs_sealed, "sandboxes.envs"),
     SealedColumn(Sandbox.id, Sandbox.access_sealed, "sandboxes.access"),
+    SealedColumn(Template.id, Template.definition_sealed, "templates.definition"),
 )
 
 

@@ -1,35 +1,176 @@
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Snapshot, Template, TemplateBuild
+from sandbox_server.db.models import Backend, Sandbox, Snapshot, Template, TemplateBuild, Tenant
+from sandbox_server.domain.errors import TemplateNotFound
+from sandbox_server.domain.templates import KnownTemplate, Size, ids_in, is_made_by_a_server
+
+_Place = tuple[Any, ...]
+
+_is_there = Template.deleted_at.is_(None)
 
 
 class TemplateRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def find_places(self, name: str, *, tenant_id: str) -> Sequence[str] | None:
-        """Find the backends at which a template is ready; None is that nothing is known of that name.
+    async def find_known(self, reference: str, *, tenant_id: str) -> KnownTemplate | None:
+        """Find what a caller means by a template's name or id; None is that only a provider may know it.
 
-        A tenant's own template hides the one of the same name that is everybody's.
+        A tenant's own template hides the one of the same name that is everybody's. What is another tenant's
+        is not found, by whatever id it is called.
         """
-        rows = await self._session.execute(
-            select(Template.tenant_id, TemplateBuild.backend, TemplateBuild.state)
-            .join(TemplateBuild, isouter=True)
-            .where(Template.name == name)
-            .where(or_(Template.tenant_id == tenant_id, Template.tenant_id.is_(None)))
-            .order_by(TemplateBuild.backend)
+        rows = await self._known(reference.lower(), tenant_id=tenant_id)
+        if not rows and (ids := ids_in(reference)):
+            rows = await self._known_by_id(ids, reference, tenant_id=tenant_id)
+        if not rows and is_made_by_a_server(reference.lower()):
+            raise TemplateNotFound(reference)
+        own = [row for row in rows if row.tenant_id is not None]
+        return _as_known(own or rows) if rows else None
+
+    async def _known(self, name: str, *, tenant_id: str) -> Sequence[Row[*_Place]]:
+        query = _with_places().where(
+            Template.name == name,
+            _is_there,
+            _visible_to(tenant_id),
         )
-        found = rows.all()
-        if not found:
-            return None
-        own = [row for row in found if row.tenant_id is not None]
-        return [row.backend for row in own or found if row.state == "ready"]
+        return (await self._session.execute(query)).all()
+
+    async def _known_by_id(
+        self, ids: Sequence[str], reference: str, *, tenant_id: str
+    ) -> Sequence[Row[*_Place]]:
+        built_as = exists().where(
+            TemplateBuild.template_id == Template.id, TemplateBuild.backend_template_id.in_(ids)
+        )
+        owned = await self._session.execute(
+            select(Template.id, Template.tenant_id, Template.deleted_at).where(
+                or_(Template.id.in_(ids), built_as), Template.tenant_id.is_not(None)
+            )
+        )
+        found = owned.first()
+        if found is None:
+            return ()
+        if found.tenant_id != tenant_id or found.deleted_at is not None:
+            raise TemplateNotFound(reference)
+        return (await self._session.execute(_with_places().where(Template.id == found.id))).all()
 
     async def find_snapshot(self, snapshot_id: str) -> Snapshot | None:
         """Find a snapshot, which is a template too, whoever's it is; it stays until the transaction ends."""
         return await self._session.scalar(
             select(Snapshot).where(Snapshot.id == snapshot_id).with_for_update(read=True)
         )
+
+    async def get_visible(self, name: str, *, tenant_id: str) -> Template:
+        """Get a tenant's own template, else everybody's of that name."""
+        row = await self._session.scalar(
+            select(Template)
+            .where(Template.name == name, _is_there, _visible_to(tenant_id))
+            .order_by(Template.tenant_id.asc().nulls_last())
+            .limit(1)
+        )
+        if row is None:
+            raise TemplateNotFound(name)
+        return row
+
+    async def get(self, template_id: str) -> Template:
+        row = await self._session.get(Template, template_id)
+        if row is None or row.deleted_at is not None:
+            raise TemplateNotFound(template_id)
+        return row
+
+    async def lock(self, template_id: str) -> Template | None:
+        """Hold the row, if there still is one, until the transaction ends."""
+        locked = select(Template).where(Template.id == template_id).with_for_update()
+        return await self._session.scalar(locked.execution_options(populate_existing=True))
+
+    async def list_own(self, tenant_id: str) -> Sequence[Template]:
+        """List a tenant's own, and let nobody add to them before the transaction ends."""
+        await self._session.execute(
+            select(Tenant.id).where(Tenant.id == tenant_id).with_for_update()
+        )
+        own = select(Template).where(Template.tenant_id == tenant_id, _is_there)
+        return (await self._session.scalars(own)).all()
+
+    async def list_page(
+        self, tenant_id: str, *, limit: int, before: str | None = None
+    ) -> Sequence[Template]:
+        """List newest first what a tenant may use by its name."""
+        query = select(Template).where(_is_there, _visible_to(tenant_id))
+        if before is not None:
+            query = query.where(Template.id < before)
+        return (await self._session.scalars(query.order_by(Template.id.desc()).limit(limit))).all()
+
+    async def add(self, row: Template) -> None:
+        self._session.add(row)
+        await self._session.flush()
+
+    async def mark_deleted(self, row: Template) -> None:
+        row.deleted_at = await self._session.scalar(select(func.clock_timestamp()))
+
+    async def is_needed(self, template_id: str) -> bool:
+        """Tell whether any sandbox that is made from it has not ended."""
+        standing = select(Sandbox.id).where(
+            Sandbox.template_id == template_id, Sandbox.ended_at.is_(None)
+        )
+        return await self._session.scalar(standing.limit(1)) is not None
+
+    async def remove_unless_built(self, template_id: str) -> None:
+        """Forget a template that is at no provider any more."""
+        built = exists().where(TemplateBuild.template_id == Template.id)
+        await self._session.execute(delete(Template).where(Template.id == template_id, ~built))
+
+
+def _visible_to(tenant_id: str) -> ColumnElement[bool]:
+    return or_(Template.tenant_id == tenant_id, Template.tenant_id.is_(None))
+
+
+def _with_places() -> Select[*_Place]:
+    here = and_(TemplateBuild.template_id == Template.id, TemplateBuild.backend == Backend.name)
+    return (
+        select(
+            Template.id,
+            Template.tenant_id,
+            Template.created_at,
+            Backend.name,
+            Backend.templates_at,
+            TemplateBuild.ready_at,
+            TemplateBuild.cpu_count,
+            TemplateBuild.memory_mb,
+        )
+        .select_from(Template)
+        .join(Backend, true())
+        .outerjoin(TemplateBuild, here)
+        .order_by(Backend.name)
+    )
+
+
+def _as_known(rows: Sequence[Row[*_Place]]) -> KnownTemplate:
+    return KnownTemplate(
+        id=rows[0].id,
+        is_own=rows[0].tenant_id is not None,
+        sizes={
+            row.name: Size(cpu_count=row.cpu_count, memory_mb=row.memory_mb)
+            for row in rows
+            if row.ready_at is not None or _may_be_there(row)
+        },
+    )
+
+
+def _may_be_there(row: Row[*_Place]) -> bool:
+    """Tell whether a backend may have what is everybody's, since it was not asked after the first that has it."""
+    asked_since = row.templates_at is not None and row.templates_at > row.created_at
+    return row.tenant_id is None and not asked_since

@@ -11,6 +11,7 @@ SandboxError
     SandboxPaused             using it does not wake it
     IdempotencyMismatch       the key stands for another request
     NameTaken
+    TooManyTemplates
     KeyIssuedBefore           its secret was told then
     Superseded                another worker went on with the sandbox in the meantime
     PathRefused               there is something else at that path, or it may not be touched
@@ -163,6 +164,15 @@ class NameTaken(Conflict):
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"There is a {noun} {name!r} already.")
+
+
+class TooManyTemplates(Conflict):
+    code = "too-many-templates"
+    title = "Tenant has as many templates as it may have"
+    remediation = "Delete those that nobody uses any more."
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"There are {most} templates, and no tenant may have more.")
 
 
 class KeyIssuedBefore(Conflict):

@@ -5,11 +5,12 @@ defaults do: backend, template, timeout_s and so on. A rule that matches a templ
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, NoBackend
 from sandbox_server.domain.requests import Defaults, SandboxRequest
+from sandbox_server.domain.templates import KnownTemplate, Size
 
 Rule = Mapping[str, Any]
 
@@ -19,6 +20,8 @@ class Place:
     """What a sandbox is made from, where it may live, best first, and what holds where its request is silent."""
 
     template: str
+    template_id: str | None = None
+    """Where that is the name of one of the tenant's own."""
     candidates: tuple[str, ...] = ()
     defaults: Defaults
     resources: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +61,29 @@ def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) ->
     return {}
 
 
+def of_template(place: Place, known: KnownTemplate) -> Place:
+    """Leave the backends that have the template, and of those the ones at which it is large enough."""
+    if not known.sizes:
+        raise InvalidRequest(
+            f"The template {place.template!r} is not ready anywhere; its builds say why."
+        )
+    there = having(place.candidates, list(known.sizes), template=place.template)
+    fitting = tuple(name for name in there if not known.sizes[name].lacks(place.resources))
+    if not fitting:
+        raise InvalidRequest(
+            f"Sandboxes of the template {place.template!r} have {_said(known.sizes[there[0]])}, which is "
+            "less than asked for. Build a template with as much, and name that."
+        )
+    sizes = {known.sizes[name] for name in fitting}
+    alike = sizes.pop().document() if len(sizes) == 1 else {}
+    return replace(
+        place,
+        template_id=known.id if known.is_own else None,
+        candidates=fitting,
+        resources={**place.resources, **alike},
+    )
+
+
 def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -> tuple[str, ...]:
     """Leave those of the candidates at which the template is."""
     left = tuple(name for name in candidates if name in places)
@@ -67,6 +93,12 @@ def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -
             f"The template {template!r} is not at {' or '.join(candidates)}, but {there}."
         )
     return left
+
+
+def _said(size: Size) -> str:
+    cpu_count = "any number of" if size.cpu_count is None else size.cpu_count
+    memory = "any" if size.memory_mb is None else f"{size.memory_mb} MB of"
+    return f"{cpu_count} CPUs and {memory} memory"
 
 
 def _chain(first: str, overflow: Mapping[str, str | None]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.domain.deadlines import Rules, extend_provider
+from sandbox_server.domain.templates import name_at_provider
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.sealed import open_envs
 from sandbox_server.vault import Vault
@@ -61,7 +62,7 @@ class Calls:
         return NewSandbox(
             sandbox_id=row.id,
             tenant_id=row.tenant_id,
-            template=row.template,
+            template=name_at_provider(row.template_id) if row.template_id else row.template,
             timeout=self.rules(row).provider_timeout,
             envs=open_envs(self._vault, row.id, row.envs_sealed).get("envs", {}),
             allow_internet=network.pop("allow_internet", None),

@@ -124,6 +124,7 @@ class Creation:
             id=sandbox_id,
             tenant_id=caller.tenant_id,
             template=place.template,
+            template_id=place.template_id,
             candidates=list(place.candidates),
             agent_type=wanted.agent_type,
             user_id=wanted.user_id,

@@ -1,13 +1,18 @@
+from datetime import UTC, datetime, timedelta
+
 import pytest
+from sqlalchemy import update
 
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import open_backends
 from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.db.models import Snapshot, Template, TemplateBuild, Tenant
+from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.lifecycle.registration import register_backends
+
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -56,10 +61,26 @@ def add(sessions):
     return add
 
 
-def template(name, *, tenant=None, **builds):
+@pytest.fixture
+async def all_listed(sessions):
+    """Have all providers tell which templates they have, after whatever the test adds."""
+    async with sessions.begin() as session:
+        await session.execute(update(Backend).values(templates_at=datetime.now(UTC) + HOUR))
+
+
+def template(name, *, tenant=None, size=(2, 1024), **builds):
     row = Template(id=new_id(), name=name, tenant_id=tenant and tenant.id)
+    cpu_count, memory_mb = size
     return row, *(
-        TemplateBuild(template_id=row.id, backend=backend, state=state)
+        TemplateBuild(
+            template_id=row.id,
+            backend=backend,
+            backend_template_id=f"{row.id[:19]}{backend[0]}",
+            state=state,
+            ready_at=datetime.now(UTC) if state == "ready" else None,
+            cpu_count=cpu_count,
+            memory_mb=memory_mb,
+        )
         for backend, state in builds.items()
     )
 
@@ -74,30 +95,96 @@ async def test_a_tenants_rule_says_where(place, tenants):
     assert (await place(tenants[1], agent_type="ci-fix")).candidates == ("one", "two")
 
 
-async def test_only_where_its_template_is_ready(place, add):
+async def test_only_where_its_template_is_ready(place, add, all_listed):
     await add(*template("own", one="building", two="ready", three="ready"))
     assert (await place(template="own")).candidates == ("two",)
     with pytest.raises(InvalidRequest, match="only at three, two"):
         await place(template="own", backend="one")
 
 
-async def test_a_template_that_was_never_built_is_nowhere(place, add):
-    await add(*template("own"))
-    with pytest.raises(InvalidRequest, match="nowhere"):
+async def test_what_is_everybodys_may_be_where_nobody_looked_yet(place, add, sessions):
+    await add(*template("own", one="ready"))
+    assert (await place(template="own")).candidates == ("one", "two")
+    async with sessions.begin() as session:
+        now = {"templates_at": datetime.now(UTC) + HOUR}
+        await session.execute(update(Backend).where(Backend.name == "two").values(**now))
+    assert (await place(template="own")).candidates == ("one",)
+
+
+async def test_a_template_that_was_never_built_is_nowhere(place, add, all_listed):
+    await add(*template("own", one="failed"))
+    with pytest.raises(InvalidRequest, match="not ready anywhere"):
         await place(template="own")
 
 
-async def test_a_tenants_own_template_hides_everybodys(place, add, tenants):
+async def test_a_tenants_own_template_hides_everybodys(place, add, tenants, all_listed):
     mine, other = tenants
-    await add(*template("own", one="ready"), *template("own", tenant=mine, two="ready"))
-    assert (await place(mine, template="own")).candidates == ("two",)
-    assert (await place(other, template="own")).candidates == ("one",)
+    own = template("own", tenant=mine, two="ready")
+    await add(*template("own", one="ready"), *own)
+    found = await place(mine, template="Own")
+    assert (found.candidates, found.template_id) == (("two",), own[0].id)
+    found = await place(other, template="own")
+    assert (found.candidates, found.template_id) == (("one",), None)
 
 
 async def test_another_tenants_template_is_as_if_it_were_not_there(place, add, tenants):
     mine, other = tenants
     await add(*template("own", tenant=other, two="ready"))
-    assert (await place(mine, template="own")).candidates == ("one", "two")
+    found = await place(mine, template="own")
+    assert (found.candidates, found.template_id) == (("one", "two"), None)
+
+
+@pytest.mark.parametrize("spelling", ["{}", "{}:default", "team/{}", "sandbox-server-{}"])
+async def test_another_tenants_template_is_not_found_by_any_of_its_ids(
+    place, add, tenants, spelling
+):
+    mine, other = tenants
+    row, build = template("own", tenant=other, two="ready")
+    await add(row, build)
+    for id_ in (row.id, row.id.upper(), build.backend_template_id):
+        with pytest.raises(TemplateNotFound):
+            await place(mine, template=spelling.format(id_))
+
+
+async def test_another_installations_template_is_not_found(place):
+    with pytest.raises(TemplateNotFound):
+        await place(template=f"sandbox-server-{new_id()}")
+
+
+async def test_a_tenants_own_template_is_found_by_its_ids_too(place, add, tenants):
+    row, build = template("own", tenant=tenants[0], two="ready")
+    await add(row, build)
+    for id_ in (row.id, build.backend_template_id):
+        assert (await place(template=id_)).template_id == row.id
+
+
+async def test_a_template_that_was_deleted_is_not_found_by_its_id(place, add, tenants):
+    row, build = template("own", tenant=tenants[0], two="ready")
+    row.deleted_at = datetime.now(UTC)
+    await add(row, build)
+    with pytest.raises(TemplateNotFound):
+        await place(template=row.id)
+
+
+async def test_more_than_the_template_has_is_refused_with_what_to_do(place, add, tenants):
+    await add(*template("own", tenant=tenants[0], one="ready", two="ready"))
+    for more in ({"cpu_count": 3}, {"memory_mb": 1025}):
+        with pytest.raises(InvalidRequest, match=r"2 CPUs and 1024 MB of memory.*Build a template"):
+            await place(template="own", resources=more)
+
+
+async def test_what_fits_gets_all_that_the_template_has(place, add, tenants):
+    await add(*template("own", tenant=tenants[0], one="ready", two="ready"))
+    found = await place(template="own", resources={"memory_mb": 512})
+    assert found.resources == {"cpu_count": 2, "memory_mb": 1024}
+
+
+async def test_a_sandbox_goes_to_where_the_template_is_large_enough(place, add, tenants):
+    row, small, large = template("own", tenant=tenants[0], one="ready", two="ready")
+    large.memory_mb = 4096
+    await add(row, small, large)
+    found = await place(template="own", resources={"memory_mb": 2048})
+    assert (found.candidates, found.resources["memory_mb"]) == (("two",), 4096)
 
 
 async def test_a_snapshot_is_a_template_at_its_own_backend(place, add, tenants):

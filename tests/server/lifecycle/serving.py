@@ -21,11 +21,12 @@ from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT
+from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT, TEMPLATE_BUILD
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.snapshots import Snapshots
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.templates.builds import Builds
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE, Living
 from tests.server.scheduler.scheduling import POLLING
@@ -117,6 +118,7 @@ async def running_server(
         SANDBOX: reconciler.settle,
         ADMISSION: admission.work,
         SNAPSHOT: Snapshots(sessions, living.backends).settle,
+        TEMPLATE_BUILD: Builds(sessions, living.backends, living.vault).settle,
     }
     scheduler = SandboxQueueScheduler(
         sessions, handlers, notifications, policy=policy, lanes=living.backends.lanes

@@ -38,6 +38,7 @@ from sandbox_server.backends.e2b.connection import Connection
 from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.handles import Handles
 from sandbox_server.backends.e2b.inside import Inside
+from sandbox_server.backends.e2b.templates import ProviderTemplates
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.provider import (
@@ -89,6 +90,7 @@ class E2BBackend:
         self._connection = Connection(endpoint)
         self._api = self._connection.api
         self._handles = Handles(endpoint, most=handles)
+        self.templates = ProviderTemplates(self._api, self._ask)
         self._page = page
 
     def enter(self) -> None:

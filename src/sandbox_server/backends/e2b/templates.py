@@ -1,0 +1,189 @@
+import contextlib
+from collections.abc import Coroutine, Iterator, Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import quote
+
+from e2b.api.client.api.templates import (
+    delete_templates_template_id,
+    get_templates_aliases_alias,
+    get_templates_template_id_builds_build_id_status,
+    get_v2_templates,
+    post_v3_templates,
+    post_v_2_templates_template_id_builds_build_id,
+)
+from e2b.api.client.client import AuthenticatedClient
+from e2b.api.client.models import (
+    BuildLogEntry,
+    BuildStatusReason,
+    Template,
+    TemplateBuildInfo,
+    TemplateBuildRequestV3,
+    TemplateBuildStatus,
+    TemplateRequestResponseV3,
+)
+from e2b.api.client.types import UNSET, Response, Unset
+from e2b.template.utils import strip_ansi_escape_codes
+
+from sandbox_server.backends.e2b.failures import ErrorAnswer
+from sandbox_server.backends.e2b.recipe import build_request
+from sandbox_server.backends.provider import (
+    BuildProgress,
+    BuildState,
+    ProviderTemplate,
+    RequestedBuild,
+)
+from sandbox_server.domain.templates import Definition
+
+T = TypeVar("T")
+
+ENTRIES = 100
+"""How much of a build's log is told at once."""
+
+_PAGE = 100
+_GONE = frozenset({HTTPStatus.NOT_FOUND})
+_OTHERS = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN})
+_LINES_OF_FAILURE = 10
+
+
+class Ask(Protocol):
+    """How a provider is asked; see `E2BBackend`."""
+
+    async def __call__(
+        self,
+        call: str,
+        request: Coroutine[Any, Any, Response[T]],
+        *,
+        settles: frozenset[int] = ...,
+        changes: bool = ...,
+        limit: timedelta | None = ...,
+    ) -> Response[T]: ...
+
+
+class ProviderTemplates:
+    """What sandboxes of one provider are created from, and how more of it is built."""
+
+    def __init__(self, api: AuthenticatedClient, ask: Ask) -> None:
+        self._api = api
+        self._ask = ask
+
+    async def request_build(self, name: str, definition: Definition) -> RequestedBuild:
+        """Have the provider name a build of the template, which is made if it is new there."""
+        cpu_count, memory_mb = definition.cpu_count, definition.memory_mb
+        answer = await self._ask(
+            "request-build",
+            post_v3_templates.asyncio_detailed(
+                client=self._api,
+                body=TemplateBuildRequestV3(
+                    name=name, cpu_count=cpu_count or UNSET, memory_mb=memory_mb or UNSET
+                ),
+            ),
+            changes=True,
+        )
+        named = cast("TemplateRequestResponseV3", answer.parsed)
+        return RequestedBuild(template_id=named.template_id, build_id=named.build_id)
+
+    async def start_build(
+        self, build: RequestedBuild, definition: Definition, *, force: bool
+    ) -> None:
+        await self._ask(
+            "start-build",
+            post_v_2_templates_template_id_builds_build_id.asyncio_detailed(
+                build.template_id,
+                build.build_id,
+                client=self._api,
+                body=build_request(definition, force=force),
+            ),
+            changes=True,
+        )
+
+    async def read_build(self, build: RequestedBuild, *, offset: int) -> BuildProgress:
+        """Tell how far it is, with up to `ENTRIES` of what it said after the first `offset`."""
+        answer = await self._ask(
+            "read-build",
+            get_templates_template_id_builds_build_id_status.asyncio_detailed(
+                build.template_id,
+                build.build_id,
+                client=self._api,
+                logs_offset=offset,
+                limit=ENTRIES,
+            ),
+        )
+        told = cast("TemplateBuildInfo", answer.parsed)
+        return BuildProgress(
+            state=BuildState(told.status.value),
+            lines=[_line(entry) for entry in told.log_entries],
+            failure=_failure(told.reason) if told.status is TemplateBuildStatus.ERROR else None,
+        )
+
+    async def list_all(self) -> Sequence[ProviderTemplate]:
+        """List the templates of our key."""
+        found: dict[str, ProviderTemplate] = {}
+        token: str | None = ""
+        while token is not None:
+            answer = await self._ask(
+                "list-templates",
+                get_v2_templates.asyncio_detailed(
+                    client=self._api, limit=_PAGE, next_token=token or UNSET
+                ),
+            )
+            page = cast("list[Template]", answer.parsed)
+            found |= {one.template_id: _template(one) for one in page}
+            token = answer.headers.get("X-Next-Token") or None
+        return list(found.values())
+
+    async def has(self, name: str) -> bool:
+        """Tell whether there is a template of this name that sandboxes may be made from, be it somebody else's."""
+        try:
+            await self._ask(
+                "find-template",
+                get_templates_aliases_alias.asyncio_detailed(
+                    quote(name, safe=""), client=self._api
+                ),
+                settles=_OTHERS,
+            )
+        except ErrorAnswer as answer:
+            return answer.status == HTTPStatus.FORBIDDEN
+        return True
+
+    async def delete(self, template_id: str) -> None:
+        """Delete a template by its id or name; one that is gone already stays gone."""
+        with contextlib.suppress(ErrorAnswer):
+            await self._ask(
+                "delete-template",
+                delete_templates_template_id.asyncio_detailed(
+                    quote(template_id, safe=""), client=self._api
+                ),
+                settles=_GONE,
+                changes=True,
+            )
+
+
+def _template(template: Template) -> ProviderTemplate:
+    names = [name.rpartition("/")[2] for name in (*template.aliases, *template.names)]
+    return ProviderTemplate(
+        id=template.template_id,
+        names=list(dict.fromkeys(names)) or [template.template_id],
+        is_ready=template.build_status is TemplateBuildStatus.READY or template.build_count > 1,
+        cpu_count=template.cpu_count,
+        memory_mb=template.memory_mb,
+    )
+
+
+def _line(entry: BuildLogEntry) -> str:
+    return strip_ansi_escape_codes(entry.message).replace("\0", "")
+
+
+def _failure(reason: BuildStatusReason | Unset) -> str:
+    if isinstance(reason, Unset):
+        return "Its provider did not say why."
+    return "\n".join(_words_of_failure(reason))
+
+
+def _words_of_failure(reason: BuildStatusReason) -> Iterator[str]:
+    yield reason.message
+    entries = reason.log_entries or []
+    for entry in entries[-_LINES_OF_FAILURE:]:
+        if (line := _line(entry)) != reason.message:
+            yield line

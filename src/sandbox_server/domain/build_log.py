@@ -1,0 +1,42 @@
+from dataclasses import dataclass
+from typing import Self
+
+_HEAD = 64 * 1024
+_TAIL = 192 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of a log; where something was left out, it begins later than was asked for."""
+
+    offset: int
+    text: str
+    next_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildLog:
+    """What a build says, by characters: of too much, the beginning and the end."""
+
+    head: str = ""
+    tail: str = ""
+    size: int = 0
+
+    def append(self, text: str, *, head: int = _HEAD, tail: int = _TAIL) -> Self:
+        """Add to it; what is kept has `head` and `tail` characters at the most."""
+        room = max(0, head - len(self.head)) if len(self.head) == self.size else 0
+        end = self.tail + text[room:]
+        return type(self)(
+            head=self.head + text[:room], tail=end[-tail:], size=self.size + len(text)
+        )
+
+    def read(self, offset: int) -> Piece:
+        """Give what there is from there on, up to what was left out."""
+        tail_at = self.size - len(self.tail)
+        if tail_at == len(self.head):
+            at = min(offset, self.size)
+            return Piece(offset=at, text=(self.head + self.tail)[at:], next_offset=self.size)
+        if offset < len(self.head):
+            return Piece(offset=offset, text=self.head[offset:], next_offset=len(self.head))
+        at = min(max(offset, tail_at), self.size)
+        return Piece(offset=at, text=self.tail[at - tail_at :], next_offset=self.size)

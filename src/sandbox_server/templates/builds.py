@@ -1,0 +1,206 @@
+import logging
+from datetime import datetime, timedelta
+
+from sandbox_server.backends.e2b.templates import ENTRIES, ProviderTemplates
+from sandbox_server.backends.provider import BuildProgress, BuildState, RequestedBuild
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Template, TemplateBuild
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.db.template_builds import TemplateBuildRepository, log_of
+from sandbox_server.db.templates import TemplateRepository
+from sandbox_server.domain.errors import BackendBusy, BackendError, BackendRefused
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.templates import Size, name_at_provider
+from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
+from sandbox_server.templates.definitions import open_definition
+from sandbox_server.vault import Vault
+
+log = logging.getLogger(__name__)
+
+LONGEST_BUILD = timedelta(hours=1)
+
+_LOOK_EVERY = timedelta(seconds=1)
+_ASK_AGAIN = timedelta(seconds=5)
+_REMOVE_AGAIN = timedelta(minutes=5)
+_LONGEST_REASON = 2000
+_MOST_READS = 50  # of the log, at one look
+
+
+class Builds:
+    """Has providers build and delete what the rows of templates' builds say.
+
+        building -> ready       what was ready before stays in use until then
+            └────> failed
+
+    Nobody waits for a build: each look takes it as far as it goes now and says when to look again, so that whichever
+    server looks next goes on. The build's name at its provider is kept before it is started.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        backends: Backends,
+        vault: Vault,
+        *,
+        longest: timedelta = LONGEST_BUILD,
+    ) -> None:
+        self._sessions = sessions
+        self._backends = backends
+        self._vault = vault
+        self._longest = longest
+
+    async def settle(self, job: LeasedJob) -> datetime | None:
+        """Look at what a template is at one backend, and take it a step on."""
+        template_id, _, backend = job.subject.partition("/")
+        async with without_transaction(self._sessions) as session:
+            found = await TemplateBuildRepository(session).find(template_id, backend)
+        if found is None:
+            return None
+        template, build, now = found
+        if template.deleted_at is not None:
+            return await self._remove(build, now)
+        if build.state != "building":
+            return None
+        try:
+            return await self._go_on(template, build, now)
+        except BackendRefused as error:
+            await self._fail(build, error.reason)
+        except BackendError as error:
+            return await self._wait(build, error, now)
+        return None
+
+    async def _go_on(
+        self, template: Template, build: TemplateBuild, now: datetime
+    ) -> datetime | None:
+        provider = self._backends[build.backend].templates
+        if build.backend_build_id is None:
+            await self._request(provider, template, build)
+        requested = _requested(build)
+        if build.started_at is None:
+            await self._start(provider, template, build, requested, now)
+        progress = await self._read(provider, build, requested)
+        if (
+            len(progress.lines) == ENTRIES
+        ):  # there is more of the log, which would be lost with its end
+            return now
+        if progress.state is BuildState.READY:
+            await self._note_ready(provider, build)
+        elif progress.state is BuildState.ERROR:
+            await self._fail(build, progress.failure or "Its provider did not say why.")
+        elif now - build.requested_at > self._longest:
+            await self._fail(build, f"It was not ready within {self._longest}.")
+        else:
+            await self._note_going_on(build)
+            return now + _LOOK_EVERY
+        return None
+
+    async def _request(
+        self, provider: ProviderTemplates, template: Template, build: TemplateBuild
+    ) -> None:
+        definition = open_definition(self._vault, template)
+        requested = await provider.request_build(name_at_provider(template.id), definition)
+        build.backend_template_id, build.backend_build_id = (
+            requested.template_id,
+            requested.build_id,
+        )
+        async with self._sessions.begin() as session:
+            await TemplateBuildRepository(session).note(
+                build,
+                backend_template_id=requested.template_id,
+                backend_build_id=requested.build_id,
+                state_reason=None,
+            )
+
+    async def _start(
+        self,
+        provider: ProviderTemplates,
+        template: Template,
+        build: TemplateBuild,
+        requested: RequestedBuild,
+        now: datetime,
+    ) -> None:
+        # Somebody may have started it who could not say so any more; asked twice, the provider would refuse.
+        progress = await provider.read_build(requested, offset=0)
+        if progress.state is BuildState.WAITING:
+            definition = open_definition(self._vault, template)
+            await provider.start_build(requested, definition, force=build.force)
+        async with self._sessions.begin() as session:
+            await TemplateBuildRepository(session).note(build, started_at=now)
+
+    async def _read(
+        self, provider: ProviderTemplates, build: TemplateBuild, requested: RequestedBuild
+    ) -> BuildProgress:
+        """Ask how far it is, and keep what it said since the last look."""
+        kept, read = log_of(build), build.entries_read
+        for _ in range(_MOST_READS):
+            progress = await provider.read_build(requested, offset=read)
+            read += len(progress.lines)
+            kept = kept.append("".join(f"{line}\n" for line in progress.lines))
+            if len(progress.lines) < ENTRIES:
+                break
+        if read > build.entries_read:
+            async with self._sessions.begin() as session:
+                await TemplateBuildRepository(session).note_log(build, kept, entries_read=read)
+        return progress
+
+    async def _note_going_on(self, build: TemplateBuild) -> None:
+        if build.state_reason is not None:
+            async with self._sessions.begin() as session:
+                await TemplateBuildRepository(session).note(build, state_reason=None)
+
+    async def _note_ready(self, provider: ProviderTemplates, build: TemplateBuild) -> None:
+        built = [one for one in await provider.list_all() if one.id == build.backend_template_id]
+        size = Size(cpu_count=built[0].cpu_count, memory_mb=built[0].memory_mb) if built else Size()
+        async with self._sessions.begin() as session:
+            await TemplateBuildRepository(session).note_ready(build, **size.document())
+        log.info("template ready template=%s backend=%s", build.template_id, build.backend)
+
+    async def _fail(self, build: TemplateBuild, reason: str) -> None:
+        async with self._sessions.begin() as session:
+            await TemplateBuildRepository(session).note(
+                build, state="failed", state_reason=reason[:_LONGEST_REASON]
+            )
+        log.info("template not built template=%s backend=%s", build.template_id, build.backend)
+
+    async def _wait(
+        self, build: TemplateBuild, error: BackendError, now: datetime
+    ) -> datetime | None:
+        """Have it tried again; failed attempts are not counted, the time is."""
+        if now - build.requested_at > self._longest:
+            await self._fail(build, str(error))
+            return None
+        async with self._sessions.begin() as session:
+            await TemplateBuildRepository(session).note(
+                build, state_reason=f"It is tried again: {error}"[:_LONGEST_REASON]
+            )
+        busy_for = error.retry_after if isinstance(error, BackendBusy) else None
+        return now + (busy_for or _ASK_AGAIN)
+
+    async def _remove(self, build: TemplateBuild, now: datetime) -> datetime | None:
+        async with without_transaction(self._sessions) as session:
+            if await TemplateRepository(session).is_needed(build.template_id):
+                return now + _REMOVE_AGAIN
+        try:
+            provider = self._backends[build.backend].templates
+            await provider.delete(build.backend_template_id or name_at_provider(build.template_id))
+        except BackendError as error:
+            log.warning(
+                "template not deleted template=%s backend=%s error=%s",
+                *(build.template_id, build.backend, error.reason),
+            )
+            return now + _REMOVE_AGAIN
+        async with self._sessions.begin() as session:
+            await TemplateRepository(session).lock(build.template_id)
+            await TemplateBuildRepository(session).remove(build)
+            await TemplateRepository(session).remove_unless_built(build.template_id)
+            await JobRepository(session).remove(
+                TEMPLATE_BUILD, f"{build.template_id}/{build.backend}"
+            )
+        return None
+
+
+def _requested(build: TemplateBuild) -> RequestedBuild:
+    assert build.backend_template_id is not None
+    assert build.backend_build_id is not None
+    return RequestedBuild(template_id=build.backend_template_id, build_id=build.backend_build_id)

@@ -1,0 +1,214 @@
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.backends.e2b.recipe import check
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.idempotency import IdempotencyRepository
+from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.models import Template, TemplateBuild
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.db.template_builds import TemplateBuildRepository
+from sandbox_server.db.templates import TemplateRepository
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import (
+    InvalidRequest,
+    NameTaken,
+    TemplateNotFound,
+    TooManyTemplates,
+)
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.placing import having
+from sandbox_server.domain.requests import Idempotency
+from sandbox_server.domain.templates import Definition, ids_in, name_at_provider
+from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
+from sandbox_server.templates.definitions import seal_definition
+from sandbox_server.vault import Vault
+
+MOST_TEMPLATES = 200
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A template, and what it is at each backend."""
+
+    template: Template
+    builds: Sequence[TemplateBuild]
+
+
+class Catalog:
+    """The templates that callers know by name: their tenant's own, and everybody's."""
+
+    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
+        self._sessions = sessions
+        self._backends = backends
+        self._vault = vault
+
+    async def create(
+        self,
+        caller: Caller,
+        name: str,
+        definition: Definition,
+        *,
+        backends: Sequence[str] | None,
+        force: bool,
+        idempotency: Idempotency | None,
+    ) -> Entry:
+        """Have a template of a new name built."""
+        template_id = new_id()
+        async with self._sessions.begin() as session:
+            made = await IdempotencyRepository(session).claim(
+                caller.tenant_id, idempotency, resource="template", resource_id=template_id
+            )
+            if made == template_id:
+                await self._require_room(session, caller, name)
+                row = Template(id=made, tenant_id=caller.tenant_id, name=name)
+                await TemplateRepository(session).add(row)
+                backends = await self._define(session, row, definition, backends)
+                await _want(session, row, backends, force=force)
+            row = await TemplateRepository(session).get(made)
+            return await _entry(session, row)
+
+    async def rebuild(
+        self,
+        caller: Caller,
+        name: str,
+        definition: Definition | None,
+        *,
+        backends: Sequence[str] | None,
+        force: bool,
+        idempotency: Idempotency | None,
+    ) -> Entry:
+        """Have a template built again, from what it was made of or from something else."""
+        request_id = new_id()
+        async with self._sessions.begin() as session:
+            made = await IdempotencyRepository(session).claim(
+                caller.tenant_id, idempotency, resource="template-build", resource_id=request_id
+            )
+            row = await self._lock_own(session, caller, name)
+            if made == request_id:
+                built = await TemplateBuildRepository(session).list_of([row.id])
+                backends = backends or [one.backend for one in built]
+                if definition is None:
+                    self._require_known(backends)
+                else:
+                    backends = await self._define(session, row, definition, backends)
+                await _want(session, row, backends, force=force)
+            return await _entry(session, row)
+
+    async def get(self, caller: Caller, name: str) -> Entry:
+        async with without_transaction(self._sessions) as session:
+            row = await TemplateRepository(session).get_visible(name, tenant_id=caller.tenant_id)
+            return await _entry(session, row)
+
+    async def get_build(self, caller: Caller, name: str, backend: str) -> TemplateBuild:
+        async with without_transaction(self._sessions) as session:
+            row = await TemplateRepository(session).get_visible(name, tenant_id=caller.tenant_id)
+            return await TemplateBuildRepository(session).get(row, backend)
+
+    async def list_page(self, caller: Caller, *, limit: int, before: str | None) -> Sequence[Entry]:
+        async with without_transaction(self._sessions) as session:
+            rows = await TemplateRepository(session).list_page(
+                caller.tenant_id, limit=limit, before=before
+            )
+            builds = await _builds_of(session, [row.id for row in rows])
+            return [Entry(row, builds[row.id]) for row in rows]
+
+    async def delete(self, caller: Caller, name: str) -> None:
+        """Let nobody use it any more; it goes from its providers once no sandbox of it is left."""
+        async with self._sessions.begin() as session:
+            row = await self._lock_own(session, caller, name)
+            await TemplateRepository(session).mark_deleted(row)
+            for build in await TemplateBuildRepository(session).list_of([row.id]):
+                await JobRepository(session).due(TEMPLATE_BUILD, f"{row.id}/{build.backend}")
+            await TemplateRepository(session).remove_unless_built(row.id)
+
+    async def _require_room(self, session: AsyncSession, caller: Caller, name: str) -> None:
+        own = await TemplateRepository(session).list_own(caller.tenant_id)
+        if any(one.name == name for one in own):
+            raise NameTaken("template", name)
+        if len(own) >= MOST_TEMPLATES:
+            raise TooManyTemplates(MOST_TEMPLATES)
+
+    async def _lock_own(self, session: AsyncSession, caller: Caller, name: str) -> Template:
+        templates = TemplateRepository(session)
+        visible = await templates.get_visible(name, tenant_id=caller.tenant_id)
+        row = await templates.lock(visible.id)
+        if row is None or row.deleted_at is not None:
+            raise TemplateNotFound(name)
+        if row.tenant_id is None:
+            raise InvalidRequest(
+                f"The template {name!r} is everybody's: it is changed where it was built."
+            )
+        return row
+
+    async def _define(
+        self,
+        session: AsyncSession,
+        row: Template,
+        definition: Definition,
+        backends: Sequence[str] | None,
+    ) -> Sequence[str]:
+        """Keep what it is made of; gives the backends at which that can be built."""
+        check(definition)
+        self._require_known(backends or ())
+        wanted = list(backends or self._backends)
+        if definition.from_template is not None:
+            definition, wanted = await _stand_on(
+                session, row, definition, wanted, any_will_do=not backends
+            )
+        row.definition_sealed = seal_definition(self._vault, row.id, definition)
+        return wanted
+
+    def _require_known(self, backends: Collection[str]) -> None:
+        for name in backends:
+            if name not in self._backends:
+                raise InvalidRequest(f"There is no backend {name!r}.")
+
+
+async def _stand_on(
+    session: AsyncSession,
+    row: Template,
+    definition: Definition,
+    backends: list[str],
+    *,
+    any_will_do: bool,
+) -> tuple[Definition, list[str]]:
+    """Call the template that another is made from as its providers do, and leave the backends that have it."""
+    assert definition.from_template is not None
+    assert row.tenant_id is not None
+    name, templates = definition.from_template, TemplateRepository(session)
+    for id_ in ids_in(name):
+        if await templates.find_snapshot(id_) is not None:
+            raise InvalidRequest("A template cannot be made from a snapshot.")
+    known = await templates.find_known(name, tenant_id=row.tenant_id)
+    if known is None:
+        return definition, backends
+    there = list(having(backends, list(known.sizes), template=name))
+    if len(there) < len(backends) and not any_will_do:
+        raise InvalidRequest(f"The template {name!r} is only at {', '.join(sorted(there))}.")
+    if known.is_own:
+        definition = replace(definition, from_template=name_at_provider(known.id))
+    return definition, there
+
+
+async def _want(
+    session: AsyncSession, row: Template, backends: Sequence[str], *, force: bool
+) -> None:
+    for backend in sorted(set(backends)):
+        await TemplateBuildRepository(session).want(row.id, backend, force=force)
+        await JobRepository(session).due(TEMPLATE_BUILD, f"{row.id}/{backend}")
+
+
+async def _entry(session: AsyncSession, row: Template) -> Entry:
+    return Entry(row, (await _builds_of(session, [row.id]))[row.id])
+
+
+async def _builds_of(
+    session: AsyncSession, template_ids: Sequence[str]
+) -> Mapping[str, Sequence[TemplateBuild]]:
+    builds: dict[str, list[TemplateBuild]] = {template_id: [] for template_id in template_ids}
+    for build in await TemplateBuildRepository(session).list_of(template_ids):
+        builds[build.template_id].append(build)
+    return builds

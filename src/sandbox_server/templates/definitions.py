@@ -1,0 +1,22 @@
+"""What templates are made of, sealed: it may have passwords in it."""
+
+import json
+
+from sandbox_server.db.models import Template
+from sandbox_server.domain.templates import Definition
+from sandbox_server.vault import Vault
+
+
+def seal_definition(vault: Vault, template_id: str, definition: Definition) -> bytes:
+    return vault.seal(json.dumps(definition.document()).encode(), context=_context(template_id))
+
+
+def open_definition(vault: Vault, template: Template) -> Definition:
+    assert template.definition_sealed is not None
+    return Definition.read(
+        json.loads(vault.open(template.definition_sealed, context=_context(template.id)))
+    )
+
+
+def _context(template_id: str) -> str:
+    return f"templates.definition/{template_id}"

@@ -1,0 +1,31 @@
+from contextlib import suppress
+
+import pytest
+
+from sandbox_server.domain.errors import BackendError
+from sandbox_server.domain.templates import is_made_by_a_server
+from tests.server.api.conftest import (  # noqa: F401 - the API over a server at work
+    admin,
+    api,
+    app,
+    backends,
+    controller,
+    make_key,
+    server,
+    services,
+    settings,
+    stranger,
+    vault,
+)
+from tests.server.templates.building import Building
+
+
+@pytest.fixture
+async def building(api, server, backend_at):  # noqa: F811
+    """Build templates at the engine, where none is left behind."""
+    yield Building(api, server)
+    provider = backend_at().templates
+    for left in await provider.list_all():
+        if any(map(is_made_by_a_server, left.names)):
+            with suppress(BackendError):
+                await provider.delete(left.id)
