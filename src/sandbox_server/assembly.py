@@ -26,6 +26,7 @@ from sandbox_server.lifecycle.kinds import (
     SANDBOX,
     SNAPSHOT,
     TEMPLATE_BUILD,
+    TEMPLATES,
 )
 from sandbox_server.lifecycle.patrol import Patrol
 from sandbox_server.lifecycle.reconciler import Reconciler
@@ -42,6 +43,7 @@ from sandbox_server.scheduler.worker import Handler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.templates.builds import Builds
+from sandbox_server.templates.listing import Listing
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)
@@ -119,6 +121,7 @@ def _assemble(
         ADMISSION: rest.admit,
         SNAPSHOT: Snapshots(sessions, backends).settle,
         TEMPLATE_BUILD: Builds(sessions, backends, vault).settle,
+        TEMPLATES: Listing(sessions, backends).work,
         PATROL: patrol.work,
         HOUSEKEEPING: housekeeping.work,
     }

@@ -4,5 +4,6 @@ SANDBOX = "sandbox"  # a sandbox's id; as long as it lives
 ADMISSION = "admission"  # a backend's name: a place there may be free
 PATROL = "patrol"  # a backend's name: compare its truth with ours
 SNAPSHOT = "snapshot"  # a snapshot's id
+TEMPLATES = "templates"  # a backend's name: see which templates it has
 TEMPLATE_BUILD = "template-build"  # `{template id}/{backend}`
 HOUSEKEEPING = "housekeeping"  # "hourly"

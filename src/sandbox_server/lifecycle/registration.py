@@ -2,7 +2,7 @@ from sandbox_server.backends.registry import NOT_CONFIGURED, Backends
 from sandbox_server.db.backends import BackendRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.session import Sessions
-from sandbox_server.lifecycle.kinds import ADMISSION, PATROL
+from sandbox_server.lifecycle.kinds import ADMISSION, PATROL, TEMPLATES
 
 
 async def register_backends(sessions: Sessions, backends: Backends) -> None:
@@ -18,3 +18,4 @@ async def register_backends(sessions: Sessions, backends: Backends) -> None:
         for name in sorted(backends):
             await jobs.due(PATROL, name)
             await jobs.due(ADMISSION, name)
+            await jobs.due(TEMPLATES, name)

@@ -82,6 +82,8 @@ async def test_each_start_has_every_backend_looked_at(sessions):
         ("admission", "two"),
         ("patrol", "one"),
         ("patrol", "two"),
+        ("templates", "one"),
+        ("templates", "two"),
     ]
 
 

@@ -21,11 +21,17 @@ from tests.server.templates.building import Building
 
 
 @pytest.fixture
-async def building(api, server, backend_at):  # noqa: F811
-    """Build templates at the engine, where none is left behind."""
-    yield Building(api, server)
+async def sweeping(backend_at):
+    """Leave no template of the test's at the engine."""
+    yield
     provider = backend_at().templates
     for left in await provider.list_all():
         if any(map(is_made_by_a_server, left.names)):
             with suppress(BackendError):
                 await provider.delete(left.id)
+
+
+@pytest.fixture
+def building(api, server, sweeping):  # noqa: F811
+    """Build templates at the engine."""
+    return Building(api, server)

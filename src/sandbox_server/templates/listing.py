@@ -1,0 +1,69 @@
+import logging
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sandbox_server.backends.e2b.templates import ProviderTemplates
+from sandbox_server.backends.provider import ProviderTemplate
+from sandbox_server.backends.registry import Backends
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.db.shared_templates import Found, SharedTemplateRepository
+from sandbox_server.domain.errors import BackendError
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.templates import NAME, Size, is_made_by_a_server
+
+log = logging.getLogger(__name__)
+
+_EVERY = timedelta(minutes=5)
+_AGAIN = timedelta(minutes=1)
+_KEEP_MISSING = timedelta(days=7)
+
+
+class Listing:
+    """Finds which templates providers have: built elsewhere with our key, they are everybody's."""
+
+    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+        self._sessions = sessions
+        self._backends = backends
+
+    async def work(self, job: LeasedJob) -> datetime | None:
+        """Look at what one backend has; gives when to look again."""
+        name = job.subject
+        if name not in self._backends:
+            return None
+        async with without_transaction(self._sessions) as session:
+            began = await SharedTemplateRepository(session).clock()
+        provider = self._backends[name].templates
+        try:
+            listed = await provider.list_all()
+            found = _by_name(listed) | await self._find_public(provider, listed)
+        except BackendError as error:
+            log.warning("templates not listed backend=%s error=%s", name, error.reason)
+            return began + _AGAIN
+        async with self._sessions.begin() as session:
+            templates = SharedTemplateRepository(session)
+            await templates.note_found(name, found)
+            await templates.note_missing(name, since=began, ids=[one.id for one in listed])
+            await templates.forget_missing(after=_KEEP_MISSING)
+            await templates.note_listed(name, at=began)
+        return began + _EVERY
+
+    async def _find_public(
+        self, provider: ProviderTemplates, listed: Sequence[ProviderTemplate]
+    ) -> dict[str, Found]:
+        """Find which of the names known elsewhere a provider knows too, though its list has only what is ours."""
+        own = {name for one in listed for name in one.names}
+        async with without_transaction(self._sessions) as session:
+            names = await SharedTemplateRepository(session).list_names()
+        others = [name for name in names if name not in own]
+        return {name: Found() for name in others if await provider.has(name)}
+
+
+def _by_name(listed: Sequence[ProviderTemplate]) -> dict[str, Found]:
+    return {
+        name: Found(id=one.id, size=Size(cpu_count=one.cpu_count, memory_mb=one.memory_mb))
+        for one in listed
+        if one.is_ready and not any(map(is_made_by_a_server, one.names))
+        for name in one.names
+        if re.match(NAME, name)
+    }

@@ -1,0 +1,193 @@
+"""Which templates providers have, found by asking the real engine."""
+
+import secrets
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from e2b import AsyncTemplate
+from sqlalchemy import select, update
+
+from sandbox_server.backends.placement import Placement
+from sandbox_server.backends.registry import Backends, KnownBackend
+from sandbox_server.db.models import Backend, Template, TemplateBuild, Tenant
+from sandbox_server.domain.errors import InvalidRequest
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.requests import SandboxRequest
+from sandbox_server.lifecycle.kinds import TEMPLATES
+from sandbox_server.templates.listing import Listing
+from tests.server.faults import answer_with
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
+
+NO_TEMPLATES = answer_with(200, "[]", Content_Type="application/json")
+
+
+@pytest.fixture
+async def backends(backend_at, proxy, sessions):
+    """Know the engine twice: as it is, and behind a proxy under another name."""
+    clients = backend_at(), backend_at(proxy.url, name="other")
+    async with sessions.begin() as session:
+        session.add_all(Backend(name=one.name, capacity=1) for one in clients)
+        session.add(Tenant(id=TENANT, name="mine", max_running=1, max_queued=1))
+    return Backends({one.name: KnownBackend(client=one) for one in clients})
+
+
+TENANT = new_id()
+
+
+@pytest.fixture
+def list_templates(sessions, backends):
+    async def list_templates(name="local"):
+        job = LeasedJob(id=1, kind=TEMPLATES, subject=name, attempts=1, leased_by="a")
+        return await Listing(sessions, backends).work(job)
+
+    return list_templates
+
+
+@pytest.fixture
+def builds_of(sessions):
+    """Read what a name is at each backend."""
+
+    async def builds_of(name):
+        async with sessions() as session:
+            found = await session.scalars(
+                select(TemplateBuild)
+                .join(Template)
+                .where(Template.name == name)
+                .order_by(TemplateBuild.backend)
+            )
+            return list(found)
+
+    return builds_of
+
+
+@pytest.fixture
+def place(sessions, backends):
+    async def place(**asked):
+        async with sessions() as session:
+            tenant = await session.get_one(Tenant, TENANT)
+            return await Placement(backends).place(session, tenant, SandboxRequest(**asked))
+
+    return place
+
+
+@pytest.fixture
+async def built_elsewhere(options, backend_at):
+    """Build a template with the SDK alone; gives its name and its id."""
+    name = f"elsewhere-{secrets.token_hex(4)}"
+    template = AsyncTemplate().from_template("base").set_envs({"A": name})
+    built = await AsyncTemplate.build(template, name, cpu_count=1, memory_mb=256, **options)
+    yield name, built.template_id
+    await backend_at().templates.delete(name)
+
+
+async def test_a_template_built_elsewhere_is_everybodys(
+    list_templates, builds_of, place, built_elsewhere
+):
+    name, provider_id = built_elsewhere
+    assert await list_templates() is not None
+    [build] = await builds_of(name)
+    assert (build.backend, build.state, build.backend_template_id) == (
+        "local",
+        "ready",
+        provider_id,
+    )
+    found = await place(template=name, backend="local")
+    assert found.resources == {"cpu_count": 1, "memory_mb": 256}
+    assert found.template_id is None
+    with pytest.raises(InvalidRequest, match="256 MB of memory"):
+        await place(template=name, backend="local", resources={"memory_mb": 512})
+
+
+async def test_one_that_vanished_is_marked(
+    list_templates, builds_of, place, built_elsewhere, backend_at
+):
+    name, _ = built_elsewhere
+    await list_templates()
+    await list_templates("other")
+    await backend_at().templates.delete(name)
+    await list_templates()
+    await list_templates("other")
+    for build in await builds_of(name):
+        assert (build.state, build.ready_at) == ("failed", None)
+        assert "not at its provider any more" in build.state_reason
+    with pytest.raises(InvalidRequest, match="not ready anywhere"):
+        await place(template=name)
+
+
+async def test_what_a_provider_knows_and_does_not_list_is_there_too(
+    list_templates, builds_of, proxy
+):
+    await list_templates()
+    proxy.on("GET /v2/templates", NO_TEMPLATES)
+    await list_templates("other")
+    assert "GET /templates/aliases/base" in proxy.seen
+    assert [build.backend for build in await builds_of("base")] == ["local", "other"]
+
+
+async def test_what_another_provider_does_not_know_is_only_where_it_is(
+    list_templates, builds_of, place, proxy, built_elsewhere
+):
+    name, _ = built_elsewhere
+    await list_templates()
+    assert (await place(template=name, backend="other")).candidates == ("other",)
+    proxy.on("GET /v2/templates", NO_TEMPLATES)
+    proxy.on(f"GET /templates/aliases/{name}", answer_with(404, "{}"))
+    await list_templates("other")
+    with pytest.raises(InvalidRequest, match="only at local"):
+        await place(template=name, backend="other")
+
+
+async def test_a_tenants_template_that_vanished_is_marked_and_is_never_everybodys(
+    list_templates, builds_of, sessions, options, backend_at
+):
+    there, vanished = new_id(), new_id()
+    template = AsyncTemplate().from_template("base").set_envs({"A": there})
+    built = await AsyncTemplate.build(template, f"sandbox-server-{there}", **options)
+    async with sessions.begin() as session:
+        for id_, provider_id in ((there, built.template_id), (vanished, new_id())):
+            session.add(Template(id=id_, tenant_id=TENANT, name=f"own-{id_}"))
+            await session.flush()
+            session.add(
+                TemplateBuild(
+                    template_id=id_,
+                    backend="local",
+                    backend_template_id=provider_id,
+                    state="ready",
+                    ready_at=datetime(2026, 1, 1, tzinfo=UTC),
+                )
+            )
+    await list_templates()
+    await backend_at().templates.delete(built.template_id)
+    assert [one.state for one in await builds_of(f"own-{there}")] == ["ready"]
+    [marked] = await builds_of(f"own-{vanished}")
+    assert (marked.state, marked.ready_at) == ("failed", None)
+    assert await builds_of(f"sandbox-server-{there}") == []
+
+
+async def test_a_provider_that_does_not_answer_changes_nothing(list_templates, builds_of, proxy):
+    await list_templates("other")
+    proxy.on("GET /v2/templates", answer_with(500))
+    assert await list_templates("other") is not None
+    assert [build.state for build in await builds_of("base")] == ["ready"]
+
+
+async def test_what_has_been_missing_for_long_is_forgotten(
+    list_templates, builds_of, sessions, built_elsewhere, backend_at
+):
+    name, _ = built_elsewhere
+    await list_templates()
+    await backend_at().templates.delete(name)
+    await list_templates()
+    assert len(await builds_of(name)) == 1
+    async with sessions.begin() as session:
+        long_ago = TemplateBuild.seen_at - timedelta(days=8)
+        await session.execute(update(TemplateBuild).values(seen_at=long_ago))
+    await list_templates()
+    assert await builds_of(name) == []
+    assert len(await builds_of("base")) == 1
+
+
+async def test_a_backend_that_left_the_settings_is_not_asked(list_templates):
+    assert await list_templates("gone") is None
