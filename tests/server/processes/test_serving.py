@@ -1,10 +1,12 @@
 import os
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from sandbox_server.db.embedded import ACCOUNT
+from sandbox_server.processes.living import Identity, LivingProcess
 from tests.server.running import server_process
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")
@@ -47,10 +49,13 @@ def test_the_database_runs_as_the_account_that_serves(running):
 
 @as_root
 def test_no_part_of_a_killed_server_stays_to_hold_its_port(started):
-    (serving,) = started.children
+    (pid,) = started.children
+    serving = LivingProcess.find(Identity.of(pid))
+    assert serving is not None
     started.kill()
     started.start()  # on the same port
-    assert not Path(f"/proc/{serving}").exists()
+    assert serving.has_ended(timedelta())
+    os.close(serving.fileno())
 
 
 @as_root
