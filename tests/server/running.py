@@ -19,6 +19,7 @@ from sandbox_server.processes.engine import EngineNote, LocalEngine
 from sandbox_server.processes.living import LivingProcess
 from sandbox_server.settings import Settings, variable_of
 from tests.engine.process import IMAGES
+from tests.ports import free_port
 from tests.server.scratch import scratch_parent
 
 STOP_TIMEOUT_S = 60
@@ -36,7 +37,7 @@ class ServerProcess:
         self.state_dir = self.directory / "state"
         self._flags = flags
         self.variables = dict(variables or {})
-        self._port = 0
+        self._port = free_port()
         self._process: subprocess.Popen[str] | None = None
         self.said = ""
         self.url = ""
@@ -111,7 +112,7 @@ class ServerProcess:
         subprocess.run(["sh", "-ec", command], cwd=cwd, check=True, timeout=60)
 
     def start(self, *flags: str) -> None:
-        """Start it, on the port it had before if it had one, and wait until it listens."""
+        """Start it, on the port it had before, and wait until it listens."""
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
                 [*self.command("serve", "--port", str(self._port)), *self._flags, *flags],
@@ -121,7 +122,6 @@ class ServerProcess:
                 text=True,
             )
         self.url = self._await_address()
-        self._port = int(self.url.rpartition(":")[2])
 
     def _await_address(self) -> str:
         assert self._process is not None

@@ -94,7 +94,11 @@ class LocalEngine:
         """Take the engine that runs, or start one."""
         self._directory.mkdir(parents=True, exist_ok=True)
         self._directory.chmod(0o700)
-        self._process = self._find() or self._start()
+        self._process = self._find() or self._start(self._choose_port())
+
+    def start_again(self) -> None:
+        """Start it where it was: those who use it know no other address."""
+        self._process = self._find() or self._start(self._note().port)
 
     def wait_until_ready(self) -> None:
         """Wait until it listens, and show what it says meanwhile: it may have an image to build."""
@@ -156,9 +160,8 @@ class LocalEngine:
         note = self.find_note()
         return None if note is None else LivingProcess.find(note.identity)
 
-    def _start(self) -> LivingProcess:
+    def _start(self, port: int) -> LivingProcess:
         self.rotate_log()
-        port = self._choose_port()
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             log_at = os.fstat(log).st_size

@@ -97,7 +97,7 @@ class EngineGuard:
         self._start_at = None
         self._started = time.monotonic()
         try:
-            self._engine.ensure()
+            self._engine.start_again()
         except (CannotServe, OSError) as error:
             self._start_at = time.monotonic() + _LONGEST_DELAY.total_seconds()
             log.error("the engine cannot be started error=%s", error)

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,6 +64,33 @@ async def test_an_engine_whose_server_crashed_goes_on_and_is_found_again(started
     assert (await sandbox.commands.run("echo alive")).stdout == "alive\n"
     started.start()
     assert note_of(started) == before
+
+
+async def test_an_engine_whose_port_was_taken_meanwhile_comes_back_there_once_it_is_free(started):
+    sandbox = await create_sandbox(started)
+    before = note_of(started)
+    os.kill(before.pid, signal.SIGKILL)
+
+    async def takes_port():
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", before.port))
+        return None
+
+    with await until(takes_port, timeout=10):
+        log = started.engine_dir / "engine.log"
+
+        async def complains():
+            return "is taken" in log.read_text()
+
+        await until(complains, timeout=60)
+
+    async def answers():
+        with suppress(httpx.TransportError):
+            return await sandbox.is_running()
+        return False
+
+    await until(answers, timeout=60)
+    assert note_of(started).port == before.port
 
 
 async def test_an_engine_that_dies_is_started_again_where_it_was(started):
