@@ -11,6 +11,9 @@ from sandbox_server.db.sandboxes import CHANGED
 from sandbox_server.domain.events import SandboxEvent
 from sandbox_server.ops.instruments import EVENTS
 
+# The channel on which it is said which logs have grown: their topics (see streams/source.py), separated by spaces.
+GREW = "log_grew"
+
 
 class EventRepository:
     def __init__(self, session: AsyncSession) -> None:
@@ -64,7 +67,8 @@ def _append() -> ReturningInsert[Any]:
     table = Row.metadata.tables["events"]
     kept = insert(table).from_select(columns, rows)
     said = table.c.sandbox_id + bindparam("by", type_=Text)
-    return kept.returning(func.pg_notify(CHANGED, said))
+    grown = func.concat("tenant/", table.c.tenant_id, " sandbox/", table.c.sandbox_id)
+    return kept.returning(func.pg_notify(CHANGED, said), func.pg_notify(GREW, grown))
 
 
 _APPEND = _append()

@@ -21,6 +21,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from sandbox_server.db.types import Choice
+from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.domain.state import OnTimeout, State, Target
 
 # Ids sort by time only where letters sort by their bytes, whatever the database's own locale is.
@@ -55,6 +56,8 @@ class Row(DeclarativeBase):
         State: Choice(State),
         Target: Choice(Target),
         OnTimeout: Choice(OnTimeout),
+        CommandKind: Choice(CommandKind),
+        CommandState: Choice(CommandState),
     }
 
     created_at: Mapped[datetime] = mapped_column(
@@ -229,6 +232,7 @@ class Sandbox(Row):
     labels: Mapped[Document] = mapped_column("metadata")
     envs_sealed: Mapped[bytes | None]
     access_sealed: Mapped[bytes | None]
+    tools_token_sealed: Mapped[bytes | None]  # what the tool server in it asks its callers for
     resources: Mapped[Document]
     network: Mapped[Document]
     volumes: Mapped[Document]
@@ -259,6 +263,93 @@ class Sandbox(Row):
     on_timeout: Mapped[OnTimeout] = mapped_column(server_default=OnTimeout.PAUSE)
     auto_resume: Mapped[bool] = mapped_column(server_default=text("true"))
     ended_at: Mapped[datetime | None]
+
+
+class Command(Row):
+    """A program in a sandbox whose output is kept: a command, a terminal, or a service's log.
+
+    One server at a time records it, as long as its lease lasts; any other goes on where that one ends.
+    """
+
+    __tablename__ = "commands"
+    __table_args__ = (
+        _one_of("kind", *CommandKind),
+        _one_of("state", *CommandState),
+        CheckConstraint("(ended_at IS NULL) = (state IN ('starting', 'running'))", name="ended_at"),
+        Index(None, "sandbox_id", "id"),
+        Index(None, "recorded_until", postgresql_where=text("ended_at IS NULL")),
+        Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+        {"postgresql_with": {"fillfactor": 70}},
+    )
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    sandbox_id: Mapped[Id] = mapped_column(ForeignKey(Sandbox.id, ondelete="CASCADE"))
+    kind: Mapped[CommandKind] = mapped_column(server_default=CommandKind.COMMAND)
+    name: Mapped[str | None]  # of the service
+    cmd: Mapped[str]
+    cwd: Mapped[str | None]
+    user: Mapped[str | None] = mapped_column("run_as")
+    background: Mapped[Switch]
+    stdin: Mapped[Switch]
+    cols: Mapped[int | None]
+    rows: Mapped[int | None]
+    timeout: Mapped[timedelta | None]
+
+    state: Mapped[CommandState] = mapped_column(server_default=CommandState.STARTING)
+    state_reason: Mapped[str | None]
+    exit_code: Mapped[int | None]
+    pid: Mapped[int | None]
+    expires_at: Mapped[datetime | None]  # when it is killed
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+
+    recorded_by: Mapped[str | None]
+    recorded_until: Mapped[datetime | None]
+    last_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    # Bytes that each stream wrote, as far as they were received, and what of them is not kept.
+    stdout_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    stderr_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    stdout_cut: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    stderr_cut: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class CommandOutput(Row):
+    """A piece of what a command wrote, or something that happened to it, in the numbers of its tenant's log."""
+
+    __tablename__ = "command_output"
+    __table_args__ = (
+        _one_of("type", "started", "stdout", "stderr", "gap", "exit"),
+        Index(None, "command_id", "seq"),
+        Index(None, "created_at"),
+    )
+
+    sandbox_id: Mapped[Id] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    command_id: Mapped[Id] = mapped_column(ForeignKey(Command.id, ondelete="CASCADE"))
+    type: Mapped[str]
+    offset: Mapped[int] = mapped_column("start", BigInteger, server_default=text("0"))
+    content: Mapped[bytes] = mapped_column(server_default=text("''"))
+    data: Mapped[Document]
+
+
+class Ticket(Row):
+    """A key for one sandbox and a while, which may stand in a URL; only its hash is kept."""
+
+    __tablename__ = "tickets"
+    __table_args__ = (
+        _one_of("scope", "read", "sandboxes", "port"),
+        CheckConstraint("(scope = 'port') = (port IS NOT NULL)", name="port"),
+        Index(None, "expires_at"),
+    )
+
+    hash: Mapped[bytes] = mapped_column(primary_key=True)
+    tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
+    key_id: Mapped[Id] = mapped_column(ForeignKey(ApiKey.id))  # it ends with the key that made it
+    scope: Mapped[str]
+    sandbox_id: Mapped[Id | None] = mapped_column(ForeignKey(Sandbox.id, ondelete="CASCADE"))
+    port: Mapped[int | None]
+    expires_at: Mapped[datetime]
 
 
 class Snapshot(Row):
@@ -306,7 +397,7 @@ class Job(Row):
 
 
 class Stream(Row):
-    """The counter of a tenant's events; its row lock makes commit order the order of numbers."""
+    """The counter of a tenant's log, of events and output; its row lock makes commit order the order of numbers."""
 
     __tablename__ = "streams"
 

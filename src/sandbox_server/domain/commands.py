@@ -1,0 +1,50 @@
+"""What runs in sandboxes and has its output kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+
+class CommandKind(StrEnum):
+    COMMAND = "command"
+    TERMINAL = "terminal"
+    SERVICE = "service"
+    """The log of a service of the template."""
+
+
+class CommandState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+    TIMED_OUT = "timed_out"
+    KILLED = "killed"
+    FAILED = "failed"
+    """It could not be started."""
+    LOST = "lost"
+    """It is gone, and nobody saw how it ended."""
+
+
+COMMAND_LIVING = frozenset({CommandState.STARTING, CommandState.RUNNING})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TerminalSize:
+    cols: int
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRequest:
+    """A command as somebody wants it; what is None is left to the sandbox."""
+
+    cmd: str
+    kind: CommandKind = CommandKind.COMMAND
+    name: str | None = None
+    cwd: str | None = None
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    user: str | None = None
+    timeout: timedelta | None = None
+    background: bool = False
+    stdin: bool = False
+    size: TerminalSize | None = None

@@ -1,0 +1,30 @@
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class RecordType(StrEnum):
+    """What there is in a command's log. None is named `error`: browsers use that name for themselves."""
+
+    STARTED = "started"
+    STDOUT = "stdout"  # of a terminal: all that it showed
+    STDERR = "stderr"
+    GAP = "gap"
+    EXIT = "exit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A piece of a command's output, cut where characters are; or something that happened to it."""
+
+    seq: int
+    command_id: str
+    sandbox_id: str
+    type: RecordType
+    offset: int = 0
+    """Of the piece's first byte in its stream."""
+    content: bytes = b""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    at: datetime
