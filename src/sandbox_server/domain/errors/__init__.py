@@ -1,0 +1,144 @@
+"""What can go wrong in the server.
+
+SandboxError
+  InvalidRequest              what was asked cannot be carried out as it stands
+  NotFound
+    SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
+    PathNotFound              no such file in the sandbox
+    SnapshotNotFound
+  Conflict
+    InvalidTransition         a stopped sandbox cannot be resumed
+    SandboxPaused             using it does not wake it
+    IdempotencyMismatch       the key stands for another request
+    NameTaken
+    TooManyTemplates
+    KeyIssuedBefore           its secret was told then
+    Superseded                another worker went on with the sandbox in the meantime
+    PathRefused               there is something else at that path, or it may not be touched
+  AccessDenied
+    Unauthenticated           no key, or none that is known
+      MetricsRefused          not from this machine, or without the token
+    ScopeMissing              the key may not do this
+  LimitReached
+    QueueFull
+    RateLimited               a key asks too often
+    TooManyAtOnce             a tenant does not wait for its answers
+  FileTooLarge              too large to be told in one answer
+  DiskFull                  the sandbox's own disk has no room for it
+  CommandTimedOut           the command was killed when its time was up
+  StartFailed                 the provider would not start it
+  ResumeFailed                it is still there, paused
+  SandboxFailed               it is gone, and nobody asked for that
+  SnapshotFailed              the provider would not copy the sandbox
+  NoBackend                   there is none that could have a sandbox
+  NotReady                    the caller's wait is over, the sandbox is still on its way
+  BackendError
+    BackendUnavailable        it does not answer
+    BackendBusy               it has no room or wants fewer calls: backpressure
+    BackendRefused            it answered, and said no
+    and, for the lifecycle to act on, those of backends/errors.py
+
+Each class has a stable `code` and a `title`; only `api/` knows which status of HTTP it becomes.
+"""
+
+from sandbox_server.domain.errors.access import (
+    MetricsRefused,
+    ScopeMissing,
+    Unauthenticated,
+)
+from sandbox_server.domain.errors.backends import (
+    BackendBusy,
+    BackendError,
+    BackendRefused,
+    BackendUnavailable,
+    NoBackend,
+)
+from sandbox_server.domain.errors.conflicts import (
+    IdempotencyMismatch,
+    InvalidTransition,
+    KeyIssuedBefore,
+    NameTaken,
+    SandboxPaused,
+    Superseded,
+    TooManyTemplates,
+)
+from sandbox_server.domain.errors.inside import (
+    CommandTimedOut,
+    DiskFull,
+    FileTooLarge,
+    PathNotFound,
+    PathRefused,
+)
+from sandbox_server.domain.errors.kinds import (
+    AccessDenied,
+    Conflict,
+    InvalidRequest,
+    LimitReached,
+    NotFound,
+    SandboxError,
+)
+from sandbox_server.domain.errors.limits import (
+    QueueFull,
+    RateLimited,
+    TooManyAtOnce,
+)
+from sandbox_server.domain.errors.missing import (
+    BackendNotFound,
+    JobNotFound,
+    KeyNotFound,
+    SandboxNotFound,
+    SnapshotNotFound,
+    TemplateNotFound,
+    TenantNotFound,
+)
+from sandbox_server.domain.errors.sandboxes import (
+    NotReady,
+    ResumeFailed,
+    SandboxFailed,
+    SnapshotFailed,
+    StartFailed,
+)
+
+__all__ = [
+    "AccessDenied",
+    "BackendBusy",
+    "BackendError",
+    "BackendNotFound",
+    "BackendRefused",
+    "BackendUnavailable",
+    "CommandTimedOut",
+    "Conflict",
+    "DiskFull",
+    "FileTooLarge",
+    "IdempotencyMismatch",
+    "InvalidRequest",
+    "InvalidTransition",
+    "JobNotFound",
+    "KeyIssuedBefore",
+    "KeyNotFound",
+    "LimitReached",
+    "MetricsRefused",
+    "NameTaken",
+    "NoBackend",
+    "NotFound",
+    "NotReady",
+    "PathNotFound",
+    "PathRefused",
+    "QueueFull",
+    "RateLimited",
+    "ResumeFailed",
+    "SandboxError",
+    "SandboxFailed",
+    "SandboxNotFound",
+    "SandboxPaused",
+    "ScopeMissing",
+    "SnapshotFailed",
+    "SnapshotNotFound",
+    "StartFailed",
+    "Superseded",
+    "TemplateNotFound",
+    "TenantNotFound",
+    "TooManyAtOnce",
+    "TooManyTemplates",
+    "Unauthenticated",
+]

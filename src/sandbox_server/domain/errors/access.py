@@ -1,0 +1,27 @@
+from sandbox_server.domain.errors.kinds import AccessDenied
+
+
+class Unauthenticated(AccessDenied):
+    code = "unauthenticated"
+    title = "No valid API key"
+    remediation = "Send a key as `Authorization: Bearer` or `X-API-Key`."
+
+    def __init__(self, detail: str = "The request carries no API key that is known here.") -> None:
+        super().__init__(detail)
+
+
+class MetricsRefused(Unauthenticated):
+    code = "metrics-refused"
+    title = "Metrics are not for everybody"
+    remediation = "Ask from the server's own machine, or set a metrics token and send it as `Authorization: Bearer`."
+
+    def __init__(self) -> None:
+        super().__init__("The request has no metrics token, and does not come from this machine.")
+
+
+class ScopeMissing(AccessDenied):
+    code = "scope-missing"
+    title = "API key may not do this"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"The API key lacks the scope {scope!r}.")

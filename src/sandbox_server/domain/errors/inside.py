@@ -1,0 +1,50 @@
+from datetime import timedelta
+
+from sandbox_server.domain.errors.kinds import Conflict, NotFound, SandboxError
+
+
+class PathNotFound(NotFound):
+    code = "path-not-found"
+    title = "Path not found in the sandbox"
+    noun = "file"
+    remediation = (
+        "Paths are the sandbox's own; one that begins with no slash is in the user's home."
+    )
+
+
+class PathRefused(Conflict):
+    code = "path-refused"
+    title = "Path cannot be used so"
+    remediation = "Look at what is there, and whether the sandbox's user may use it."
+
+    def __init__(self, path: str, said: str) -> None:
+        super().__init__(f"The sandbox refuses {path!r}: {said}")
+
+
+class FileTooLarge(SandboxError):
+    code = "file-too-large"
+    title = "File is too large for one answer"
+    remediation = "Read a part of it by a command, or have a command upload it."
+
+    def __init__(self, path: str, *, limit: int) -> None:
+        super().__init__(f"The file {path!r} has more than {limit} bytes.")
+
+
+class DiskFull(SandboxError):
+    code = "disk-full"
+    title = "Sandbox's disk is full"
+    remediation = "Delete what the sandbox no longer needs."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"There is no room for {path!r} on the sandbox's disk.")
+
+
+class CommandTimedOut(SandboxError):
+    code = "command-timed-out"
+    title = "Command took too long"
+    remediation = "Give it more time, or run it in the background."
+
+    def __init__(self, timeout: timedelta, *, output: str) -> None:
+        super().__init__(
+            f"The command was killed after {timeout.total_seconds():g} s. Its output ended with: {output}"
+        )

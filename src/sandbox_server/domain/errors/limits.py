@@ -1,0 +1,35 @@
+from datetime import timedelta
+
+from sandbox_server.domain.errors.kinds import LimitReached
+
+
+class QueueFull(LimitReached):
+    code = "queue-full"
+    title = "Queue is full"
+    remediation = "Try again later, or delete sandboxes that are no longer needed."
+
+    def __init__(self, *, limit: int, retry_after: timedelta) -> None:
+        super().__init__(f"All {limit} places in the queue are taken.", retry_after=retry_after)
+
+
+class RateLimited(LimitReached):
+    code = "rate-limited"
+    title = "Too many requests"
+    remediation = "Wait for as long as Retry-After says."
+
+    def __init__(self, *, per_second: float, retry_after: timedelta) -> None:
+        super().__init__(
+            f"This API key may make {per_second:g} requests per second.", retry_after=retry_after
+        )
+
+
+class TooManyAtOnce(LimitReached):
+    code = "too-many-at-once"
+    title = "Too many requests at once"
+    remediation = "Wait for answers before asking for more."
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"Your tenant has {limit} requests under way at this server, as many as it may.",
+            retry_after=timedelta(seconds=1),
+        )

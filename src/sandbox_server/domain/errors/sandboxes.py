@@ -1,0 +1,49 @@
+from datetime import timedelta
+
+from sandbox_server.domain.errors.kinds import SandboxError
+
+
+class StartFailed(SandboxError):
+    code = "start-failed"
+    title = "Sandbox did not start"
+    remediation = "The sandbox's state_reason and its events say what the provider answered."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The sandbox did not start: {reason}")
+
+
+class ResumeFailed(SandboxError):
+    code = "resume-failed"
+    title = "Sandbox did not resume"
+    remediation = "It is still paused with its files; try again."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The sandbox did not resume and stays paused: {reason}")
+
+
+class SandboxFailed(SandboxError):
+    code = "sandbox-failed"
+    title = "Sandbox has failed"
+    remediation = "Create another one."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The sandbox has failed: {reason}")
+
+
+class SnapshotFailed(SandboxError):
+    code = "snapshot-failed"
+    title = "Snapshot was not taken"
+    remediation = "The sandbox itself goes on; try again."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The snapshot was not taken: {reason}")
+
+
+class NotReady(SandboxError):
+    code = "not-ready"
+    title = "Sandbox is not ready yet"
+    remediation = "Ask again; its place in the queue and its deadlines are kept."
+
+    def __init__(self, state: str, *, retry_after: timedelta) -> None:
+        super().__init__(f"The sandbox is {state} and not usable yet.")
+        self.retry_after = retry_after
