@@ -8,6 +8,7 @@ from starlette.websockets import WebSocket
 
 from sandbox_server.api import problems
 from sandbox_server.api.faults import BodyTooLarge, Malformed
+from sandbox_server.api.streamed import is_streamed
 from sandbox_server.domain.ids import new_id
 from sandbox_server.log import log_context
 
@@ -92,14 +93,14 @@ class Sanity:
 
 
 class BodyLimit:
-    """Stops reading a body where it is larger than allowed, whether or not it said so before."""
+    """Stops reading a body where it is larger than allowed, whether or not it said so before; not what is streamed."""
 
     def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or is_streamed(scope):
             await self._app(scope, receive, send)
             return
         declared = Headers(scope=scope).get("content-length", "")

@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sandbox_server.api.streamed import is_streamed
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import TooManyAtOnce
 
@@ -19,7 +20,7 @@ class FairLoad:
     """Leaves of the server's connections and memory enough to all tenants, whatever one of them sends.
 
     Beyond so many requests at once a tenant is refused; beyond so many large ones it waits for its own, and no more
-    of them is read. A body of 16 MiB takes 55 while it is worked on.
+    of them is read. A body of 16 MiB takes 55 while it is worked on; what is streamed is never there as a whole.
     """
 
     def __init__(self, app: ASGIApp, *, at_once: int) -> None:
@@ -34,7 +35,10 @@ class FairLoad:
             await self._app(scope, receive, send)
             return
         with self._one_more(caller.tenant_id):
-            await self._serve(caller.tenant_id, scope, receive, send)
+            if is_streamed(scope):
+                await self._app(scope, receive, send)
+            else:
+                await self._serve(caller.tenant_id, scope, receive, send)
 
     async def _serve(self, tenant_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         large = self._large.setdefault(tenant_id, asyncio.Semaphore(LARGE_AT_ONCE))

@@ -1,0 +1,13 @@
+import re
+
+from starlette.types import Scope
+
+_SANDBOX = r"/v1/sandboxes/[a-z0-9]{20}"
+_STREAMED = re.compile(
+    rf"{_SANDBOX}/(?:files/(?:content|archive)|ports/[0-9]+/proxy(?:/.*)?|mcp(?:/.*)?)", re.DOTALL
+)
+
+
+def is_streamed(scope: Scope) -> bool:
+    """Tell whether a request's body is passed on as it comes, however large, and never read at once."""
+    return scope["type"] == "http" and _STREAMED.fullmatch(scope["path"]) is not None

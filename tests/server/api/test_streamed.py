@@ -1,0 +1,57 @@
+import pytest
+from fastapi import APIRouter, Request
+
+from sandbox_server.api.deps import Operator
+from sandbox_server.api.streamed import is_streamed
+from sandbox_server.settings import Settings
+
+MEGABYTE = 2**20
+SANDBOX = f"/v1/sandboxes/{'0' * 20}"
+
+
+@pytest.fixture
+def settings():
+    return Settings(max_body_mb=1)
+
+
+@pytest.fixture
+def app(app):
+    router = APIRouter()
+
+    @router.put(f"{SANDBOX}/ports/1/proxy/large")
+    async def count(caller: Operator, request: Request) -> int:
+        return sum([len(part) async for part in request.stream()])
+
+    app.include_router(router)
+    return app
+
+
+async def test_a_body_that_is_passed_on_may_be_of_any_size(admin):
+    answer = await admin.put(
+        f"{SANDBOX}/ports/1/proxy/large",
+        content=b"x" * (3 * MEGABYTE),
+    )
+    assert (answer.status_code, answer.json()) == (200, 3 * MEGABYTE)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["files/content", "files/archive", "ports/80/proxy", "ports/80/proxy/a/b", "mcp", "mcp/x\ny"],
+)
+def test_what_is_passed_on_into_a_sandbox_is_streamed(path):
+    assert is_streamed({"type": "http", "path": f"{SANDBOX}/{path}"})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{SANDBOX}/files/move",
+        f"{SANDBOX}/commands",
+        f"{SANDBOX}/ports/80",
+        f"{SANDBOX}/files/content/x",
+        f"{SANDBOX}x/mcp",
+        f"/sandboxes/write-file/{SANDBOX}/mcp",
+    ],
+)
+def test_what_the_server_reads_itself_is_not(path):
+    assert not is_streamed({"type": "http", "path": path})
