@@ -1,3 +1,15 @@
+"""A command's log, as it is written and read. All that a reader is told is a record, so to read is to list them.
+
+    started   data: pid
+    stdout    offset, content
+    stderr    offset, content
+    gap       data: stream, size, reason    bytes from `offset` on are not kept; both null where nobody knows which
+    exit      data: state, exit_code, reason
+
+What falls out of the middle of a stream becomes one gap, under the number of the last piece that fell out: who has read
+beyond that one missed nothing, and everybody else is told once.
+"""
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
