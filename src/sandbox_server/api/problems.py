@@ -46,6 +46,7 @@ STATUS: dict[type[SandboxError], int] = {
     errors.LimitReached: 429,
     errors.FileTooLarge: 413,
     errors.DiskFull: 507,
+    errors.CommandNotStarted: 422,
     errors.CommandTimedOut: 504,
     errors.StartFailed: 502,
     errors.ResumeFailed: 502,

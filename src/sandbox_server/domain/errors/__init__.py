@@ -5,7 +5,7 @@ SandboxError
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
-    SnapshotNotFound
+    SnapshotNotFound  CommandNotFound
   Conflict
     InvalidTransition         a stopped sandbox cannot be resumed
     SandboxPaused             using it does not wake it
@@ -15,6 +15,8 @@ SandboxError
     KeyIssuedBefore           its secret was told then
     Superseded                another worker went on with the sandbox in the meantime
     PathRefused               there is something else at that path, or it may not be touched
+    CommandNotRunning         it has ended, and takes neither input nor signals
+    StdinClosed               it was started without, or its input has been ended
   AccessDenied
     Unauthenticated           no key, or none that is known
       MetricsRefused          not from this machine, or without the token
@@ -25,6 +27,7 @@ SandboxError
     TooManyAtOnce             a tenant does not wait for its answers
   FileTooLarge              too large to be told in one answer
   DiskFull                  the sandbox's own disk has no room for it
+  CommandNotStarted         the sandbox would not start it
   CommandTimedOut           the command was killed when its time was up
   StartFailed                 the provider would not start it
   ResumeFailed                it is still there, paused
@@ -52,6 +55,12 @@ from sandbox_server.domain.errors.backends import (
     BackendRefused,
     BackendUnavailable,
     NoBackend,
+)
+from sandbox_server.domain.errors.commands import (
+    CommandNotFound,
+    CommandNotRunning,
+    CommandNotStarted,
+    StdinClosed,
 )
 from sandbox_server.domain.errors.conflicts import (
     IdempotencyMismatch,
@@ -106,6 +115,9 @@ __all__ = [
     "BackendNotFound",
     "BackendRefused",
     "BackendUnavailable",
+    "CommandNotFound",
+    "CommandNotRunning",
+    "CommandNotStarted",
     "CommandTimedOut",
     "Conflict",
     "DiskFull",
@@ -135,6 +147,7 @@ __all__ = [
     "SnapshotFailed",
     "SnapshotNotFound",
     "StartFailed",
+    "StdinClosed",
     "Superseded",
     "TemplateNotFound",
     "TenantNotFound",

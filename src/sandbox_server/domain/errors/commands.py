@@ -1,0 +1,35 @@
+from sandbox_server.domain.errors.kinds import Conflict, NotFound, SandboxError
+
+
+class CommandNotFound(NotFound):
+    code = "command-not-found"
+    title = "Command not found"
+    noun = "command"
+    remediation = "Commands are removed with their sandbox, and a while after they have ended."
+
+
+class CommandNotRunning(Conflict):
+    code = "command-not-running"
+    title = "Command does not run"
+    remediation = "Read its state; one that has ended cannot come back."
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"The command is {state}, and takes neither input nor signals.")
+
+
+class StdinClosed(Conflict):
+    code = "stdin-closed"
+    title = "Command's stdin is closed"
+    remediation = "Start it with `stdin: true`, and close that only after all input."
+
+    def __init__(self) -> None:
+        super().__init__("The command's stdin was not left open, or has been closed since.")
+
+
+class CommandNotStarted(SandboxError):
+    code = "command-not-started"
+    title = "Command did not start"
+    remediation = "See whether its directory and its user are there in the sandbox."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command did not start: {reason}")
