@@ -30,8 +30,12 @@ class Source(Protocol):
     """Where one stream is read from. Equal ones are the same stream, and read once for all who follow it."""
 
     @property
+    def tenant_id(self) -> str:
+        """Whose log it is; that one's counter tells that there may be more where nobody said so."""
+
+    @property
     def topic(self) -> str:
-        """What is said on the channel when there is more: `tenant/ID`, `sandbox/ID` or `command/ID`."""
+        """What is said on the channel when there is more: `tenant/ID`, `sandbox/ID` or `command/ID`; or several."""
 
     async def read(self, sessions: Sessions, *, after: int, limit: int) -> Page:
         """Read what comes after that number; of what is no longer kept, a `gap` comes first."""
