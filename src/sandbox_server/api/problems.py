@@ -52,6 +52,8 @@ STATUS: dict[type[SandboxError], int] = {
     errors.ResumeFailed: 502,
     errors.SandboxFailed: 410,
     errors.SnapshotFailed: 502,
+    errors.ToolsNotRunning: 502,
+    errors.ToolsRefused: 502,
     errors.NoBackend: 503,
     errors.NotReady: 503,
     errors.BackendError: 502,

@@ -151,6 +151,18 @@ class SandboxRepository:
             .values(last_activity_at=_now)
         )
 
+    async def keep_tools_token(self, sandbox_id: str, sealed: bytes) -> bytes:
+        """Keep this token unless there is one; gives the one that holds for everybody."""
+        kept: bytes | None = await self._session.scalar(
+            update(Sandbox)
+            .where(Sandbox.id == sandbox_id)
+            .values(tools_token_sealed=func.coalesce(Sandbox.tools_token_sealed, sealed))
+            .returning(Sandbox.tools_token_sealed)
+        )
+        if kept is None:
+            raise SandboxNotFound(sandbox_id)
+        return kept
+
     async def want_all_paused(self, wish: Wish) -> Sequence[str]:
         """Want everything paused that has a place to run at, whoever's it is; gives whose target that changes."""
         changed = await self._session.scalars(

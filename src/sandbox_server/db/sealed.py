@@ -23,6 +23,7 @@ class SealedColumn:
 SEALED_COLUMNS = (
     SealedColumn(Sandbox.id, Sandbox.envs_sealed, "sandboxes.envs"),
     SealedColumn(Sandbox.id, Sandbox.access_sealed, "sandboxes.access"),
+    SealedColumn(Sandbox.id, Sandbox.tools_token_sealed, "sandboxes.tools_token"),
     SealedColumn(Template.id, Template.definition_sealed, "templates.definition"),
 )
 

@@ -31,9 +31,21 @@ def open_envs(vault: Vault, sandbox_id: str, sealed: bytes | None) -> dict[str, 
     return document
 
 
+def seal_tools_token(vault: Vault, sandbox_id: str, token: str) -> bytes:
+    return vault.seal(token.encode(), context=_tools_token(sandbox_id))
+
+
+def open_tools_token(vault: Vault, sandbox_id: str, sealed: bytes) -> str:
+    return vault.open(sealed, context=_tools_token(sandbox_id)).decode()
+
+
 def _access(sandbox_id: str) -> str:
     return f"sandboxes.access/{sandbox_id}"
 
 
 def _envs(sandbox_id: str) -> str:
     return f"sandboxes.envs/{sandbox_id}"
+
+
+def _tools_token(sandbox_id: str) -> str:
+    return f"sandboxes.tools_token/{sandbox_id}"

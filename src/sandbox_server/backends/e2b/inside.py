@@ -1,6 +1,6 @@
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -69,10 +69,8 @@ class Inside:
         self._name = name
         self._file_limit = file_limit
         self._sandbox = sandbox
-        self._headers = {
-            **authentication_header(Version(envd_version)),
-            KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC),
-        }
+        self._version = Version(envd_version)
+        self._keepalive = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
         self._processes = create_rpc_client(
             ProcessClient, sandbox.envd_api_url, sandbox.connection_config
         )
@@ -82,10 +80,18 @@ class Inside:
         async with aclosing(self._start(command, limit=None)) as events:
             await self._ask(first_event(events, _START_LIMIT_S))
 
-    async def run_command(self, command: str, *, timeout: timedelta) -> Finished:
+    async def run_command(
+        self,
+        command: str,
+        *,
+        timeout: timedelta,
+        user: str | None = None,
+        envs: Mapping[str, str] | None = None,
+    ) -> Finished:
         """Wait for a command, which is killed when its time is up."""
         output = Output()
-        async with aclosing(self._start(command, limit=timeout)) as events:
+        starting = self._start(command, limit=timeout, user=user, envs=envs)
+        async with aclosing(starting) as events:
             started = await self._ask(first_event(events, _START_LIMIT_S))
             pid = extract_start_pid(started, "start the command")
             try:
@@ -122,12 +128,19 @@ class Inside:
                     break
         return bytes(content)
 
-    def _start(self, command: str, *, limit: timedelta | None) -> Events:
-        process = ProcessConfig(cmd="/bin/bash", args=["-l", "-c", command])
+    def _start(
+        self,
+        command: str,
+        *,
+        limit: timedelta | None,
+        user: str | None = None,
+        envs: Mapping[str, str] | None = None,
+    ) -> Events:
+        process = ProcessConfig(cmd="/bin/bash", args=["-l", "-c", command], envs=dict(envs or {}))
         return as_stream(
             self._processes.start(
                 StartRequest(process=process, stdin=False),
-                headers=self._headers,
+                headers={**authentication_header(self._version, user), **self._keepalive},
                 timeout_ms=None if limit is None else timeout_to_ms(limit.total_seconds()),
             )
         )

@@ -33,6 +33,8 @@ SandboxError
   ResumeFailed                it is still there, paused
   SandboxFailed               it is gone, and nobody asked for that
   SnapshotFailed              the provider would not copy the sandbox
+  ToolsNotRunning             nothing listens where the sandbox's tool server belongs
+  ToolsRefused                it does not take the token that it was given
   NoBackend                   there is none that could have a sandbox
   NotReady                    the caller's wait is over, the sandbox is still on its way
   BackendError
@@ -107,6 +109,7 @@ from sandbox_server.domain.errors.sandboxes import (
     SnapshotFailed,
     StartFailed,
 )
+from sandbox_server.domain.errors.tools import ToolsNotRunning, ToolsRefused
 
 __all__ = [
     "AccessDenied",
@@ -153,5 +156,7 @@ __all__ = [
     "TenantNotFound",
     "TooManyAtOnce",
     "TooManyTemplates",
+    "ToolsNotRunning",
+    "ToolsRefused",
     "Unauthenticated",
 ]
