@@ -91,7 +91,7 @@ async def open_server(settings: Settings) -> AsyncIterator[Server]:
         notifications = Notifications(database)
         server = _assemble(settings, sessions, vault, backends, notifications)
         await server.housekeeping.ensure()
-        await stack.enter_async_context(_at_work(notifications, server.scheduler))
+        await stack.enter_async_context(_at_work(server, notifications))
         yield server
 
 
@@ -164,15 +164,15 @@ def _retention(settings: Settings) -> Retention:
 
 
 @asynccontextmanager
-async def _at_work(
-    notifications: Notifications, scheduler: SandboxQueueScheduler
-) -> AsyncIterator[None]:
+async def _at_work(server: Server, notifications: Notifications) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         hearing = group.create_task(notifications.run(), name="notifications")
-        working = group.create_task(scheduler.run(), name="scheduler")
+        working = group.create_task(server.scheduler.run(), name="scheduler")
+        noting = group.create_task(server.services.controller.awake.run(), name="awake")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
-        scheduler.stop()
+        server.scheduler.stop()
         await working
         hearing.cancel()
+        noting.cancel()
         watching.cancel()

@@ -4,13 +4,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import (
     ColumnElement,
-    Interval,
     Text,
     bindparam,
     exists,
     func,
-    literal,
-    or_,
     select,
     update,
 )
@@ -134,22 +131,6 @@ class SandboxRepository:
     async def clock(self) -> datetime:
         now: datetime = (await self._session.execute(select(_now))).scalar_one()
         return now
-
-    async def touch(self, sandbox_id: str, *, at_most_every: timedelta) -> None:
-        """Note activity, unless that was done just now; timers find it when they fire.
-
-        A short idle timeout is served more exactly.
-        """
-        often = func.least(
-            literal(at_most_every, Interval), Sandbox.idle_timeout.op("/")(literal(10))
-        )
-        noted_until = Sandbox.last_activity_at + often
-        is_news = or_(Sandbox.last_activity_at.is_(None), noted_until <= _now)
-        await self._session.execute(
-            update(Sandbox)
-            .where(Sandbox.id == sandbox_id, Sandbox.state == State.RUNNING, is_news)
-            .values(last_activity_at=_now)
-        )
 
     async def keep_tools_token(self, sandbox_id: str, sealed: bytes) -> bytes:
         """Keep this token unless there is one; gives the one that holds for everybody."""

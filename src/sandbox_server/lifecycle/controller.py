@@ -27,6 +27,7 @@ from sandbox_server.lifecycle.answers import (
     require_running,
 )
 from sandbox_server.lifecycle.arrivals import Arrivals
+from sandbox_server.lifecycle.awake import Awake
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.copies import Copies
 from sandbox_server.lifecycle.creation import Creation
@@ -70,7 +71,8 @@ class SandboxController:
         self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
         self._intents = Intents(sessions, own_work, admission, backends, changes)
         self._of_sessions = SessionSandboxes(sessions, self._creation)
-        self._using = Using(sessions, backends, vault)
+        self._using = Using(backends, vault)
+        self.awake = Awake(sessions)
         self.copies = Copies(sessions, scheduler, self._creation, self._waiting)
 
     async def create(
@@ -222,12 +224,8 @@ class SandboxController:
         row = await self.get(caller, sandbox_id)
         if row.state is not State.RUNNING or row.target is not Target.RUNNING:
             row = await self._wake(caller, row, wait)
-        await self._using.touch(row)
+        await self.awake.touch(row)
         return self._using.usable(row)
-
-    async def note_activity(self, caller: Caller, sandbox_id: str) -> None:
-        """Note that somebody still works in a sandbox, whatever has become of it."""
-        await self._using.touch(await self.get(caller, sandbox_id))
 
     async def _find_or_create(
         self, caller: Caller, session_id: str, wanted: SandboxRequest, wait: timedelta

@@ -5,7 +5,7 @@ from datetime import datetime
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.deadlines import Deadlines, set_timeout
+from sandbox_server.domain.deadlines import Deadlines, set_timeout, touch
 from sandbox_server.domain.due import waits_for_place
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxPatch
@@ -27,7 +27,7 @@ def patched(patch: SandboxPatch, caller: Caller) -> Callable[[Sandbox], Change]:
 
     def change_deadlines(row: Deadlines, now: datetime) -> Deadlines:
         if "idle_timeout" in patch:
-            row = replace(row, idle_timeout=patch["idle_timeout"])
+            row = touch(replace(row, idle_timeout=patch["idle_timeout"]), now)
         if "on_timeout" in patch:
             row = replace(row, on_timeout=patch["on_timeout"])
         if "timeout" in patch:

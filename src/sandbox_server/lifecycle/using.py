@@ -1,17 +1,12 @@
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import timedelta
 
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Access
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
-from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.lifecycle.sealed import open_access
 from sandbox_server.vault import Vault
-
-NOTE_ACTIVITY_EVERY = timedelta(seconds=10)
 
 _MOST_OPEN = 10_000
 
@@ -28,8 +23,7 @@ class UsableSandbox:
 class Using:
     """What it takes to reach into sandboxes, without asking their providers."""
 
-    def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
-        self._sessions = sessions
+    def __init__(self, backends: Backends, vault: Vault) -> None:
         self._backends = backends
         self._vault = vault
         self._open: OrderedDict[str, tuple[bytes, Access]] = OrderedDict()
@@ -53,8 +47,3 @@ class Using:
         if len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
         return known[1]
-
-    async def touch(self, row: Sandbox) -> None:
-        """Note that something happens in a sandbox, unless that was noted just now."""
-        async with without_transaction(self._sessions) as session:
-            await SandboxRepository(session).touch(row.id, at_most_every=NOTE_ACTIVITY_EVERY)

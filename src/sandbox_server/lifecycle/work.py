@@ -1,23 +1,15 @@
-import asyncio
-import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
-
-from sqlalchemy.exc import SQLAlchemyError
 
 from sandbox_server.backends.e2b.inside import Inside
 from sandbox_server.backends.provider import Finished
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.answers import require_running
 from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.using import NOTE_ACTIVITY_EVERY
-
-log = logging.getLogger(__name__)
 
 PATIENCE = timedelta(seconds=55)
 """How long to wait for a sandbox; clients commonly give up after a minute."""
@@ -26,16 +18,9 @@ PATIENCE = timedelta(seconds=55)
 class Work:
     """Use of sandboxes by calls that answer when what they ask for is done, or refuse."""
 
-    def __init__(
-        self,
-        controller: SandboxController,
-        *,
-        patience: timedelta = PATIENCE,
-        note_every: timedelta = NOTE_ACTIVITY_EVERY,
-    ) -> None:
+    def __init__(self, controller: SandboxController, *, patience: timedelta = PATIENCE) -> None:
         self._controller = controller
         self._patience = patience
-        self._note_every = note_every
 
     async def create(
         self, caller: Caller, wanted: SandboxRequest, *, idempotency: Idempotency | None
@@ -81,19 +66,5 @@ class Work:
     async def _inside(self, caller: Caller, sandbox_id: str) -> AsyncIterator[Inside]:
         """Reach into a sandbox, which is not idle for as long as that lasts."""
         used = await self._controller.use(caller, sandbox_id, wait=self._patience)
-        noting = asyncio.create_task(self._note_activity(caller, used.row))
-        try:
+        with self._controller.awake.hold(used.row):
             yield used.backend.inside(used.access)
-        finally:
-            noting.cancel()
-            with suppress(asyncio.CancelledError):
-                await noting
-
-    async def _note_activity(self, caller: Caller, row: Sandbox) -> None:
-        often = min(self._note_every, (row.idle_timeout or self._note_every) / 3)
-        while True:
-            await asyncio.sleep(often.total_seconds())
-            try:
-                await self._controller.note_activity(caller, row.id)
-            except (SandboxError, SQLAlchemyError) as error:
-                log.warning("activity not noted sandbox_id=%s error=%r", row.id, error)

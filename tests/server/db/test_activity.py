@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, update
 
+from sandbox_server.db.activity import ActivityRepository
 from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.domain.ids import new_id
@@ -37,7 +38,7 @@ async def touched(sessions, tenant_id):
                 .returning(Sandbox.last_activity_at)
             )
         async with sessions.begin() as session:
-            await SandboxRepository(session).touch(row.id, at_most_every=30 * SECOND)
+            await ActivityRepository(session).note([row.id], at_most_every=30 * SECOND)
         async with sessions() as session:
             after = (
                 await SandboxRepository(session).get(row.id, tenant_id=tenant_id)
@@ -64,5 +65,35 @@ async def test_activity_is_written_seldom_but_for_a_short_idle_timeout_exactly(
     assert await touched(since, idle_timeout=idle_timeout) is news
 
 
-async def test_activity_in_what_does_not_run_is_none(touched):
-    assert not await touched(DAY, state="starting")
+@pytest.mark.parametrize(
+    ("state", "target", "news"),
+    [
+        ("starting", "running", False),
+        ("running", "paused", False),
+        ("pausing", "paused", False),
+        ("paused", "paused", False),
+        # For its provider's maximum alone: what goes on in it goes on afterwards.
+        ("pausing", "running", True),
+        ("paused", "running", True),
+        ("resuming", "running", True),
+        ("running", "gone", False),
+    ],
+)
+async def test_activity_is_what_happens_in_a_sandbox_that_is_to_run_on(
+    touched, state, target, news
+):
+    expiry = {"expires_at": None} if state == "paused" else {}
+    assert await touched(DAY, state=state, target=target, **expiry) is news
+
+
+async def test_of_many_sandboxes_the_shortest_idle_timeout_is_told(sessions, tenant_id):
+    async with sessions.begin() as session:
+        repository = ActivityRepository(session)
+        rows = [
+            await add_sandbox(sessions, tenant_id, state="running", idle_timeout=idle_timeout)
+            for idle_timeout in (None, DAY, MINUTE)
+        ]
+        every = [row.id for row in rows]
+        assert await repository.note(every, at_most_every=SECOND) == MINUTE
+        assert await repository.note(every[:1], at_most_every=SECOND) is None
+        assert await repository.note([], at_most_every=SECOND) is None

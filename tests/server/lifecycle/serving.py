@@ -134,12 +134,13 @@ async def running_server(
         living.vault,
     )
     running = asyncio.create_task(scheduler.run())
-    hearing = asyncio.create_task(notifications.run())
+    beside = [asyncio.create_task(work) for work in (notifications.run(), controller.awake.run())]
     try:
         yield Serving(living, scheduler, controller, caller_of(living.tenant_id))
     finally:
         scheduler.stop()
         await running
-        hearing.cancel()
-        with suppress(asyncio.CancelledError):
-            await hearing
+        for task in beside:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

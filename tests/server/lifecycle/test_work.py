@@ -1,4 +1,3 @@
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -11,7 +10,6 @@ from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.kinds import ADMISSION
 from sandbox_server.lifecycle.work import Work
-from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE
 
 pytestmark = pytest.mark.needs_engine
@@ -65,20 +63,3 @@ async def test_a_paused_sandbox_that_finds_no_place_is_not_ready(server, hasty):
         with pytest.raises(NotReady) as refused:
             await ask
         assert refused.value.retry_after is not None
-
-
-async def test_a_sandbox_is_not_idle_while_a_command_runs(server):
-    row = await server.running(idle_timeout=timedelta(seconds=20))
-    work = Work(server.controller, note_every=timedelta(milliseconds=50))
-    waiting = "until test -e /tmp/go; do sleep 0.1; done"
-    running = asyncio.create_task(work.run_command(server.caller, row.id, waiting, timeout=MINUTE))
-    noted = set()
-
-    async def is_noted_again_and_again():
-        noted.add((await server.controller.get(server.caller, row.id)).last_activity_at)
-        return len(noted) > 3
-
-    await until(is_noted_again_and_again, timeout=60)
-    assert not running.done()
-    await work.write_file(server.caller, row.id, "/tmp/go", b"")
-    assert (await running).exit_code == 0

@@ -1,0 +1,46 @@
+from collections.abc import Collection
+from datetime import timedelta
+
+from sqlalchemy import ARRAY, Interval, Text, any_, bindparam, func, literal, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql import Select
+
+from sandbox_server.db.models import Row
+from sandbox_server.domain.state import State, Target
+
+# Also while it is paused for its provider's maximum alone: who is in it then is so afterwards.
+_AWAKE = (State.RUNNING, State.PAUSING, State.PAUSED, State.RESUMING)
+
+
+class ActivityRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def note(
+        self, sandbox_ids: Collection[str], *, at_most_every: timedelta
+    ) -> timedelta | None:
+        """Note that something happens in sandboxes, but for those where that was noted just now.
+
+        Timers find it when they fire. A short idle timeout is served more exactly; gives the shortest.
+        """
+        asked = {"sandbox_ids": sorted(sandbox_ids), "at_most_every": at_most_every}
+        shortest: timedelta | None = await self._session.scalar(_NOTE, asked)
+        return shortest
+
+
+def _note() -> Select[tuple[timedelta | None]]:
+    table = Row.metadata.tables["sandboxes"]
+    now = func.clock_timestamp()
+    meant = table.c.id == any_(bindparam("sandbox_ids", type_=ARRAY(Text)))
+    tenth = table.c.idle_timeout.op("/")(literal(10))
+    often = func.least(bindparam("at_most_every", type_=Interval), tenth)
+    is_news = or_(table.c.last_activity_at.is_(None), table.c.last_activity_at + often <= now)
+    is_awake = (table.c.target == Target.RUNNING) & table.c.state.in_(_AWAKE)
+    # By id, as everybody holds several: else two servers could wait for each other.
+    due = select(table.c.id).where(meant, is_awake, is_news).order_by(table.c.id)
+    held = due.with_for_update(key_share=True).cte("held")
+    noted = update(table).where(table.c.id == held.c.id).values(last_activity_at=now)
+    return select(func.min(table.c.idle_timeout)).where(meant).add_cte(noted.cte("noted"))
+
+
+_NOTE = _note()
