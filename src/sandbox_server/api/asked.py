@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sandbox_client.models import (
+    CommandCreate,
     KeepAlive,
     Labels,
     Name,
@@ -18,6 +19,7 @@ from sandbox_client.models import (
     SnapshotCreate,
 )
 from sandbox_server.db.sandboxes import SandboxFilter
+from sandbox_server.domain.commands import CommandRequest
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
 
@@ -63,6 +65,10 @@ def a_sandbox(body: SessionSandbox, *, session_id: str | None = None) -> Sandbox
 
 def a_fork(body: SandboxFork) -> ForkRequest:
     return ForkRequest(**_said(body))
+
+
+def a_command(body: CommandCreate) -> CommandRequest:
+    return CommandRequest(**_said(body))
 
 
 def a_change(body: SandboxUpdate) -> SandboxPatch:

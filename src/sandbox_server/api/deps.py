@@ -12,6 +12,7 @@ from sandbox_server.access.key_ring import KeyRing
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import (
+    CommandNotFound,
     NotFound,
     SandboxNotFound,
     SnapshotNotFound,
@@ -112,8 +113,10 @@ def _a_template_name(given: str) -> str:
 
 
 _of_sandbox = BeforeValidator(_a_sandbox_id)
+_of_command = BeforeValidator(partial(_an_id, missing=CommandNotFound))
 _of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
 
+CommandIdPath = Annotated[str, _of_command, Path()]
 ControllerDep = Annotated[SandboxController, Depends(find_controller)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]
 SandboxIdPath = Annotated[str, _of_sandbox, Path()]

@@ -1,0 +1,162 @@
+import binascii
+from base64 import b64decode
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from sandbox_client.models.wire import Envs, Given, Seconds, Storable, Text, Told
+
+_LONGEST_COMMAND = 128 * 1024  # of one argument, in Linux
+_LONGEST_INPUT = 2**20
+
+
+class CommandState(StrEnum):
+    """What has become of a command: failed never began, lost ended unseen."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+    TIMED_OUT = "timed_out"
+    KILLED = "killed"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class CommandSignal(StrEnum):
+    """What can be sent to a command: to ask it to end, or to end it."""
+
+    SIGTERM = "SIGTERM"
+    SIGKILL = "SIGKILL"
+
+
+class CommandCreate(Given):
+    """What is to run in a sandbox."""
+
+    cmd: Annotated[
+        Storable,
+        Field(min_length=1, max_length=_LONGEST_COMMAND, description="A line for a login shell."),
+    ]
+    cwd: Annotated[
+        Storable | None,
+        Field(min_length=1, max_length=4096, description="Else its user's home."),
+    ] = None
+    envs: Annotated[
+        Envs, Field(description="Variables for this command alone; they are not kept.")
+    ] = Field(default_factory=dict)
+    user: Annotated[
+        str | None,
+        Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$", description="Else its template's."),
+    ] = None
+    timeout_s: Annotated[
+        Seconds | None,
+        Field(description="When it is killed; null lets it run for as long as its sandbox does."),
+    ] = None
+    background: Annotated[bool, Field(description="Answer when it has started.")] = False
+    stdin: Annotated[bool, Field(description="Leave its stdin open for input to come.")] = False
+
+
+class OutputCut(Told):
+    """Bytes of a stream that are missing: where the first one was, and how many; null if nobody knows."""
+
+    offset: int
+    size: int | None
+
+
+class CommandRead(Told):
+    """A command and what has become of it; sizes are what it wrote, in bytes, of which not all may be kept."""
+
+    id: str
+    sandbox_id: str
+    state: CommandState
+    state_reason: str | None
+    exit_code: int | None
+    cmd: str
+    cwd: str | None
+    user: str | None
+    background: bool
+    stdin: bool
+    pid: int | None
+    timeout_s: float | None
+    stdout_size: int
+    stderr_size: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    expires_at: datetime | None
+
+
+class CommandOutcome(CommandRead):
+    """A command with what it has written, as text; a line of it says where something is missing."""
+
+    stdout: str
+    stderr: str
+    stdout_cut: OutputCut | None
+    stderr_cut: OutputCut | None
+
+
+class OutputPiece(Told):
+    """Some of what a command wrote: text, or what is no text in base64."""
+
+    type: Literal["stdout", "stderr"]
+    offset: int
+    text: str | None = None
+    base64: str | None = None
+    at: datetime
+
+
+class OutputGap(Told):
+    """Bytes that are not kept."""
+
+    type: Literal["gap"]
+    stream: Literal["stdout", "stderr"] | None
+    offset: int
+    size: int | None
+    reason: str | None
+    at: datetime
+
+
+class OutputPart(Told):
+    """Some of one stream of a command. There is no more once it does not run and `next_offset` is its `size`."""
+
+    items: list[OutputPiece | OutputGap]
+    next_offset: int
+    size: int
+    cut: Annotated[int, Field(description="How many of its bytes are not kept.")]
+    state: CommandState
+
+
+def _of_base64(text: str) -> str:
+    try:
+        b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("It is not base64.") from None
+    return text
+
+
+class CommandInput(Given):
+    """What a command is to read from its stdin: text, or bytes in base64."""
+
+    text: Annotated[Text, Field(max_length=_LONGEST_INPUT)] | None = None
+    base64: (
+        Annotated[str, Field(max_length=_LONGEST_INPUT * 4 // 3 + 4), AfterValidator(_of_base64)]
+        | None
+    ) = None
+    close: Annotated[bool, Field(description="End its input after this.")] = False
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.text is not None and self.base64 is not None:
+            raise ValueError("It is either text or base64.")
+        if self.text is None and self.base64 is None and not self.close:
+            raise ValueError("There is nothing to send.")
+        return self
+
+    @property
+    def content(self) -> bytes:
+        return b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
+
+
+class CommandSend(Given):
+    signal: CommandSignal
