@@ -108,6 +108,7 @@ def _create_tickets() -> None:
         sa.CheckConstraint("(scope = 'port') = (port IS NOT NULL)", name="port"),
     )
     op.create_index("tickets_expires_at_idx", "tickets", ["expires_at"])
+    op.create_index("tickets_tenant_id_expires_at_idx", "tickets", ["tenant_id", "expires_at"])
 
 
 def downgrade() -> None:

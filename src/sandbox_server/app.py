@@ -19,6 +19,7 @@ from sandbox_server.api import (
     stats,
     templates,
     tenants,
+    tickets,
     verbs,
 )
 from sandbox_server.api.access_log import AccessLog
@@ -33,12 +34,15 @@ from sandbox_server.services import Services
 # As the description lists them.
 _ROUTES = (
     *(sandboxes, sessions, snapshots, templates, events),
-    *(tenants, keys, backends, stats, jobs, health, metrics, docs, verbs),
+    *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_READ_HEADERS = ("Authorization", "Idempotency-Key", "Last-Event-ID", "X-API-Key", REQUEST_ID)
-_TOLD_HEADERS = ("Location", "Retry-After", "WWW-Authenticate", REQUEST_ID)
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+# What a page may read of an answer beside what all pages may.
+_TOLD_HEADERS = (
+    *("Location", "Retry-After", "WWW-Authenticate", REQUEST_ID, "Mcp-Session-Id"),
+    *("Accept-Ranges", "Content-Disposition", "Content-Range", "ETag"),
+)
 
 
 def create_app(services: Services) -> FastAPI:
@@ -75,7 +79,7 @@ def _surround(app: FastAPI, services: Services) -> None:
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
             allow_methods=_METHODS,
-            allow_headers=_READ_HEADERS,
+            allow_headers=["*"],  # nothing that a browser adds by itself counts here
             expose_headers=_TOLD_HEADERS,
         )
     app.add_middleware(RequestMetrics)

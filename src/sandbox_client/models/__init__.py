@@ -77,6 +77,7 @@ from sandbox_client.models.templates import (
     TemplateRebuild,
     TemplateStep,
 )
+from sandbox_client.models.tickets import TicketCreate, TicketCreated, TicketScope
 from sandbox_client.models.verbs import (
     CommandResult,
     CreateVerb,
@@ -190,6 +191,9 @@ __all__ = [
     "TenantStats",
     "TenantWrite",
     "Text",
+    "TicketCreate",
+    "TicketCreated",
+    "TicketScope",
     "TimelineEntry",
     "Timeout",
     "TimeoutVerb",

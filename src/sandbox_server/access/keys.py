@@ -1,77 +1,66 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 
+from sandbox_server.access.lookups import Lookups
 from sandbox_server.access.rate_limit import RateLimit
-from sandbox_server.access.secrets import hash_of, is_secret
+from sandbox_server.access.secrets import hash_of, is_secret, is_ticket
 from sandbox_server.db.keys import KeyRepository
-from sandbox_server.db.models import ApiKey
+from sandbox_server.db.models import ApiKey, Ticket
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.domain.access import Caller, Scope
+from sandbox_server.db.tickets import TicketRepository
+from sandbox_server.domain.access import Caller, Scope, TicketCaller, TicketScope
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.domain.ids import ApiKeyId, TenantId
 
-_TRUSTED_SECONDS = 0.5
-_LOOKUPS = 4  # at a time, so that a flood of wrong keys leaves the database's connections to others
+_LOOKUPS = 4
 _NOTE_USE_EVERY = timedelta(minutes=1)
 
 
-@dataclass(frozen=True)
-class _Known:
-    caller: Caller
-    until: float
-
-
 class Authenticator:
-    """Tells who holds a key, and holds each to its rate.
+    """Tells who holds a key or a ticket, and holds each to its key's rate.
 
-    A key that was found valid is trusted for half a second and then looked up again: so every server knows of a
-    revocation within that time, whether or not it hears a notification.
+    What was found valid is trusted for half a second and then looked up again: so every server knows of a revocation
+    within that time, whether or not it hears a notification.
     """
 
     def __init__(self, sessions: Sessions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
-        self._clock = clock
-        self._known: dict[bytes, _Known] = {}
-        self._lookups = asyncio.Semaphore(_LOOKUPS)
+        at_once = asyncio.Semaphore(_LOOKUPS)
+        self._keys = Lookups(self._look_up_key, at_once=at_once, clock=clock)
+        self._tickets = Lookups(self._look_up_ticket, at_once=at_once, clock=clock)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Find the caller whose key it is; what does not look like a key is not looked up."""
         if secret is None or not is_secret(secret):
             raise Unauthenticated
-        caller = await self._find(hash_of(secret))
+        caller = await self._keys.find(hash_of(secret))
         self._rate_limit.take(caller)
         return caller
 
+    async def authenticate_ticket(self, secret: str) -> TicketCaller:
+        """Find the caller whose ticket it is, which ends with its key, or when that may do less than the ticket."""
+        if not is_ticket(secret):
+            raise Unauthenticated
+        caller = await self._tickets.find(hash_of(secret))
+        self._rate_limit.take(caller)
+        return caller
+
+    async def recheck(self, caller: Caller) -> None:
+        """Refuse who was let in a while ago and would not be any more; costs none of their rate."""
+        if isinstance(caller, TicketCaller):
+            await self._tickets.find(caller.secret_hash)
+        else:
+            await self._keys.find(caller.secret_hash)
+
     def forget(self) -> None:
-        """Look every key up anew, after one of them has changed."""
-        self._known = {}  # a lookup that is under way puts what it found into the old one
+        """Look everybody up anew, after a key has changed."""
+        self._keys.forget()
+        self._tickets.forget()
 
-    async def _find(self, secret_hash: bytes) -> Caller:
-        if (trusted := self._trusted(secret_hash)) is not None:
-            return trusted
-        async with self._lookups:
-            # Of many requests with the same key, the first has looked it up by now.
-            if (trusted := self._trusted(secret_hash)) is not None:
-                return trusted
-            until, remembered = self._clock() + _TRUSTED_SECONDS, self._known
-            caller = await self._look_up(secret_hash)
-            remembered[secret_hash] = _Known(caller, until=until)
-            return caller
-
-    def _trusted(self, secret_hash: bytes) -> Caller | None:
-        known = self._known.get(secret_hash)
-        if known is None:
-            return None
-        if self._clock() < known.until:
-            return known.caller
-        del self._known[secret_hash]
-        return None
-
-    async def _look_up(self, secret_hash: bytes) -> Caller:
+    async def _look_up_key(self, secret_hash: bytes) -> Caller:
         async with without_transaction(self._sessions) as session:
             repository = KeyRepository(session)
             key = await repository.find_valid(secret_hash)
@@ -79,6 +68,14 @@ class Authenticator:
                 raise Unauthenticated
             await repository.note_use(key.id, at_most_every=_NOTE_USE_EVERY)
         return caller_of(key)
+
+    async def _look_up_ticket(self, secret_hash: bytes) -> TicketCaller:
+        async with without_transaction(self._sessions) as session:
+            found = await TicketRepository(session).find_valid(secret_hash)
+            if found is None:
+                raise Unauthenticated("The ticket is not known here, or its time is up.")
+            await KeyRepository(session).note_use(found.key.id, at_most_every=_NOTE_USE_EVERY)
+        return _ticket_caller_of(found.ticket, caller_of(found.key))
 
 
 def caller_of(key: ApiKey) -> Caller:
@@ -88,4 +85,20 @@ def caller_of(key: ApiKey) -> Caller:
         scopes=frozenset(Scope(scope) for scope in key.scopes),
         max_priority=key.max_priority,
         rate_per_s=key.rate_per_s,
+        secret_hash=key.hash,
+    )
+
+
+def _ticket_caller_of(ticket: Ticket, maker: Caller) -> TicketCaller:
+    scope = TicketScope(ticket.scope)
+    if not maker.may(scope.needed):
+        raise Unauthenticated("The key that made the ticket may no longer do what it is for.")
+    return TicketCaller(
+        tenant_id=maker.tenant_id,
+        key_id=maker.key_id,
+        scopes=scope.given,
+        rate_per_s=maker.rate_per_s,
+        secret_hash=ticket.hash,
+        sandbox_id=ticket.sandbox_id,
+        port=ticket.port,
     )

@@ -3,13 +3,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.api.metrics_access import METRICS_PATH, MetricsAccess
+from sandbox_server.api.ticket_reach import require_reach, take_ticket
+from sandbox_server.domain.access import Caller
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
 _OPEN_BELOW = "/docs/"
 
 
 class Authentication:
-    """Lets nothing through without a key but what is open to all, before any of the body is read.
+    """Lets nothing through without a key or a ticket but what is open to all, before any of the body is read.
 
     It stands before the routes, so that no route can forget it, and a stranger learns of none.
     """
@@ -27,8 +29,16 @@ class Authentication:
             if scope["path"] == METRICS_PATH:
                 self._metrics.require(scope, secret)
             else:
-                scope["state"]["caller"] = await self._authenticator.authenticate(secret)
+                scope["state"]["caller"] = await self._find_caller(scope, secret)
         await self._app(scope, receive, send)
+
+    async def _find_caller(self, scope: Scope, secret: str | None) -> Caller:
+        ticket = take_ticket(scope)
+        if ticket is None or secret is not None:
+            return await self._authenticator.authenticate(secret)
+        caller = await self._authenticator.authenticate_ticket(ticket)
+        require_reach(caller, scope)
+        return caller
 
 
 def is_open(path: str) -> bool:

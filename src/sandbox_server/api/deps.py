@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 from sandbox_client.models import Port
 from sandbox_server.access.key_ring import KeyRing
 from sandbox_server.access.tenants import Tenants
+from sandbox_server.access.tickets import Tickets
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import (
     CommandNotFound,
@@ -78,6 +79,10 @@ async def find_tenants(services: ServicesDep) -> Tenants:
     return Tenants(services.sessions, services.backends)
 
 
+async def find_tickets(services: ServicesDep) -> Tickets:
+    return Tickets(services.sessions, services.authenticator)
+
+
 async def find_catalog(services: ServicesDep) -> Catalog:
     return Catalog(services.sessions, services.backends, services.vault)
 
@@ -97,6 +102,7 @@ CatalogDep = Annotated[Catalog, Depends(find_catalog)]
 FleetDep = Annotated[Fleet, Depends(find_fleet)]
 KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
 TenantsDep = Annotated[Tenants, Depends(find_tenants)]
+TicketsDep = Annotated[Tickets, Depends(find_tickets)]
 
 
 def _a_sandbox_id(given: str) -> str:

@@ -17,6 +17,8 @@ REQUEST_ID = "X-Request-Id"
 # Nothing that could end a header, forge a line of the log or fill it.
 _SANE_ID = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 _SANE_HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+# Whatever an answer holds, as a file of a sandbox, no page of ours comes of it, and none may frame it.
+_HARMLESS = "default-src 'none'; frame-ancestors 'none'; sandbox"
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
 _REQUESTS = frozenset({"http", "websocket"})
 
@@ -39,6 +41,8 @@ class RequestIds:
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"  # a ticket may be in our URL
+                headers.setdefault("Content-Security-Policy", _HARMLESS)
                 # A key in a header of our own does not tell a proxy that the answer is for one caller.
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)

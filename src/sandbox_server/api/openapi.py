@@ -8,14 +8,22 @@ from fastapi import FastAPI
 from sandbox_client.models import Problem
 from sandbox_server.api.authentication import is_open
 from sandbox_server.api.problems import MEDIA_TYPE
+from sandbox_server.api.ticket_reach import takes_tickets
 
 _SCHEMAS = "#/components/schemas/"
 _PROBLEM = {"$ref": "#/components/responses/Problem"}
 _KEYED = ("401", "403", "429")
 _SECURITY: list[dict[str, list[str]]] = [{"bearer": []}, {"api_key": []}]
+_TICKET: dict[str, list[str]] = {"ticket": []}
 _SECURITY_SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, `sbx_…`."},
     "api_key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "ticket": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "ticket",
+        "description": "A ticket, `sbt_…`, for an EventSource or a WebSocket of a browser.",
+    },
 }
 
 
@@ -37,24 +45,30 @@ def _complete(description: dict[str, Any]) -> None:
         schemas.pop(name, None)
     problem = Problem.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
     schemas.update(problem.pop("$defs"), Problem=problem)
-    for path, operation in _operations(description):
-        _complete_operation(operation, needs_key=not is_open(path))
+    for path, method, operation in _operations(description):
+        _complete_operation(operation, security=_security_of(path, method))
 
 
-def _complete_operation(operation: dict[str, Any], *, needs_key: bool) -> None:
+def _security_of(path: str, method: str) -> list[dict[str, list[str]]]:
+    if is_open(path):
+        return []
+    return [*_SECURITY, _TICKET] if takes_tickets(path, method) else _SECURITY
+
+
+def _complete_operation(operation: dict[str, Any], *, security: list[dict[str, list[str]]]) -> None:
     responses = operation["responses"]
     if "422" in responses:
         responses["422"] = _PROBLEM
     responses["default"] = _PROBLEM
-    operation["security"] = _SECURITY if needs_key else []
-    if needs_key:
+    operation["security"] = security
+    if security:
         responses.update(dict.fromkeys(_KEYED, _PROBLEM))
 
 
-def _operations(description: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, item in description["paths"].items():
-        for operation in item.values():
-            yield path, operation
+        for method, operation in item.items():
+            yield path, method, operation
 
 
 def _problem_response() -> dict[str, Any]:

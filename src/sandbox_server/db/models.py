@@ -341,6 +341,7 @@ class Ticket(Row):
         _one_of("scope", "read", "sandboxes", "port"),
         CheckConstraint("(scope = 'port') = (port IS NOT NULL)", name="port"),
         Index(None, "expires_at"),
+        Index(None, "tenant_id", "expires_at"),
     )
 
     hash: Mapped[bytes] = mapped_column(primary_key=True)

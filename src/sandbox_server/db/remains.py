@@ -5,7 +5,7 @@ from sqlalchemy import ColumnElement, delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from sandbox_server.db.models import Event, IdempotencyKey, Job, Sandbox
+from sandbox_server.db.models import Event, IdempotencyKey, Job, Sandbox, Ticket
 
 _now = func.statement_timestamp()
 
@@ -34,6 +34,10 @@ class RemainsRepository:
         """Forget what requests so old have made."""
         key = (IdempotencyKey.tenant_id, IdempotencyKey.key)
         return len(await self._remove(*key, where=IdempotencyKey.created_at < _now - age))
+
+    async def remove_tickets(self) -> int:
+        """Remove tickets whose time is up."""
+        return len(await self._remove(Ticket.hash, where=Ticket.expires_at < _now))
 
     async def _remove(self, *key: InstrumentedAttribute[Any], where: ColumnElement[bool]) -> Any:
         some = select(*key).where(where).limit(self._limit).with_for_update(skip_locked=True)

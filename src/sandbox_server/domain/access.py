@@ -1,6 +1,6 @@
 """Who asks, and what they may do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sandbox_server.domain.errors import ScopeMissing
@@ -12,6 +12,24 @@ class Scope(StrEnum):
     READ = "read"
     SANDBOXES = "sandboxes"
     ADMIN = "admin"
+
+
+class TicketScope(StrEnum):
+    """What a ticket is for; `port` is to pass through to what listens on one port of a sandbox."""
+
+    READ = "read"
+    SANDBOXES = "sandboxes"
+    PORT = "port"
+
+    @property
+    def needed(self) -> Scope:
+        """Which scope the key has to have that makes it."""
+        return Scope.READ if self is TicketScope.READ else Scope.SANDBOXES
+
+    @property
+    def given(self) -> frozenset[Scope]:
+        """Which scopes its holder has at the API."""
+        return frozenset() if self is TicketScope.PORT else frozenset({self.needed})
 
 
 _IMPLIED = {
@@ -30,6 +48,8 @@ class Caller:
     scopes: frozenset[Scope]
     max_priority: int = 0
     rate_per_s: float | None = None
+    secret_hash: bytes = field(default=b"", repr=False, compare=False)
+    """Of what the caller showed, by which it is found again."""
 
     @property
     def actor(self) -> Actor:
@@ -41,3 +61,11 @@ class Caller:
     def require(self, scope: Scope) -> None:
         if not self.may(scope):
             raise ScopeMissing(scope)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TicketCaller(Caller):
+    """The holder of a ticket: may do no more than its key, and that only for what the ticket is for."""
+
+    sandbox_id: str | None = None
+    port: int | None = None

@@ -45,6 +45,7 @@ class Housekeeping:
             "sandboxes": await self._all(lambda r: r.remove_ended(kept.ended, job_kind=SANDBOX)),
             "events": await self._all(lambda r: r.remove_events(kept.events)),
             "requests": await self._all(lambda r: r.remove_idempotency_keys(kept.idempotency)),
+            "tickets": await self._all(lambda r: r.remove_tickets()),
         }
         if any(removed.values()):
             log.info("removed %s", " ".join(f"{what}={n}" for what, n in removed.items()))

@@ -13,6 +13,8 @@ ABSENT = "0" * 20
 OPEN = {"/healthz", "/readyz", "/version"}
 # Only about what all tenants share, and so for admins alone.
 SHARED = ("/v1/jobs", "/v1/keys", "/v1/tenants")
+# Made by who reads, to read.
+READERS_OWN = {"/v1/tickets"}
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ async def call(caller, operation, *, sandbox_id=ABSENT):
         path = path.replace(f"{{{parameter['name']}}}", value)
     query = {"sandbox_id": sandbox_id} if is_asked(operation, "query", "sandbox_id") else {}
     fields = operation.required
-    if "sandbox_id" in fields:
+    if "sandbox_id" in operation.fields:
         fields["sandbox_id"] = sandbox_id
     body = {"json": fields} if operation.fields else {}
     return await caller.request(operation.method, path, params=query, **body)
@@ -67,7 +69,7 @@ async def test_a_key_that_reads_changes_nothing(app, make_key, operations):
         for operation in operations:
             refused = (await call(reader, operation)).status_code == 403
             changes = operation.method != "get" or operation.path.startswith(SHARED)
-            assert refused == changes, operation.path
+            assert refused == (changes and operation.path not in READERS_OWN), operation.path
 
 
 async def test_a_key_for_sandboxes_does_not_reach_what_tenants_share(app, make_key, operations):

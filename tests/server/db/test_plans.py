@@ -14,6 +14,7 @@ from sandbox_server.db.keys import KeyRepository
 from sandbox_server.db.patrol import PatrolRepository
 from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
 from sandbox_server.db.session import create_engine
+from sandbox_server.db.tickets import TicketRepository
 from sandbox_server.domain.errors import IdempotencyMismatch
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.state import State
@@ -23,7 +24,7 @@ from tests.server.plans import explain, reads_by_index, rows_read, vacuum
 pytestmark = EVERY_POSTGRES
 
 _PAGE = 50
-_TABLES = ("tenants", "backends", "sandboxes", "events", "idempotency", "api_keys")
+_TABLES = ("tenants", "backends", "sandboxes", "events", "idempotency", "api_keys", "tickets")
 # Of every thousand sandboxes ten run, fifty are paused and one failed; the last five hundred have all ended.
 _MANY = """
 INSERT INTO tenants (id, name, max_running, max_queued) VALUES ('t', 'T', 100, 100);
@@ -45,7 +46,9 @@ SELECT 't', n, to_char(n % 10000, 'FM00000000000000000000'), 'sandbox.paused' FR
 INSERT INTO idempotency (tenant_id, key, digest, resource, resource_id)
 SELECT 't', 'k' || n, 'd', 'sandbox', 'r' FROM generate_series(1, 100000) AS n;
 INSERT INTO api_keys (id, tenant_id, hash, prefix, scopes)
-SELECT 'k' || n, 't', sha256(n::text::bytea), 'p', '{read}' FROM generate_series(1, 10000) AS n
+SELECT 'k' || n, 't', sha256(n::text::bytea), 'p', '{read}' FROM generate_series(1, 10000) AS n;
+INSERT INTO tickets (hash, tenant_id, key_id, scope, expires_at)
+SELECT sha256(n::text::bytea), 't', 'k1', 'read', now() + (n - 9900) * interval '1 h' FROM generate_series(1, 10000) AS n
 """
 _FILTERS = (
     SandboxFilter(),
@@ -142,6 +145,17 @@ async def test_keys_of_requests_and_of_callers_are_found_by_their_indexes(databa
     by_hash, _, by_key = await explain(database, act)
     assert reads_by_index(by_hash, "api_keys_hash_key")
     assert reads_by_index(by_key, "idempotency_pkey")
+
+
+async def test_tickets_are_found_and_counted_without_those_that_are_over(database):
+    async def act(session):
+        repository = TicketRepository(session)
+        await repository.find_valid(b"none")
+        await repository.count("t", most=1000)
+
+    by_hash, counted = await explain(database, act)
+    assert reads_by_index(by_hash, "tickets_pkey")
+    assert rows_read(counted, "tickets") <= 100
 
 
 async def test_what_lives_at_a_backend_is_read_without_what_has_ended(database):

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from sandbox_server.db.jobs import JobRepository
-from sandbox_server.db.models import Event, IdempotencyKey, Job, Sandbox, Tenant
+from sandbox_server.db.models import ApiKey, Event, IdempotencyKey, Job, Sandbox, Tenant, Ticket
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.lifecycle import housekeeping
@@ -83,6 +83,26 @@ async def test_events_and_requests_are_forgotten_when_they_are_old(sessions, ten
     async with sessions() as session:
         assert list(await session.scalars(select(Event.seq))) == [0]
         assert list(await session.scalars(select(IdempotencyKey.key))) == ["0"]
+
+
+async def test_tickets_are_removed_when_their_time_is_up(sessions, tenant_id, clean):
+    key = ApiKey(id=new_id(), tenant_id=tenant_id, hash=b"k", prefix="", scopes=["read"])
+    async with sessions.begin() as session:
+        session.add(key)
+        await session.flush()
+        for name, left in ((b"over", -DAY), (b"good", DAY)):
+            session.add(
+                Ticket(
+                    hash=name,
+                    tenant_id=tenant_id,
+                    key_id=key.id,
+                    scope="read",
+                    expires_at=now + left,
+                )
+            )
+    await clean()
+    async with sessions() as session:
+        assert list(await session.scalars(select(Ticket.hash))) == [b"good"]
 
 
 async def test_much_is_removed_in_small_transactions(sessions, tenant_id, clean, monkeypatch):

@@ -21,10 +21,12 @@ SandboxError
     Unauthenticated           no key, or none that is known
       MetricsRefused          not from this machine, or without the token
     ScopeMissing              the key may not do this
+    TicketRefused             the ticket is not for this
   LimitReached
     QueueFull
     RateLimited               a key asks too often
     TooManyAtOnce             a tenant does not wait for its answers
+    TooManyTickets            a tenant makes more than end
   FileTooLarge              too large to be told in one answer
   DiskFull                  the sandbox's own disk has no room for it
   CommandNotStarted         the sandbox would not start it
@@ -49,6 +51,7 @@ Each class has a stable `code` and a `title`; only `api/` knows which status of 
 from sandbox_server.domain.errors.access import (
     MetricsRefused,
     ScopeMissing,
+    TicketRefused,
     Unauthenticated,
 )
 from sandbox_server.domain.errors.backends import (
@@ -92,6 +95,7 @@ from sandbox_server.domain.errors.limits import (
     QueueFull,
     RateLimited,
     TooManyAtOnce,
+    TooManyTickets,
 )
 from sandbox_server.domain.errors.missing import (
     BackendNotFound,
@@ -154,8 +158,10 @@ __all__ = [
     "Superseded",
     "TemplateNotFound",
     "TenantNotFound",
+    "TicketRefused",
     "TooManyAtOnce",
     "TooManyTemplates",
+    "TooManyTickets",
     "ToolsNotRunning",
     "ToolsRefused",
     "Unauthenticated",

@@ -4,7 +4,7 @@ from sandbox_server.domain.errors.kinds import AccessDenied
 class Unauthenticated(AccessDenied):
     code = "unauthenticated"
     title = "No valid API key"
-    remediation = "Send a key as `Authorization: Bearer` or `X-API-Key`."
+    remediation = "Send a key as `Authorization: Bearer` or `X-API-Key`; where no header can be sent, a ticket as `?ticket=`."
 
     def __init__(self, detail: str = "The request carries no API key that is known here.") -> None:
         super().__init__(detail)
@@ -25,3 +25,9 @@ class ScopeMissing(AccessDenied):
 
     def __init__(self, scope: str) -> None:
         super().__init__(f"The API key lacks the scope {scope!r}.")
+
+
+class TicketRefused(AccessDenied):
+    code = "ticket-refused"
+    title = "Ticket is not for this"
+    remediation = "Tickets are for reading, and for WebSockets, of what they were made for. Send a key for all else."

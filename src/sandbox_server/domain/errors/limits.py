@@ -33,3 +33,14 @@ class TooManyAtOnce(LimitReached):
             f"Your tenant has {limit} requests under way at this server, as many as it may.",
             retry_after=timedelta(seconds=1),
         )
+
+
+class TooManyTickets(LimitReached):
+    code = "too-many-tickets"
+    title = "Too many tickets"
+    remediation = "Make tickets that end sooner, or use one for all streams of a page."
+
+    def __init__(self, most: int, *, retry_after: timedelta) -> None:
+        super().__init__(
+            f"Your tenant has {most} tickets that are still good.", retry_after=retry_after
+        )

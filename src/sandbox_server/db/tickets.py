@@ -1,0 +1,49 @@
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import ApiKey, Ticket
+
+_now = func.clock_timestamp()
+
+
+@dataclass(frozen=True)
+class KeyedTicket:
+    """A ticket, and the key that made it."""
+
+    ticket: Ticket
+    key: ApiKey
+
+
+class TicketRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def find_valid(self, secret_hash: bytes) -> KeyedTicket | None:
+        """Find the ticket whose secret has this hash, unless its time is up or its key is revoked."""
+        found = await self._session.execute(
+            select(Ticket, ApiKey)
+            .join(ApiKey, ApiKey.id == Ticket.key_id)
+            .where(
+                Ticket.hash == secret_hash, Ticket.expires_at > _now, ApiKey.revoked_at.is_(None)
+            )
+        )
+        row = found.one_or_none()
+        return None if row is None else KeyedTicket(row[0], row[1])
+
+    async def count(self, tenant_id: str, *, most: int) -> int:
+        """Count a tenant's tickets that are still good, no further than `most`."""
+        good = (
+            select(Ticket.hash)
+            .where(Ticket.tenant_id == tenant_id, Ticket.expires_at > func.statement_timestamp())
+            .limit(most)
+            .subquery()
+        )
+        counted: int = await self._session.scalar(select(func.count()).select_from(good)) or 0
+        return counted
+
+    async def add(self, ticket: Ticket) -> None:
+        self._session.add(ticket)
+        await self._session.flush()
+        await self._session.refresh(ticket, ["expires_at"])  # which the database's clock has set
