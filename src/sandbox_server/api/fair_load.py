@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from weakref import WeakValueDictionary
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sandbox_server.api.streamed import is_streamed
@@ -53,10 +54,15 @@ class FairLoad:
                     await held.enter_async_context(large)
                 return message
 
+            async def send_on(message: Message) -> None:
+                if _begins_stream(message):  # it may last for hours, and what was asked is taken in
+                    await held.aclose()
+                await send(message)
+
             is_large = scope["path"] in _LARGE_ANSWERS
             if is_large:
                 await held.enter_async_context(large)
-            await self._app(scope, receive_in_turn, send)
+            await self._app(scope, receive_in_turn, send_on)
 
     @contextmanager
     def _one_more(self, tenant_id: str) -> Iterator[None]:
@@ -69,3 +75,9 @@ class FairLoad:
             self._under_way[tenant_id] -= 1
             if not self._under_way[tenant_id]:
                 del self._under_way[tenant_id]
+
+
+def _begins_stream(message: Message) -> bool:
+    return message["type"] == "http.response.start" and Headers(raw=message["headers"]).get(
+        "content-type", ""
+    ).startswith("text/event-stream")

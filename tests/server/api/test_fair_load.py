@@ -4,7 +4,10 @@ import asyncio
 import json
 
 import pytest
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
 
+from sandbox_server.api.deps import Operator
 from sandbox_server.api.fair_load import LARGE, LARGE_AT_ONCE
 from sandbox_server.settings import Settings
 from tests.server.api.conftest import caller_of
@@ -17,6 +20,25 @@ AT_ONCE = 7
 @pytest.fixture
 def settings():
     return Settings(max_requests_per_tenant=AT_ONCE)
+
+
+@pytest.fixture
+def app(app):
+    """Add a route that answers with a stream, once more ask than may have large bodies read at once."""
+    router = APIRouter()
+    all_answered = asyncio.Barrier(LARGE_AT_ONCE + 1)
+
+    async def lines():
+        yield "begun"
+        await all_answered.wait()
+
+    @router.post("/v1/test/stream")
+    async def stream(caller: Operator, request: Request) -> StreamingResponse:
+        await request.body()
+        return StreamingResponse(lines(), media_type="text/event-stream")
+
+    app.include_router(router)
+    return app
 
 
 @pytest.fixture
@@ -64,6 +86,12 @@ async def test_of_large_bodies_only_a_few_of_a_tenant_are_read_at_a_time(admin, 
         for body in bodies:
             body.may_go_on.set()
     assert {task.result().status_code for task in tasks} == {404}
+
+
+async def test_a_large_body_whose_answer_is_a_stream_holds_up_none_after_it(admin):
+    async with asyncio.timeout(30), asyncio.TaskGroup() as asking:
+        for _ in range(LARGE_AT_ONCE + 1):
+            asking.create_task(admin.post("/v1/test/stream", content=b"x" * 2 * LARGE))
 
 
 async def test_who_does_not_wait_for_answers_is_refused_and_nobody_else(admin, neighbour):
