@@ -9,6 +9,7 @@ from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Endpoint, NewSandbox
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendError
+from tests.browser import WatchedPage, running_chromium
 from tests.engine.process import running_engine
 from tests.server.databases import BUNDLED, new_database, running_servers
 from tests.server.faults import FaultyProxy
@@ -66,6 +67,19 @@ async def database(database_url):
 @pytest.fixture
 def sessions(database):
     return create_sessions(database)
+
+
+@pytest.fixture
+async def browser():
+    """Run a real Chromium, without windows."""
+    async with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+async def tab(browser):
+    """Open an empty page, and note what goes wrong in it."""
+    return WatchedPage(await browser.new_page())
 
 
 @pytest.fixture
