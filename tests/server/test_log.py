@@ -57,7 +57,9 @@ def test_json_is_one_object_per_line_with_the_traceback_in_it():
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_secrets_that_an_error_quotes_are_left_out(formatter):
     key = f"e2b_{'0f' * 20}"
-    failure = ValueError(f"X-API-Key: {key}, postgresql://me:hunter2@there/db, sbx_{'x' * 30}")
+    failure = ValueError(
+        f"X-API-Key: {key}, postgresql://me:hunter2@there/db, sbx_{'x' * 30}, /v1/x?ticket=sbt_{'x' * 43}"
+    )
     text = formatter.format(record("it broke", failure=failure))
     assert "there/db" in text
     assert not any(secret in text for secret in (key, "hunter2", "xxxx"))

@@ -1,0 +1,37 @@
+import asyncio
+
+import pytest
+
+from sandbox_server.access import lookups as module
+from sandbox_server.access.lookups import Lookups
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.ids import ApiKeyId, TenantId
+
+
+@pytest.fixture
+def looked_up():
+    return []
+
+
+@pytest.fixture
+def lookups(looked_up, clock):
+    async def look_up(secret_hash):
+        looked_up.append(secret_hash)
+        return Caller(tenant_id=TenantId("t"), key_id=ApiKeyId("k"), scopes=frozenset())
+
+    return Lookups(look_up, at_once=asyncio.Semaphore(4), clock=clock)
+
+
+async def test_what_was_found_is_trusted_for_half_a_second(lookups, looked_up, clock):
+    for later in (0, 0.499, 0.001):
+        clock.now += later
+        await lookups.find(b"a")
+    assert looked_up == [b"a", b"a"]
+
+
+async def test_what_is_not_seen_again_is_not_kept_for_ever(lookups, clock, monkeypatch):
+    monkeypatch.setattr(module, "_MANY", 10)
+    for number in range(100):
+        await lookups.find(bytes([number]))
+        clock.now += 0.1
+    assert len(lookups._known) <= 10
