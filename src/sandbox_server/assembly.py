@@ -33,6 +33,7 @@ from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.registration import register_backends
 from sandbox_server.lifecycle.rest import Rest
 from sandbox_server.lifecycle.snapshots import Snapshots
+from sandbox_server.lifecycle.using import Using
 from sandbox_server.log import log_context
 from sandbox_server.ops.event_loop import watch_event_loop
 from sandbox_server.ops.exposition import Exposition
@@ -42,6 +43,9 @@ from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.scheduler.worker import Handler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.streams.commands import Commands
+from sandbox_server.streams.growth import LogGrowth
+from sandbox_server.streams.recordings import Recordings, open_recordings
 from sandbox_server.templates.builds import Builds
 from sandbox_server.templates.listing import Listing
 from sandbox_server.vault import Vault
@@ -57,6 +61,7 @@ class Server:
     scheduler: SandboxQueueScheduler
     housekeeping: Housekeeping
     rest: Rest
+    recordings: Recordings
 
 
 @asynccontextmanager
@@ -137,6 +142,15 @@ def _assemble(
     controller = SandboxController(
         sessions, scheduler, admission, reconciler, backends, Placement(backends), changes, vault
     )
+    recordings = open_recordings(
+        sessions,
+        Using(backends, vault),
+        controller.awake,
+        changes,
+        notifications,
+        lease=timedelta(seconds=settings.lease_s),
+        bound=settings.command_output_mb * 2**20,
+    )
     services = Services(
         settings=settings,
         sessions=sessions,
@@ -145,8 +159,9 @@ def _assemble(
         backends=backends,
         vault=vault,
         exposition=Exposition(sessions, Overview(sessions, backends)),
+        commands=Commands(sessions, controller, recordings, LogGrowth(notifications)),
     )
-    return Server(services, scheduler, housekeeping, rest)
+    return Server(services, scheduler, housekeeping, rest, recordings)
 
 
 def _named_in_log(settle: Handler) -> Handler:
@@ -159,7 +174,9 @@ def _named_in_log(settle: Handler) -> Handler:
 
 def _retention(settings: Settings) -> Retention:
     return Retention(
-        ended=timedelta(days=settings.ended_days), events=timedelta(days=settings.event_days)
+        ended=timedelta(days=settings.ended_days),
+        events=timedelta(days=settings.event_days),
+        output=timedelta(days=settings.output_days),
     )
 
 
@@ -169,10 +186,13 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         hearing = group.create_task(notifications.run(), name="notifications")
         working = group.create_task(server.scheduler.run(), name="scheduler")
         noting = group.create_task(server.services.controller.awake.run(), name="awake")
+        recording = group.create_task(server.recordings.run(), name="recordings")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
         server.scheduler.stop()
         await working
+        recording.cancel()
+        await server.recordings.close(within=_GRACE)
         hearing.cancel()
         noting.cancel()
         watching.cancel()

@@ -6,6 +6,7 @@ from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.settings import Settings
+from sandbox_server.streams.commands import Commands
 from sandbox_server.vault import Vault
 
 
@@ -20,3 +21,4 @@ class Services:
     backends: Backends
     vault: Vault
     exposition: Exposition
+    commands: Commands

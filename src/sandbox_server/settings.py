@@ -128,6 +128,15 @@ class Settings(BaseSettings):
         description="How long the work of a server that is gone waits until another goes on with it.",
     )
     ended_days: int = Field(7, ge=0, description="Days that sandboxes which ended stay on record.")
+    output_days: int = Field(
+        7, ge=0, description="Days that commands which ended are kept with their output."
+    )
+    command_output_mb: int = Field(
+        4,
+        ge=1,
+        le=1024,
+        description="How much of each output of a command is kept, in MiB: its beginning and its end.",
+    )
     event_days: int = Field(30, ge=1, description="Days that events are kept.")
     stop_timeout_s: int = Field(
         25, ge=1, description="How long requests and transitions may take to finish at a stop."

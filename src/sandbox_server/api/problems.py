@@ -27,7 +27,7 @@ from sandbox_server.api.faults import (
     ExchangeError,
     Fault,
 )
-from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.errors import ProcessGone, SandboxGone
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import SandboxError
 
@@ -61,6 +61,7 @@ STATUS: dict[type[SandboxError], int] = {
     errors.BackendBusy: 503,
     errors.BackendRefused: 422,
     SandboxGone: 410,
+    ProcessGone: 409,
 }
 
 _FAULTS = {

@@ -6,6 +6,7 @@ BackendError
   BackendBusy          no room or too many requests: later, after `retry_after` if it said so
   BackendRefused       the request cannot be carried out as it stands, now or later
   SandboxGone          the provider has no such sandbox any more
+  ProcessGone          the sandbox has no such process, or has none any more
 
 The texts are for people and carry no credentials.
 """
@@ -29,3 +30,10 @@ class SandboxGone(BackendError):
     def __init__(self, backend: str, provider_id: str) -> None:
         super().__init__(backend, f"there is no sandbox {provider_id}")
         self.provider_id = provider_id
+
+
+class ProcessGone(BackendError):
+    """It has ended, or was never there."""
+
+    code = "process-gone"
+    title = "Process is gone from its sandbox"

@@ -33,8 +33,19 @@ class IdempotencyRepository:
         )
         return claimed or await self._made_before(tenant_id, request)
 
+    async def find(self, tenant_id: str, request: Idempotency | None) -> str | None:
+        """Find what the request made before."""
+        if request is None:
+            return None
+        earlier = await self._session.get(IdempotencyKey, (tenant_id, request.key))
+        return None if earlier is None else _of_same(earlier, request)
+
     async def _made_before(self, tenant_id: str, request: Idempotency) -> str:
         earlier = await self._session.get_one(IdempotencyKey, (tenant_id, request.key))
-        if earlier.digest != request.digest:
-            raise IdempotencyMismatch(request.key)
-        return earlier.resource_id
+        return _of_same(earlier, request)
+
+
+def _of_same(earlier: IdempotencyKey, request: Idempotency) -> str:
+    if earlier.digest != request.digest:
+        raise IdempotencyMismatch(request.key)
+    return earlier.resource_id

@@ -5,7 +5,7 @@ from sqlalchemy import ColumnElement, delete, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from sandbox_server.db.models import Event, IdempotencyKey, Job, Sandbox, Ticket
+from sandbox_server.db.models import Command, Event, IdempotencyKey, Job, Sandbox, Ticket
 
 _now = func.statement_timestamp()
 
@@ -24,6 +24,10 @@ class RemainsRepository:
             delete(Job).where(Job.kind == job_kind, Job.subject.in_(removed))
         )
         return len(removed)
+
+    async def remove_commands(self, age: timedelta) -> int:
+        """Remove commands that ended so long ago, with their output."""
+        return len(await self._remove(Command.id, where=Command.ended_at < _now - age))
 
     async def remove_events(self, age: timedelta) -> int:
         """Remove events so old."""

@@ -227,6 +227,10 @@ class SandboxController:
         await self.awake.touch(row)
         return self._using.usable(row)
 
+    async def look_into(self, caller: Caller, sandbox_id: str) -> UsableSandbox:
+        """Get a sandbox that runs, which is no activity and wakes none."""
+        return self._using.usable(require_running(await self.get(caller, sandbox_id)))
+
     async def _find_or_create(
         self, caller: Caller, session_id: str, wanted: SandboxRequest, wait: timedelta
     ) -> SessionSandbox:

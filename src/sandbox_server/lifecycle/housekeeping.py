@@ -24,6 +24,7 @@ class Retention:
 
     ended: timedelta = timedelta(days=7)
     events: timedelta = timedelta(days=30)
+    output: timedelta = timedelta(days=7)
     idempotency: timedelta = timedelta(days=1)
 
 
@@ -43,6 +44,7 @@ class Housekeeping:
         kept = self._retention
         removed = {
             "sandboxes": await self._all(lambda r: r.remove_ended(kept.ended, job_kind=SANDBOX)),
+            "commands": await self._all(lambda r: r.remove_commands(kept.output)),
             "events": await self._all(lambda r: r.remove_events(kept.events)),
             "requests": await self._all(lambda r: r.remove_idempotency_keys(kept.idempotency)),
             "tickets": await self._all(lambda r: r.remove_tickets()),

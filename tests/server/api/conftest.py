@@ -18,11 +18,15 @@ from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.reconciler import Reconciler
+from sandbox_server.lifecycle.using import Using
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.overview import Overview
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.streams.commands import Commands
+from sandbox_server.streams.growth import LogGrowth
+from sandbox_server.streams.recordings import open_recordings
 from sandbox_server.vault import Vault
 from tests.server.api.serving import serving
 from tests.server.lifecycle.living import new_living
@@ -61,7 +65,22 @@ def controller(database, sessions, backends, vault):
 
 
 @pytest.fixture
-def services(sessions, settings, controller, backends, vault):
+def commands(database, sessions, controller, backends, vault):
+    notifications = Notifications(database)
+    recordings = open_recordings(
+        sessions,
+        Using(backends, vault),
+        controller.awake,
+        Changes(notifications),
+        notifications,
+        lease=timedelta(minutes=1),
+        bound=2**20,
+    )
+    return Commands(sessions, controller, recordings, LogGrowth(notifications))
+
+
+@pytest.fixture
+def services(sessions, settings, controller, backends, vault, commands):
     return Services(
         settings=settings,
         sessions=sessions,
@@ -70,6 +89,7 @@ def services(sessions, settings, controller, backends, vault):
         backends=backends,
         vault=vault,
         exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
+        commands=commands,
     )
 
 
@@ -121,7 +141,11 @@ async def api(server, services, make_key):
     """Call that server over a socket."""
     living = server.living
     served = replace(
-        services, controller=server.controller, backends=living.backends, vault=living.vault
+        services,
+        controller=server.controller,
+        commands=server.commands,
+        backends=living.backends,
+        vault=living.vault,
     )
     key = await make_key(tenant=living.tenant_id, scopes=["sandboxes"])
     async with (

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select, update
@@ -24,8 +25,12 @@ from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT, TEMPLATE_BUILD
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.snapshots import Snapshots
+from sandbox_server.lifecycle.using import Using
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.streams.commands import Commands
+from sandbox_server.streams.growth import LogGrowth
+from sandbox_server.streams.recordings import Recordings, open_recordings
 from sandbox_server.templates.builds import Builds
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE, Living
@@ -49,6 +54,8 @@ class Serving:
     scheduler: SandboxQueueScheduler
     controller: SandboxController
     caller: Caller
+    commands: Commands
+    recordings: Recordings
 
     async def create(self, **fields: Any) -> Sandbox:
         """Have a sandbox made, and wait until it runs or has failed."""
@@ -106,7 +113,12 @@ class Serving:
 
 @asynccontextmanager
 async def running_server(
-    database: AsyncEngine, living: Living, *, policy: Policy = POLLING
+    database: AsyncEngine,
+    living: Living,
+    *,
+    policy: Policy = POLLING,
+    lease: timedelta = MINUTE,
+    bound: int = 2**20,
 ) -> AsyncIterator[Serving]:
     """Run a server's scheduler on the sandboxes of `living`, and stop it in good order."""
     sessions = create_sessions(database)
@@ -133,13 +145,26 @@ async def running_server(
         changes,
         living.vault,
     )
+    recordings = open_recordings(
+        sessions,
+        Using(living.backends, living.vault),
+        controller.awake,
+        changes,
+        notifications,
+        lease=lease,
+        bound=bound,
+    )
+    commands = Commands(sessions, controller, recordings, LogGrowth(notifications))
+    caller = caller_of(living.tenant_id)
     running = asyncio.create_task(scheduler.run())
-    beside = [asyncio.create_task(work) for work in (notifications.run(), controller.awake.run())]
+    works = (notifications.run(), controller.awake.run(), recordings.run())
+    beside = [asyncio.create_task(work) for work in works]
     try:
-        yield Serving(living, scheduler, controller, caller_of(living.tenant_id))
+        yield Serving(living, scheduler, controller, caller, commands, recordings)
     finally:
         scheduler.stop()
         await running
+        await recordings.close(within=MINUTE)
         for task in beside:
             task.cancel()
             with suppress(asyncio.CancelledError):

@@ -38,6 +38,7 @@ from sandbox_server.backends.e2b.connection import Connection
 from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.handles import Handles
 from sandbox_server.backends.e2b.inside import Inside
+from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.e2b.templates import ProviderTemplates
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.backends.lanes import Lanes
@@ -238,6 +239,10 @@ class E2BBackend:
     def inside(self, access: Access) -> Inside:
         """Work in the sandbox by commands and files, with the server's own errors."""
         return Inside(self.name, self.handle(access), envd_version=access.envd_version)
+
+    def processes(self, access: Access) -> Processes:
+        """Start and follow processes in the sandbox."""
+        return Processes(self.name, self.handle(access), envd_version=access.envd_version)
 
     def url(self, access: Access, port: int | str) -> str:
         """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""

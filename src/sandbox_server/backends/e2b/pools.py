@@ -37,6 +37,8 @@ class Pools:
         self._keys = [(proxy, read_timeout, version) for read_timeout, version in _KINDS]
         for key in self._keys:
             _, read_timeout, version = key
+            # Each command that runs may have a connection to itself, and with a limit what is short would wait for them.
+            most = max_connections if version == "1.1" else None
             pool = HTTPTransport(
                 tls_ca_cert=ca_cert,
                 tls_include_system_certs=True,
@@ -45,7 +47,7 @@ class Pools:
                 http_version=HTTPVersion.HTTP1 if version == "1.1" else None,
                 pool_idle_timeout=pool_idle_timeout,
                 pool_max_idle_per_host=pool_max_idle_per_host,
-                max_connections_per_address=max_connections,
+                max_connections_per_address=most,
                 follow_redirects=False,
             )
             client_async._pools[key] = pool  # noqa: SLF001 - the module's text says why

@@ -26,6 +26,7 @@ SandboxError
     QueueFull
     RateLimited               a key asks too often
     TooManyAtOnce             a tenant does not wait for its answers
+    TooManyCommands           a sandbox runs as many as it may
     TooManyTickets            a tenant makes more than end
   FileTooLarge              too large to be told in one answer
   DiskFull                  the sandbox's own disk has no room for it
@@ -95,6 +96,7 @@ from sandbox_server.domain.errors.limits import (
     QueueFull,
     RateLimited,
     TooManyAtOnce,
+    TooManyCommands,
     TooManyTickets,
 )
 from sandbox_server.domain.errors.missing import (
@@ -160,6 +162,7 @@ __all__ = [
     "TenantNotFound",
     "TicketRefused",
     "TooManyAtOnce",
+    "TooManyCommands",
     "TooManyTemplates",
     "TooManyTickets",
     "ToolsNotRunning",

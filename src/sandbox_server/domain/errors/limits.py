@@ -35,6 +35,18 @@ class TooManyAtOnce(LimitReached):
         )
 
 
+class TooManyCommands(LimitReached):
+    code = "too-many-commands"
+    title = "Too many commands at once"
+    remediation = "Wait for some to end, or end them."
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"The sandbox has {most} commands running, as many as it may.",
+            retry_after=timedelta(seconds=5),
+        )
+
+
 class TooManyTickets(LimitReached):
     code = "too-many-tickets"
     title = "Too many tickets"

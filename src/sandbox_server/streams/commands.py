@@ -1,0 +1,294 @@
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+from sandbox_server.backends.e2b.processes import Processes
+from sandbox_server.backends.errors import ProcessGone
+from sandbox_server.backends.processes import NewProcess, ProcessSignal
+from sandbox_server.db.commands import CommandRepository
+from sandbox_server.db.idempotency import IdempotencyRepository
+from sandbox_server.db.models import Command
+from sandbox_server.db.recording import RecordingRepository
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.commands import (
+    COMMAND_LIVING,
+    CommandKind,
+    CommandRequest,
+    CommandState,
+    TerminalSize,
+)
+from sandbox_server.domain.errors import (
+    CommandNotFound,
+    CommandNotRunning,
+    StdinClosed,
+    TooManyCommands,
+)
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.requests import Idempotency
+from sandbox_server.lifecycle.controller import WAIT, SandboxController
+from sandbox_server.lifecycle.using import UsableSandbox
+from sandbox_server.streams.growth import LogGrowth
+from sandbox_server.streams.recordings import Recordings
+
+MOST_AT_ONCE = 500
+"""Commands that one sandbox may run at once; each has a connection of its own."""
+
+_ALL_KINDS = frozenset(CommandKind)
+_ENDED_STATES = frozenset(CommandState) - COMMAND_LIVING
+_LOOK_AGAIN_S = 2.0
+# As terminals of the SDK have them.
+_OF_TERMINALS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+
+
+class Commands:
+    """What callers may ask of commands. Each is on record before it runs, and its output while it does."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        controller: SandboxController,
+        recordings: Recordings,
+        growth: LogGrowth,
+        *,
+        most_at_once: int = MOST_AT_ONCE,
+    ) -> None:
+        self._sessions = sessions
+        self._controller = controller
+        self._recordings = recordings
+        self._growth = growth
+        self._most_at_once = most_at_once
+
+    async def start(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        request: CommandRequest,
+        *,
+        idempotency: Idempotency | None = None,
+        wait: timedelta = WAIT,
+    ) -> Command:
+        """Start a command; gives it once it has started or failed to, or as it is when the wait is over.
+
+        What it writes is recorded, whatever becomes of the caller.
+        """
+        if (made := await self._find_made(caller, idempotency)) is not None:
+            return await self._wait_begun(caller, sandbox_id, made, wait=wait)
+        used = await self._use(caller, sandbox_id, request.kind, wait=wait)
+        if self._recordings.count(sandbox_id) >= self._most_at_once:
+            raise TooManyCommands(self._most_at_once)
+        command_id = new_id()
+        row = await self._add(caller, command_id, used, request, idempotency)
+        if isinstance(row, str):
+            return await self._wait_begun(caller, sandbox_id, row, wait=wait)
+        recording = self._recordings.begin(row, used, _process(command_id, request))
+        await _wait_for(recording.begun, wait)
+        return row
+
+    async def wait_ended(self, command: Command, *, wait: timedelta) -> Command:
+        """Give a command once it has ended, or as it is when the wait is over."""
+        return await self._wait_until(command, _ENDED_STATES, wait=wait)
+
+    async def get(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        command_id: str,
+        *,
+        kinds: Collection[CommandKind] = _ALL_KINDS,
+    ) -> Command:
+        async with without_transaction(self._sessions) as session:
+            row = await CommandRepository(session).find(
+                command_id, sandbox_id=sandbox_id, tenant_id=caller.tenant_id
+            )
+        if row is None or row.kind not in kinds:
+            await self._controller.get(caller, sandbox_id)  # tells if it is that which is not there
+            raise CommandNotFound(command_id)
+        return row
+
+    async def list_page(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        *,
+        kinds: Collection[CommandKind],
+        states: Collection[CommandState] = (),
+        limit: int,
+        before: str | None = None,
+    ) -> Sequence[Command]:
+        """List a sandbox's commands, newest first, from the one before the id `before`."""
+        await self._controller.get(caller, sandbox_id)
+        async with without_transaction(self._sessions) as session:
+            return await CommandRepository(session).list_page(
+                sandbox_id, kinds=kinds, states=states, limit=limit, before=before
+            )
+
+    async def send_input(
+        self, caller: Caller, sandbox_id: str, command_id: str, content: bytes
+    ) -> None:
+        """Write to a command's stdin, or its terminal; a paused sandbox wakes for it."""
+        row, processes = await self._reach(caller, sandbox_id, command_id)
+        if not row.stdin and row.cols is None:
+            raise StdinClosed
+        with _gone_is_told():
+            await processes.send_input(command_id, content, terminal=row.cols is not None)
+
+    async def close_input(self, caller: Caller, sandbox_id: str, command_id: str) -> None:
+        """Let a command read the end of its stdin."""
+        row, processes = await self._reach(caller, sandbox_id, command_id)
+        if not row.stdin or row.cols is not None:
+            raise StdinClosed
+        with _gone_is_told():
+            await processes.close_stdin(command_id)
+
+    async def signal(
+        self, caller: Caller, sandbox_id: str, command_id: str, signal: ProcessSignal
+    ) -> None:
+        """Send a signal to a command."""
+        _, processes = await self._reach(caller, sandbox_id, command_id)
+        with _gone_is_told():
+            await processes.send_signal(command_id, signal)
+
+    async def resize(
+        self, caller: Caller, sandbox_id: str, command_id: str, size: TerminalSize
+    ) -> None:
+        """Give a terminal another size, which it is told and which is on record."""
+        _, processes = await self._reach(caller, sandbox_id, command_id)
+        with _gone_is_told():
+            await processes.resize(command_id, size)
+        async with without_transaction(self._sessions) as session:
+            await RecordingRepository(session).resize(command_id, cols=size.cols, rows=size.rows)
+
+    async def _find_made(self, caller: Caller, idempotency: Idempotency | None) -> str | None:
+        if idempotency is None:
+            return None
+        async with without_transaction(self._sessions) as session:
+            return await IdempotencyRepository(session).find(caller.tenant_id, idempotency)
+
+    async def _use(
+        self, caller: Caller, sandbox_id: str, kind: CommandKind, *, wait: timedelta
+    ) -> UsableSandbox:
+        if kind is CommandKind.SERVICE:  # nobody asked for it, so it wakes nothing
+            return await self._controller.look_into(caller, sandbox_id)
+        return await self._controller.use(caller, sandbox_id, wait=wait)
+
+    async def _add(
+        self,
+        caller: Caller,
+        command_id: str,
+        used: UsableSandbox,
+        request: CommandRequest,
+        idempotency: Idempotency | None,
+    ) -> Command | str:
+        """Write a command down as ours; gives the id of another that the same request made meanwhile."""
+        columns = {
+            "id": command_id,
+            "tenant_id": caller.tenant_id,
+            "sandbox_id": used.row.id,
+            **_columns(request),
+        }
+        by, lease = self._recordings.recorder_name, self._recordings.lease
+        if idempotency is None:
+            async with without_transaction(self._sessions) as session:
+                return await RecordingRepository(session).add(by=by, lease=lease, **columns)
+        async with self._sessions.begin() as session:
+            made = await IdempotencyRepository(session).claim(
+                caller.tenant_id, idempotency, resource="command", resource_id=command_id
+            )
+            if made != command_id:
+                return made
+            return await RecordingRepository(session).add(by=by, lease=lease, **columns)
+
+    async def _wait_begun(
+        self, caller: Caller, sandbox_id: str, command_id: str, *, wait: timedelta
+    ) -> Command:
+        row = await self.get(caller, sandbox_id, command_id)
+        begun = frozenset(CommandState) - {CommandState.STARTING}
+        return await self._wait_until(row, begun, wait=wait)
+
+    async def _wait_until(
+        self, command: Command, states: Collection[CommandState], *, wait: timedelta
+    ) -> Command:
+        recording = self._recordings.find(command.id)
+        if recording is not None:
+            ended = states is _ENDED_STATES
+            await _wait_for(recording.over if ended else recording.begun, wait)
+            command = recording.row
+            if command.state in states:
+                return command
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait.total_seconds()
+        with self._growth.follow(f"command/{command.id}") as grown:
+            while command.state not in states and (left := until - loop.time()) > 0:
+                row = await self._read(command)
+                if row is None or row.state in states:
+                    return row or command
+                command = row
+                await _wait_for(grown, timedelta(seconds=min(left, _LOOK_AGAIN_S)))
+                grown.clear()
+        return command
+
+    async def _read(self, command: Command) -> Command | None:
+        async with without_transaction(self._sessions) as session:
+            return await CommandRepository(session).find(
+                command.id, sandbox_id=command.sandbox_id, tenant_id=command.tenant_id
+            )
+
+    async def _reach(
+        self, caller: Caller, sandbox_id: str, command_id: str
+    ) -> tuple[Command, Processes]:
+        row = await self.get(caller, sandbox_id, command_id)
+        if row.state not in COMMAND_LIVING:
+            raise CommandNotRunning(row.state)
+        used = await self._controller.use(caller, sandbox_id)
+        return row, used.backend.processes(used.access)
+
+
+@contextmanager
+def _gone_is_told() -> Iterator[None]:
+    try:
+        yield
+    except ProcessGone:
+        raise CommandNotRunning("gone") from None
+
+
+async def _wait_for(event: asyncio.Event, wait: timedelta) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait.total_seconds()):
+            await event.wait()
+
+
+def _process(tag: str, request: CommandRequest) -> NewProcess:
+    envs: Mapping[str, str] = request.envs
+    args = ["/bin/bash", "-l", "-c", request.cmd]
+    if request.size is not None:
+        envs = {**_OF_TERMINALS, **envs}
+        args = args if request.cmd else ["/bin/bash", "-i", "-l"]
+    return NewProcess(
+        tag=tag,
+        args=args,
+        cwd=request.cwd,
+        envs=envs,
+        user=request.user,
+        stdin=request.stdin,
+        size=request.size,
+    )
+
+
+def _columns(request: CommandRequest) -> dict[str, Any]:
+    """Give what is kept of a request, which its environment is not."""
+    size = request.size
+    return {
+        "kind": request.kind,
+        "name": request.name,
+        "cmd": request.cmd,
+        "cwd": request.cwd,
+        "user": request.user,
+        "background": request.background,
+        "stdin": request.stdin,
+        "timeout": request.timeout,
+        "cols": None if size is None else size.cols,
+        "rows": None if size is None else size.rows,
+    }
