@@ -1,4 +1,4 @@
-"""Commands with their output, tickets, and the token of the tool server in a sandbox."""
+"""Commands with their output, how far logs are kept, tickets, and the token of the tool server in a sandbox."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -18,6 +18,10 @@ ENDED = sa.text("ended_at IS NOT NULL")
 
 def upgrade() -> None:
     op.add_column("sandboxes", sa.Column("tools_token_sealed", sa.LargeBinary()))
+    op.add_column(
+        "streams", sa.Column("removed_seq", sa.BigInteger(), server_default=ZERO, nullable=False)
+    )
+    op.add_column("streams", sa.Column("removed_at", INSTANT))
     _create_commands()
     _create_command_output()
     _create_tickets()
@@ -115,4 +119,6 @@ def downgrade() -> None:
     op.drop_table("tickets")
     op.drop_table("command_output")
     op.drop_table("commands")
+    op.drop_column("streams", "removed_at")
+    op.drop_column("streams", "removed_seq")
     op.drop_column("sandboxes", "tools_token_sealed")

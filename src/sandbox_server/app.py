@@ -65,7 +65,11 @@ def create_app(services: Services) -> FastAPI:
 def _surround(app: FastAPI, services: Services) -> None:
     settings = services.settings
     # The last one added is the outermost.
-    app.add_middleware(FairLoad, at_once=settings.max_requests_per_tenant)
+    app.add_middleware(
+        FairLoad,
+        at_once=settings.max_requests_per_tenant,
+        streams=settings.max_streams_per_tenant,
+    )
     app.add_middleware(
         Authentication,
         authenticator=services.authenticator,

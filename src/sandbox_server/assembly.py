@@ -45,6 +45,7 @@ from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.growth import LogGrowth
+from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import Recordings, open_recordings
 from sandbox_server.templates.builds import Builds
 from sandbox_server.templates.listing import Listing
@@ -160,6 +161,7 @@ def _assemble(
         vault=vault,
         exposition=Exposition(sessions, Overview(sessions, backends)),
         commands=Commands(sessions, controller, recordings, LogGrowth(notifications)),
+        streams=Streams(sessions, notifications),
     )
     return Server(services, scheduler, housekeeping, rest, recordings)
 
@@ -187,6 +189,7 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         working = group.create_task(server.scheduler.run(), name="scheduler")
         noting = group.create_task(server.services.controller.awake.run(), name="awake")
         recording = group.create_task(server.recordings.run(), name="recordings")
+        streaming = group.create_task(server.services.streams.run(), name="streams")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
         server.scheduler.stop()
@@ -195,4 +198,5 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         await server.recordings.close(within=_GRACE)
         hearing.cancel()
         noting.cancel()
+        streaming.cancel()
         watching.cancel()

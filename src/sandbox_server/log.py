@@ -16,7 +16,7 @@ _SECRETS = re.compile(r"\b(?:sb[xt]_|e2b_|sk_)[\w-]{16,}|(?<=://)[^\s/@]+(?=@)")
 # What they say of each call is of no use here, and some quote its headers and URL.
 _LIBRARIES = (
     *("alembic", "asyncio", "e2b", "httpcore", "httpx", "pyqwest"),
-    *("sqlalchemy", "uvicorn", "websockets"),
+    *("sqlalchemy", "sse_starlette", "uvicorn", "websockets"),
 )
 
 

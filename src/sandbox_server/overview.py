@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.backends import BackendRepository
+from sandbox_server.db.event_log import EVERY_EVENT, EventFilter
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.migrating import is_current
@@ -44,15 +45,27 @@ class Overview:
         self._backends = backends
 
     async def list_events(
-        self, caller: Caller, *, sandbox_id: str | None = None, after: int, limit: int
+        self,
+        caller: Caller,
+        *,
+        sandbox_id: str | None = None,
+        wanted: EventFilter = EVERY_EVENT,
+        after: int,
+        limit: int,
     ) -> Sequence[Event]:
         """List what happened to the caller's sandboxes, or to one that there must be."""
         async with without_transaction(self._sessions) as session:
             if sandbox_id is not None:
                 await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
             return await EventRepository(session).list_page(
-                caller.tenant_id, sandbox_id=sandbox_id, after=after, limit=limit
+                caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted, after=after, limit=limit
             )
+
+    async def require_sandboxes(self, caller: Caller, *sandbox_ids: str) -> None:
+        """See to it that there are these sandboxes, and that they are the caller's."""
+        async with without_transaction(self._sessions) as session:
+            for sandbox_id in sandbox_ids:
+                await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
 
     async def count_occupancy(self, caller: Caller) -> Occupancy:
         """Count all tenants' sandboxes for an admin, for others their own."""

@@ -7,6 +7,7 @@ from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
+from sandbox_server.streams.hub import Streams
 from sandbox_server.vault import Vault
 
 
@@ -22,3 +23,4 @@ class Services:
     vault: Vault
     exposition: Exposition
     commands: Commands
+    streams: Streams

@@ -119,6 +119,11 @@ class Settings(BaseSettings):
     max_requests_per_tenant: int = Field(
         2000, ge=1, description="Requests of one tenant that one server works on at once."
     )
+    max_streams_per_tenant: int = Field(
+        2000,
+        ge=1,
+        description="Streams of events and WebSockets of one tenant that one server keeps open at once.",
+    )
     places: int = Field(
         64, ge=1, description="Transitions of sandboxes that one server works on at once."
     )

@@ -14,7 +14,7 @@ class EventActor(Told):
 
 
 class TimelineEntry(Told):
-    """Something that happened to a sandbox: what caused it, who did it, and why."""
+    """Something that happened to a sandbox: what caused it, who did it, and why. What `data` tells depends on `type`."""
 
     seq: int
     type: str
@@ -22,13 +22,13 @@ class TimelineEntry(Told):
     cause: str | None
     actor: EventActor | None
     reason: str | None
+    data: dict[str, Any]
 
 
 class EventRead(TimelineEntry):
     """Something that happened. What `data` tells depends on `type`."""
 
     sandbox_id: str | None
-    data: dict[str, Any]
 
 
 class JobState(StrEnum):

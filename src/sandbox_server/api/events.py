@@ -1,46 +1,77 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Response
 
 from sandbox_client.models import EventRead, Page, TimelineEntry
 from sandbox_server.api.deps import OverviewDep, Reader, SandboxIdPath
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_number
-from sandbox_server.api.views import view_event, view_moment
+from sandbox_server.api.sse import EVENT_STREAM, ListenerDep
+from sandbox_server.db.event_log import EventFilter
+from sandbox_server.domain.events import Cause
+from sandbox_server.streams.event_source import EventSource, tell_event, tell_moment
 
 router = APIRouter(prefix="/v1", tags=["events"])
 
-After = Annotated[
-    int, Query(ge=0, le=2**63 - 1, description="Tell what happened after the event of this `seq`.")
+Types = Annotated[
+    list[Annotated[str, Query(pattern=r"^[a-z_]{1,50}\.[a-z_]{0,50}$")]] | None,
+    Query(
+        alias="type", description="Those of any of these types; `sandbox.` is all that begin so."
+    ),
+]
+Causes = Annotated[
+    list[Cause] | None, Query(alias="cause", description="Those of any of these causes.")
 ]
 
 
-@router.get("/events")
+async def find_event_filter(types: Types = None, causes: Causes = None) -> EventFilter:
+    return EventFilter(types=frozenset(types or ()), causes=frozenset(causes or ()))
+
+
+EventFilterDep = Annotated[EventFilter, Depends(find_event_filter)]
+
+
+@router.get("/events", response_model=Page[EventRead], responses={200: EVENT_STREAM})
 async def list_events(
     caller: Reader,
     overview: OverviewDep,
-    after: After = 0,
+    listener: ListenerDep,
+    wanted: EventFilterDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
-) -> Page[EventRead]:
-    """Tell what happened to your sandboxes, oldest first."""
-    rows = await overview.list_events(caller, after=read_number(cursor) or after, limit=limit + 1)
-    items = [view_event(row) for row in rows]
+) -> Page[EventRead] | Response:
+    """Tell what happened to your sandboxes, oldest first; with `Accept: text/event-stream` what happens from now on too."""
+    if listener.asks_for_events:
+        return await listener.stream(EventSource(tenant_id=caller.tenant_id, wanted=wanted))
+    begin = read_number(cursor) or listener.after or 0
+    rows = await overview.list_events(caller, wanted=wanted, after=begin, limit=limit + 1)
+    items = [tell_event(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)
 
 
-@router.get("/sandboxes/{sandbox_id}/events")
+@router.get(
+    "/sandboxes/{sandbox_id}/events",
+    response_model=Page[EventRead],
+    responses={200: EVENT_STREAM},
+)
 async def list_sandbox_events(
     sandbox_id: SandboxIdPath,
     caller: Reader,
     overview: OverviewDep,
-    after: After = 0,
+    listener: ListenerDep,
+    wanted: EventFilterDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
-) -> Page[EventRead]:
-    """Tell what happened to a sandbox, oldest first."""
-    after = read_number(cursor) or after
-    rows = await overview.list_events(caller, sandbox_id=sandbox_id, after=after, limit=limit + 1)
-    items = [view_event(row) for row in rows]
+) -> Page[EventRead] | Response:
+    """Tell what happened to a sandbox, oldest first; with `Accept: text/event-stream` until it has ended."""
+    if listener.asks_for_events:
+        await overview.require_sandboxes(caller, sandbox_id)
+        source = EventSource(tenant_id=caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted)
+        return await listener.stream(source)
+    begin = read_number(cursor) or listener.after or 0
+    rows = await overview.list_events(
+        caller, sandbox_id=sandbox_id, wanted=wanted, after=begin, limit=limit + 1
+    )
+    items = [tell_event(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)
 
 
@@ -55,5 +86,5 @@ async def get_timeline(
     """Tell how a sandbox came to be what it is: each state it was in, what caused it, who, and why."""
     after = read_number(cursor) or 0
     rows = await overview.list_events(caller, sandbox_id=sandbox_id, after=after, limit=limit + 1)
-    items = [view_moment(row) for row in rows]
+    items = [tell_moment(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)

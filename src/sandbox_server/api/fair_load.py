@@ -1,15 +1,16 @@
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sandbox_server.api.sse import accepts_events
 from sandbox_server.api.streamed import is_streamed
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import TooManyAtOnce
+from sandbox_server.domain.errors import LimitReached, TooManyAtOnce, TooManyStreams
 
 LARGE = 256 * 1024
 LARGE_AT_ONCE = 4
@@ -22,12 +23,13 @@ class FairLoad:
 
     Beyond so many requests at once a tenant is refused; beyond so many large ones it waits for its own, and no more
     of them is read. A body of 16 MiB takes 55 while it is worked on; what is streamed is never there as a whole.
+    Streams of events and WebSockets, which last, are counted apart.
     """
 
-    def __init__(self, app: ASGIApp, *, at_once: int) -> None:
+    def __init__(self, app: ASGIApp, *, at_once: int, streams: int) -> None:
         self._app = app
-        self._at_once = at_once
-        self._under_way: defaultdict[str, int] = defaultdict(int)
+        self._requests = _Places(at_once, TooManyAtOnce)
+        self._streams = _Places(streams, TooManyStreams)
         self._large: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,7 +37,8 @@ class FairLoad:
         if caller is None:
             await self._app(scope, receive, send)
             return
-        with self._one_more(caller.tenant_id):
+        places = self._streams if _lasts(scope) else self._requests
+        with places.one_more(caller.tenant_id):
             if is_streamed(scope):
                 await self._app(scope, receive, send)
             else:
@@ -64,17 +67,30 @@ class FairLoad:
                 await held.enter_async_context(large)
             await self._app(scope, receive_in_turn, send_on)
 
+
+class _Places:
+    """Counts what each tenant has under way, and refuses more than it may have."""
+
+    def __init__(self, most: int, refusal: Callable[[int], LimitReached]) -> None:
+        self._most = most
+        self._refusal = refusal
+        self._taken: defaultdict[str, int] = defaultdict(int)
+
     @contextmanager
-    def _one_more(self, tenant_id: str) -> Iterator[None]:
-        if self._under_way[tenant_id] >= self._at_once:
-            raise TooManyAtOnce(self._at_once)
-        self._under_way[tenant_id] += 1
+    def one_more(self, tenant_id: str) -> Iterator[None]:
+        if self._taken[tenant_id] >= self._most:
+            raise self._refusal(self._most)
+        self._taken[tenant_id] += 1
         try:
             yield
         finally:
-            self._under_way[tenant_id] -= 1
-            if not self._under_way[tenant_id]:
-                del self._under_way[tenant_id]
+            self._taken[tenant_id] -= 1
+            if not self._taken[tenant_id]:
+                del self._taken[tenant_id]
+
+
+def _lasts(scope: Scope) -> bool:
+    return scope["type"] == "websocket" or accepts_events(Headers(scope=scope))
 
 
 def _begins_stream(message: Message) -> bool:

@@ -1,5 +1,6 @@
 from time import perf_counter
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sandbox_server.ops.instruments import HTTP_REQUESTS, HTTP_SECONDS
@@ -21,11 +22,14 @@ class RequestMetrics:
             return
         began = perf_counter()
         status = _NO_ANSWER
+        lasts = False
 
         async def send_noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, lasts
             if message["type"] == "http.response.start":
                 status = str(message["status"])
+                content_type = Headers(raw=message.get("headers", [])).get("content-type", "")
+                lasts = content_type.startswith("text/event-stream")
             await send(message)
 
         try:
@@ -34,4 +38,5 @@ class RequestMetrics:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
             HTTP_REQUESTS.labels(method, route, status).inc()
-            HTTP_SECONDS.labels(method, route).observe(perf_counter() - began)
+            if not lasts:  # how long somebody follows says nothing about the server
+                HTTP_SECONDS.labels(method, route).observe(perf_counter() - began)

@@ -3,21 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from sandbox_client.models import (
-    EventRead,
     MetricRead,
     PortUrls,
     QueuePlace,
     Resources,
     SandboxRead,
     SnapshotRead,
-    TimelineEntry,
     Urls,
 )
 from sandbox_server.backends.provider import Usage
-from sandbox_server.db.models import Event, Sandbox, Snapshot
+from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.db.session import without_transaction
 from sandbox_server.domain.due import idle_pause_at, waits_for_place
@@ -30,8 +27,6 @@ from sandbox_server.services import Services
 MCP_PORT = 6060
 CODE_SERVER_PORT = 9000
 AGENT_PORT = 3000
-
-_TOLD_APART = frozenset({"sandbox_id", "type", "cause", "actor", "reason"})
 
 
 async def view_sandbox(services: Services, row: Sandbox) -> SandboxRead:
@@ -86,23 +81,6 @@ def view_snapshot(row: Snapshot) -> SnapshotRead:
 
 def view_usage(usage: Usage) -> MetricRead:
     return MetricRead.model_validate(usage, from_attributes=True)
-
-
-def view_event(row: Event) -> EventRead:
-    return EventRead(
-        **_what_happened(row),
-        sandbox_id=row.sandbox_id,
-        data={name: value for name, value in row.data.items() if name not in _TOLD_APART},
-    )
-
-
-def view_moment(row: Event) -> TimelineEntry:
-    return TimelineEntry(**_what_happened(row))
-
-
-def _what_happened(row: Event) -> dict[str, Any]:
-    told = {name: row.data.get(name) for name in ("cause", "actor", "reason")}
-    return {"seq": row.seq, "type": row.type, "at": row.created_at, **told}
 
 
 def _view_place(place: QueueView) -> QueuePlace:

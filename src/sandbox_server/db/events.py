@@ -1,11 +1,12 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Text, bindparam, column, func, select, true
+from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, column, func, select, true
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 
+from sandbox_server.db.event_log import EVERY_EVENT, EventFilter
 from sandbox_server.db.models import Event, Row, Stream
 from sandbox_server.db.sandboxes import CHANGED
 from sandbox_server.domain.events import SandboxEvent
@@ -32,14 +33,32 @@ class EventRepository:
                 _APPEND, {"tenant_id": tenant_id, "count": len(told), "told": told, "by": f"/{by}"}
             )
 
+    async def count(self, tenant_ids: Collection[str]) -> Mapping[str, int]:
+        """Tell how far the logs of these tenants have been counted."""
+        rows = await self._session.execute(_COUNT, {"tenant_ids": list(tenant_ids)})
+        return {tenant_id: next_seq - 1 for tenant_id, next_seq in rows}
+
     async def list_page(
-        self, tenant_id: str, *, sandbox_id: str | None = None, after: int = 0, limit: int
+        self,
+        tenant_id: str,
+        *,
+        sandbox_id: str | None = None,
+        wanted: EventFilter = EVERY_EVENT,
+        after: int = 0,
+        limit: int,
     ) -> Sequence[Event]:
         """List what happened after the event of that number, oldest first."""
-        query = select(Event).where(Event.tenant_id == tenant_id, Event.seq > after)
+        query = select(Event).where(
+            Event.tenant_id == tenant_id, Event.seq > after, *wanted.conditions()
+        )
         if sandbox_id is not None:
             query = query.where(Event.sandbox_id == sandbox_id)
         return (await self._session.scalars(query.order_by(Event.seq).limit(limit))).all()
+
+
+_COUNT = select(Stream.tenant_id, Stream.next_seq).where(
+    Stream.tenant_id == any_(bindparam("tenant_ids", type_=ARRAY(Text)))
+)
 
 
 def _append() -> ReturningInsert[Any]:

@@ -404,6 +404,9 @@ class Stream(Row):
 
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id), primary_key=True)
     next_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("1"))
+    # The last event that was removed since it was too old, and when it happened.
+    removed_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    removed_at: Mapped[datetime | None]
 
 
 class Event(Row):

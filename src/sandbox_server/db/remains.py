@@ -1,11 +1,19 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, select, tuple_
+from sqlalchemy import ColumnElement, Delete, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from sandbox_server.db.models import Command, Event, IdempotencyKey, Job, Sandbox, Ticket
+from sandbox_server.db.models import (
+    Command,
+    Event,
+    IdempotencyKey,
+    Job,
+    Sandbox,
+    Stream,
+    Ticket,
+)
 
 _now = func.statement_timestamp()
 
@@ -30,9 +38,26 @@ class RemainsRepository:
         return len(await self._remove(Command.id, where=Command.ended_at < _now - age))
 
     async def remove_events(self, age: timedelta) -> int:
-        """Remove events so old."""
+        """Remove events so old, and keep how far they were removed: who asks for them is told."""
         key = (Event.tenant_id, Event.seq)
-        return len(await self._remove(*key, where=Event.created_at < _now - age))
+        removed = self._removal(*key, where=Event.created_at < _now - age)
+        rows = removed.returning(Event.tenant_id, Event.seq, Event.created_at).cte("removed")
+        last = (
+            select(
+                rows.c.tenant_id,
+                func.max(rows.c.seq).label("seq"),
+                func.max(rows.c.created_at).label("at"),
+            )
+            .group_by(rows.c.tenant_id)
+            .cte("last")
+        )
+        noting = update(Stream).where(Stream.tenant_id == last.c.tenant_id)
+        noted = noting.values(
+            removed_seq=func.greatest(Stream.removed_seq, last.c.seq),
+            removed_at=func.greatest(Stream.removed_at, last.c.at),
+        ).cte("noted")
+        count = select(func.count()).select_from(rows).add_cte(noted)
+        return await self._session.scalar(count) or 0
 
     async def remove_idempotency_keys(self, age: timedelta) -> int:
         """Forget what requests so old have made."""
@@ -44,8 +69,9 @@ class RemainsRepository:
         return len(await self._remove(Ticket.hash, where=Ticket.expires_at < _now))
 
     async def _remove(self, *key: InstrumentedAttribute[Any], where: ColumnElement[bool]) -> Any:
-        some = select(*key).where(where).limit(self._limit).with_for_update(skip_locked=True)
-        removed = await self._session.scalars(
-            delete(key[0].class_).where(tuple_(*key).in_(some)).returning(key[0])
-        )
+        removed = await self._session.scalars(self._removal(*key, where=where).returning(key[0]))
         return removed.all()
+
+    def _removal(self, *key: InstrumentedAttribute[Any], where: ColumnElement[bool]) -> Delete:
+        some = select(*key).where(where).limit(self._limit).with_for_update(skip_locked=True)
+        return delete(key[0].class_).where(tuple_(*key).in_(some))

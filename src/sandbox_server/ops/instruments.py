@@ -10,6 +10,7 @@ from typing import Self
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     ProcessCollector,
@@ -86,6 +87,16 @@ PROVIDER_ERRORS = Counter(
     "sandbox_server_provider_errors",
     "Calls to providers that failed.",
     ["backend", "call", "code"],
+    registry=PROCESS,
+)
+FOLLOWERS = Gauge(
+    "sandbox_server_followers",
+    "Streams that are followed at this server.",
+    registry=PROCESS,
+)
+FOLLOWERS_CUT_OFF = Counter(
+    "sandbox_server_followers_cut_off",
+    "Followers that took nothing of what was sent to them, and were cut off.",
     registry=PROCESS,
 )
 LOOP_LAG_SECONDS = Histogram(

@@ -7,6 +7,8 @@ from typing import cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 MAX_HEAD = 64 * 1024
+# An extension of ASGI: breaks the connection at once, whatever is still to be sent.
+ABORT = "sandbox-server.abort"
 
 _TIME_FOR_HEAD = timedelta(seconds=30)
 
@@ -40,6 +42,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"abort": self.transport.abort}}
         self._expect_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -29,6 +29,7 @@ class HttpServer(uvicorn.Server):
         *,
         stop_timeout: timedelta,
         on_started: Callable[[], None],
+        on_stop: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -47,6 +48,7 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._on_started = on_started
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -69,3 +71,4 @@ class HttpServer(uvicorn.Server):
             log.warning("stopped at once; what was under way is found by the next start")
             os._exit(1)
         self.should_exit = True
+        self._on_stop()  # what never ends by itself would keep us until our time is up

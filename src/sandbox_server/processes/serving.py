@@ -31,6 +31,7 @@ async def serve_api(work: Work) -> bool:
             create_app(server.services),
             stop_timeout=settings.stop_timeout,
             on_started=lambda: _greet(work),
+            on_stop=server.services.streams.end,
         ).serve(sockets=work.listeners)
         return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
 

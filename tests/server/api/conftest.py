@@ -26,6 +26,7 @@ from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.growth import LogGrowth
+from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import open_recordings
 from sandbox_server.vault import Vault
 from tests.server.api.serving import serving
@@ -49,9 +50,13 @@ def vault():
 
 
 @pytest.fixture
-def controller(database, sessions, backends, vault):
+def notifications(database):
+    return Notifications(database)
+
+
+@pytest.fixture
+def controller(notifications, sessions, backends, vault):
     """Take requests as a server does whose scheduler is not running: nothing is carried out."""
-    notifications = Notifications(database)
     return SandboxController(
         sessions,
         SandboxQueueScheduler(sessions, {}, notifications),
@@ -65,8 +70,7 @@ def controller(database, sessions, backends, vault):
 
 
 @pytest.fixture
-def commands(database, sessions, controller, backends, vault):
-    notifications = Notifications(database)
+def commands(notifications, sessions, controller, backends, vault):
     recordings = open_recordings(
         sessions,
         Using(backends, vault),
@@ -80,7 +84,7 @@ def commands(database, sessions, controller, backends, vault):
 
 
 @pytest.fixture
-def services(sessions, settings, controller, backends, vault, commands):
+def services(sessions, settings, controller, backends, vault, commands, notifications):
     return Services(
         settings=settings,
         sessions=sessions,
@@ -90,6 +94,7 @@ def services(sessions, settings, controller, backends, vault, commands):
         vault=vault,
         exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
         commands=commands,
+        streams=Streams(sessions, notifications),
     )
 
 

@@ -4,12 +4,14 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 
+from sandbox_server.processes.http_protocol import BoundedHttp
+
 
 @asynccontextmanager
 async def serving(app):
     """Serve the app on a socket, as it is in earnest; gives the port."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", http="httptools"))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", http=BoundedHttp))
     task = asyncio.create_task(server._serve([listening]))  # signals are the test session's own
     try:
         yield listening.getsockname()[1]

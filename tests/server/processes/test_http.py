@@ -25,7 +25,12 @@ async def answer_headers(scope, receive, send):
 @asynccontextmanager
 async def serving():
     listeners, started = listen("127.0.0.1", 0), asyncio.Event()
-    server = HttpServer(answer_headers, stop_timeout=timedelta(seconds=1), on_started=started.set)
+    server = HttpServer(
+        answer_headers,
+        stop_timeout=timedelta(seconds=1),
+        on_started=started.set,
+        on_stop=lambda: None,
+    )
     task = asyncio.create_task(server.serve(sockets=listeners))
     await started.wait()
     try:

@@ -27,6 +27,7 @@ SandboxError
     RateLimited               a key asks too often
     TooManyAtOnce             a tenant does not wait for its answers
     TooManyCommands           a sandbox runs as many as it may
+    TooManyStreams            a tenant follows more than one server keeps open for it
     TooManyTickets            a tenant makes more than end
   FileTooLarge              too large to be told in one answer
   DiskFull                  the sandbox's own disk has no room for it
@@ -97,6 +98,7 @@ from sandbox_server.domain.errors.limits import (
     RateLimited,
     TooManyAtOnce,
     TooManyCommands,
+    TooManyStreams,
     TooManyTickets,
 )
 from sandbox_server.domain.errors.missing import (
@@ -163,6 +165,7 @@ __all__ = [
     "TicketRefused",
     "TooManyAtOnce",
     "TooManyCommands",
+    "TooManyStreams",
     "TooManyTemplates",
     "TooManyTickets",
     "ToolsNotRunning",

@@ -47,6 +47,20 @@ class TooManyCommands(LimitReached):
         )
 
 
+class TooManyStreams(LimitReached):
+    code = "too-many-streams"
+    title = "Too many streams at once"
+    remediation = (
+        "Close streams that are not needed, or follow several sandboxes by one of their logs."
+    )
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"Your tenant follows {limit} streams at this server, as many as it may.",
+            retry_after=timedelta(seconds=5),
+        )
+
+
 class TooManyTickets(LimitReached):
     code = "too-many-tickets"
     title = "Too many tickets"
