@@ -17,6 +17,7 @@ _STATEMENT = 2 * 1024 * 1024  # what is stored by one at the most
 _AT_ONCE = 3  # statements, of different tenants
 _RETRY_S = 0.5
 _LITTLE = 32 * 1024
+_SOON_S = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,12 @@ class Recorder:
             rest.cancel()
         if one not in self._resting:
             self._have_due(one)
+
+    def grow_soon(self, one: Recorded) -> None:
+        """Have stored what its log has together with what follows at once: a short command's start with its end."""
+        self._weigh(one)
+        if one not in self._resting:
+            self._rest(one, _SOON_S)
 
     async def room(self, one: Recorded) -> None:
         """Wait until more may be received."""
@@ -179,12 +186,11 @@ class Recorder:
             return
         self._weigh(one)
         if batch.cost > _LITTLE:
-            self._rest(one, batch.cost)
+            self._rest(one, batch.cost * (len(self._resting) + 1) / self._limits.rate)
         elif one.log.weight:
             self._have_due(one)
 
-    def _rest(self, one: Recorded, cost: int) -> None:
-        seconds = cost * (len(self._resting) + 1) / self._limits.rate
+    def _rest(self, one: Recorded, seconds: float) -> None:
         self._resting[one] = asyncio.get_running_loop().call_later(seconds, self._go_on, one)
 
     def _go_on(self, one: Recorded) -> None:

@@ -230,7 +230,10 @@ class Recording:
             )
         if after is not None:
             self.log.note(RecordType.GAP, {"stream": None, "size": None, "reason": after})
-        self._means.recorder.grow(self)
+        if self._is_waited_for:
+            self._means.recorder.grow_soon(self)
+        else:
+            self._means.recorder.grow(self)
 
     async def _receive(self, output: Output, sandbox: Sandbox) -> None:
         is_stderr = output.stream is OutputStream.STDERR
@@ -277,8 +280,11 @@ class Recording:
 
     def _awake(self, sandbox: Sandbox) -> AbstractContextManager[None]:
         """Keep the sandbox awake while somebody waits for the command's end."""
-        waits = self.row.kind is CommandKind.COMMAND and not self.row.background
-        return self._means.awake.hold(sandbox) if waits else nullcontext()
+        return self._means.awake.hold(sandbox) if self._is_waited_for else nullcontext()
+
+    @property
+    def _is_waited_for(self) -> bool:
+        return self.row.kind is CommandKind.COMMAND and not self.row.background
 
 
 def time_left(row: Command, now: datetime) -> timedelta | None:

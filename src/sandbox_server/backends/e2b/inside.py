@@ -1,34 +1,29 @@
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from connectrpc.code import Code
-from connectrpc.errors import ConnectError
 from e2b import AsyncSandbox
-from e2b.connection_config import KEEPALIVE_PING_HEADER, KEEPALIVE_PING_INTERVAL_SEC
-from e2b.envd.client_async import as_stream, create_rpc_client, first_event
-from e2b.envd.process.process_connect import ProcessClient
-from e2b.envd.process.process_pb import ProcessConfig, ProcessEvent, StartRequest, StartResponse
-from e2b.envd.utils import authentication_header, extract_start_pid, timeout_to_ms
-from packaging.version import Version
-from protobuf import Oneof
 
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
+from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.backends.processes import Ended, NewProcess, ProcessSignal, TimeIsUp
+from sandbox_server.backends.processes import Output as Piece
 from sandbox_server.backends.provider import Finished
 from sandbox_server.domain.errors import CommandTimedOut, FileTooLarge, SandboxError
+from sandbox_server.domain.ids import new_id
 
 T = TypeVar("T")
-Events = AsyncGenerator[StartResponse, Any]
 
 FILE_LIMIT = timedelta(minutes=2)
 
-_START_LIMIT_S = 30
 _MOST_OUTPUT = 4 * 1024 * 1024
 _LAST_WORDS = 2000
+_BY_SIGNAL = -1
 
 
 class Output:
@@ -69,16 +64,12 @@ class Inside:
         self._name = name
         self._file_limit = file_limit
         self._sandbox = sandbox
-        self._version = Version(envd_version)
-        self._keepalive = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
-        self._processes = create_rpc_client(
-            ProcessClient, sandbox.envd_api_url, sandbox.connection_config
-        )
+        self._processes = Processes(name, sandbox, envd_version=envd_version)
 
     async def start_command(self, command: str) -> None:
         """Start a command that runs on when nobody listens any more."""
-        async with aclosing(self._start(command, limit=None)) as events:
-            await self._ask(first_event(events, _START_LIMIT_S))
+        async with aclosing(self._processes.start(_shell(command))) as events:
+            await anext(events, None)
 
     async def run_command(
         self,
@@ -89,23 +80,22 @@ class Inside:
         envs: Mapping[str, str] | None = None,
     ) -> Finished:
         """Wait for a command, which is killed when its time is up."""
-        output = Output()
-        starting = self._start(command, limit=timeout, user=user, envs=envs)
-        async with aclosing(starting) as events:
-            started = await self._ask(first_event(events, _START_LIMIT_S))
-            pid = extract_start_pid(started, "start the command")
-            try:
-                exit_code = await self._ask(_follow(events, output))
-            except _TimeIsUp:
-                pass
-            else:
-                if exit_code is None:
-                    raise AnswerLost(self._name, "the command's output broke off")
-                return Finished(
-                    exit_code=exit_code, output=bytes(output), truncated=output.truncated
-                )
+        output, tag = Output(), new_id()
+        process = replace(_shell(command), tag=tag, user=user, envs=envs or {})
+        try:
+            async with aclosing(self._processes.start(process, timeout=timeout)) as events:
+                async for event in events:
+                    match event:
+                        case Piece():
+                            output.add(event.content)
+                        case Ended():
+                            return _finished(event, output)
+        except TimeIsUp:
+            pass
+        else:
+            raise AnswerLost(self._name, "the command's output broke off")
         with suppress(SandboxError):
-            await self._ask(self._sandbox.commands.kill(pid))
+            await self._processes.send_signal(tag, ProcessSignal.KILL)
         said = bytes(output)[-_LAST_WORDS:].decode(errors="replace")
         raise CommandTimedOut(timeout, output=said)
 
@@ -128,23 +118,6 @@ class Inside:
                     break
         return bytes(content)
 
-    def _start(
-        self,
-        command: str,
-        *,
-        limit: timedelta | None,
-        user: str | None = None,
-        envs: Mapping[str, str] | None = None,
-    ) -> Events:
-        process = ProcessConfig(cmd="/bin/bash", args=["-l", "-c", command], envs=dict(envs or {}))
-        return as_stream(
-            self._processes.start(
-                StartRequest(process=process, stdin=False),
-                headers={**authentication_header(self._version, user), **self._keepalive},
-                timeout_ms=None if limit is None else timeout_to_ms(limit.total_seconds()),
-            )
-        )
-
     async def _ask(self, work: Awaitable[T], *, path: str | None = None) -> T:
         # Who has root in a sandbox may answer byte by byte, each in time.
         limit = None if path is None else self._file_limit.total_seconds()
@@ -161,24 +134,10 @@ class Inside:
         raise failure
 
 
-class _TimeIsUp(Exception):
-    """A stream has lasted as long as it may."""
+def _shell(command: str) -> NewProcess:
+    return NewProcess(args=["/bin/bash", "-l", "-c", command])
 
 
-async def _follow(events: Events, output: Output) -> int | None:
-    try:
-        async for event in events:
-            match _payload(event):
-                case Oneof(field="data", value=data) if data.output is not None:
-                    output.add(data.output.value)
-                case Oneof(field="end", value=ProcessEvent.EndEvent() as end):
-                    return end.exit_code
-    except ConnectError as error:
-        if error.code is Code.DEADLINE_EXCEEDED:
-            raise _TimeIsUp from None
-        raise
-    return None
-
-
-def _payload(event: StartResponse) -> object:
-    return None if event.event is None else event.event.event
+def _finished(ended: Ended, output: Output) -> Finished:
+    exit_code = _BY_SIGNAL if ended.exit_code is None else ended.exit_code
+    return Finished(exit_code=exit_code, output=bytes(output), truncated=output.truncated)
