@@ -6,6 +6,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from sandbox_server.api import (
     backends,
+    commands,
     docs,
     events,
     health,
@@ -33,7 +34,7 @@ from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
-    *(sandboxes, sessions, snapshots, templates, events),
+    *(sandboxes, sessions, commands, snapshots, templates, events),
     *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 

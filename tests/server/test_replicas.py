@@ -15,6 +15,7 @@ from sqlalchemy import func, select, text
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from tests.engine.waiting import until
+from tests.server.api.following import following
 from tests.server.databases import BUNDLED, new_database
 from tests.server.ops.reading import labelled, samples_in
 from tests.server.running import ServerProcess, server_process
@@ -143,6 +144,18 @@ async def test_what_is_made_on_one_server_is_used_on_the_other(tenant):
     ] == "here\n"
     assert (await tenant.other.delete(path)).status_code == 204
     await until(lambda: tenant.is_in(sandbox_id, "stopped", at=tenant.first), timeout=60)
+
+
+async def test_a_command_of_one_server_is_followed_and_fed_at_the_other(tenant):
+    path = f"{SANDBOXES}/{await tenant.create()}/commands"
+    body = {"cmd": "read line; echo $line", "stdin": True, "background": True}
+    command = (await tenant.first.post(path, json=body)).json()["id"]
+    async with following(tenant.other, f"{path}/{command}/output") as stream:
+        await stream.until("started")
+        sent = await tenant.other.post(f"{path}/{command}/input", json={"text": "across\n"})
+        assert sent.status_code == 204, sent.text
+        assert (await stream.until("stdout")).data["text"] == "across\n"
+        assert (await stream.until("exit")).data["exit_code"] == 0
 
 
 async def test_who_waits_at_one_server_hears_what_another_has_made_room_for(pair):

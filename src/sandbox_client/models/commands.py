@@ -149,8 +149,6 @@ class CommandInput(Given):
     def _says_one_thing(self) -> Self:
         if self.text is not None and self.base64 is not None:
             raise ValueError("It is either text or base64.")
-        if self.text is None and self.base64 is None and not self.close:
-            raise ValueError("There is nothing to send.")
         return self
 
     @property

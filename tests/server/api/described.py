@@ -22,7 +22,11 @@ class Operation:
     @property
     def required(self):
         """Give an example of each field that a body must have."""
-        return {name: _example(self.fields[name]) for name in self._body.get("required", ())}
+        named = self._body.get("required", ())
+        return {name: _example(self._resolved(self.fields[name])) for name in named}
+
+    def _resolved(self, schema):
+        return self.schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
     @property
     def _body(self):
@@ -43,6 +47,8 @@ def operations_of(app):
 
 
 def _example(schema):
+    if "enum" in schema:
+        return schema["enum"][0]
     return {"string": "x", "integer": 80, "number": 60, "boolean": True}.get(
         schema.get("type"), "x"
     )

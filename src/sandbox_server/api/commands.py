@@ -1,0 +1,194 @@
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from sandbox_client.models import (
+    CommandCreate,
+    CommandInput,
+    CommandOutcome,
+    CommandRead,
+    CommandSend,
+    OutputPart,
+    Page,
+)
+from sandbox_server.api.asked import IdempotencyKey, a_command, repeatable
+from sandbox_server.api.command_views import view_command, view_outcome, view_part
+from sandbox_server.api.deps import CommandIdPath, Operator, Reader, SandboxIdPath, ServicesDep
+from sandbox_server.api.json_body import JsonRoute
+from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+from sandbox_server.api.patience import Patience
+from sandbox_server.api.sse import EVENT_STREAM, ListenerDep, asks_for_events, stream
+from sandbox_server.backends.processes import ProcessSignal
+from sandbox_server.db.models import Command
+from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
+from sandbox_server.streams.answers import require_started
+from sandbox_server.streams.command_source import CommandOutputSource
+from sandbox_server.streams.records import RecordType
+
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/commands", tags=["commands"]
+)
+
+ASK_AGAIN_S = 2
+KINDS = frozenset({CommandKind.COMMAND})
+
+Wait = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=300,
+        allow_inf_nan=False,
+        description="For how many seconds to wait until it has ended, before the answer is 202.",
+    ),
+]
+States = Annotated[
+    list[CommandState] | None, Query(alias="state", description="Those in any of these states.")
+]
+Bytes = Annotated[int, Query(ge=1, le=2**20, description="How many bytes to tell at the most.")]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which part of a command's output is to be told."""
+
+    stream: Annotated[Literal["stdout", "stderr"], Query(description="Which of its outputs.")] = (
+        "stdout"
+    )
+    offset: Annotated[int, Query(ge=0, le=2**53, description="In bytes of that output.")] = 0
+    limit: Bytes = 65536
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=CommandOutcome,
+    responses={202: {"model": CommandOutcome}, 200: EVENT_STREAM},
+)
+async def run_command(
+    sandbox_id: SandboxIdPath,
+    body: CommandCreate,
+    request: Request,
+    response: Response,
+    caller: Operator,
+    services: ServicesDep,
+    idempotency_key: IdempotencyKey = None,
+    wait: Wait = 60,
+) -> CommandOutcome | Response:
+    """Run a command. It has ended, or was to run in the background (201), or runs on (202): ask `Location`.
+
+    With `Accept: text/event-stream` it is told what it writes, as it does. It runs on when nobody listens any more.
+    """
+    patience = Patience(wait)
+    command = await services.commands.start(
+        caller,
+        sandbox_id,
+        a_command(body),
+        idempotency=repeatable(request, idempotency_key, body),
+        wait=patience.left,
+    )
+    require_started(command)
+    if asks_for_events(request):
+        return await stream(request, services, _output_of(command))
+    if not command.background:
+        command = await services.commands.wait_ended(command, wait=patience.left)
+    say_whether_done(response, command)
+    response.headers["Location"] = f"/v1/sandboxes/{sandbox_id}/commands/{command.id}"
+    return await view_outcome(services, command)
+
+
+@router.get("")
+async def list_commands(
+    sandbox_id: SandboxIdPath,
+    caller: Reader,
+    services: ServicesDep,
+    states: States = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[CommandRead]:
+    """List a sandbox's commands, newest first, without what they wrote."""
+    rows = await services.commands.list_page(
+        caller,
+        sandbox_id,
+        kinds=KINDS,
+        states=states or (),
+        limit=limit + 1,
+        before=read_id(cursor),
+    )
+    items = [view_command(row) for row in rows]
+    return page_of(rows, items, limit=limit, position=lambda row: row.id)
+
+
+@router.get("/{command_id}")
+async def get_command(
+    sandbox_id: SandboxIdPath, command_id: CommandIdPath, caller: Reader, services: ServicesDep
+) -> CommandOutcome:
+    """Tell what has become of a command, and what it has written."""
+    command = await services.commands.get(caller, sandbox_id, command_id, kinds=KINDS)
+    return await view_outcome(services, command)
+
+
+@router.get(
+    "/{command_id}/output",
+    response_model=OutputPart,
+    responses={200: EVENT_STREAM},
+    response_model_exclude_unset=True,
+)
+async def read_output(
+    sandbox_id: SandboxIdPath,
+    command_id: CommandIdPath,
+    caller: Reader,
+    services: ServicesDep,
+    wanted: Annotated[Wanted, Depends()],
+    listener: ListenerDep,
+) -> OutputPart | Response:
+    """Tell some of what a command wrote; with `Accept: text/event-stream` all of it, and what it writes from now on."""
+    command = await services.commands.get(caller, sandbox_id, command_id, kinds=KINDS)
+    if listener.asks_for_events:
+        return await listener.stream(_output_of(command))
+    return await view_part(
+        services,
+        command,
+        RecordType(wanted.stream),
+        offset=wanted.offset,
+        limit=wanted.limit,
+    )
+
+
+@router.post("/{command_id}/input", status_code=204)
+async def send_input(
+    sandbox_id: SandboxIdPath,
+    command_id: CommandIdPath,
+    body: CommandInput,
+    caller: Operator,
+    services: ServicesDep,
+) -> None:
+    """Send something to a command's stdin, which it must have been started with."""
+    if body.content or not body.close:
+        await services.commands.send_input(caller, sandbox_id, command_id, body.content)
+    if body.close:
+        await services.commands.close_input(caller, sandbox_id, command_id)
+
+
+@router.post("/{command_id}/signal", status_code=204)
+async def send_signal(
+    sandbox_id: SandboxIdPath,
+    command_id: CommandIdPath,
+    body: CommandSend,
+    caller: Operator,
+    services: ServicesDep,
+) -> None:
+    """Send a signal to a command."""
+    await services.commands.signal(caller, sandbox_id, command_id, ProcessSignal(body.signal))
+
+
+def _output_of(command: Command) -> CommandOutputSource:
+    return CommandOutputSource(tenant_id=command.tenant_id, command_id=command.id)
+
+
+def say_whether_done(response: Response, command: Command) -> None:
+    """Answer 202 where what was asked for is not so yet: a command in the background has only to run."""
+    awaited = {CommandState.STARTING} if command.background else COMMAND_LIVING
+    if command.state in awaited:
+        response.status_code = 202
+        response.headers["Retry-After"] = str(ASK_AGAIN_S)
