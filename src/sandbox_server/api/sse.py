@@ -33,7 +33,7 @@ EVENT_STREAM: dict[str, Any] = {
 _LARGEST_NUMBER = 2**63 - 1
 _MOST_OF_TAIL = 10_000
 _HEARTBEAT_S = 15
-_RECHECK_EVERY = timedelta(seconds=5)
+_RECHECK_EVERY = timedelta(seconds=3)
 # When a client comes back whose connection was lost; not all of them at once.
 _RETRY_MS = range(1000, 2000)
 

@@ -67,12 +67,12 @@ class Following:
         with self._hub.registered(self):
             async with aclosing(self._all()) as blocks:
                 async for block in blocks:
+                    if self._ended:
+                        return
                     self._handed_at = loop.time()
                     yield block
                     self._handed_at = None
                     self._position = block.position
-                    if self._ended:
-                        return
 
     async def _all(self) -> AsyncGenerator[Block, None]:
         page: Page | None = self._first

@@ -84,7 +84,12 @@ def commands(notifications, sessions, controller, backends, vault):
 
 
 @pytest.fixture
-def services(sessions, settings, controller, backends, vault, commands, notifications):
+def streams(sessions, notifications):
+    return Streams(sessions, notifications)
+
+
+@pytest.fixture
+def services(sessions, settings, controller, backends, vault, commands, streams):
     return Services(
         settings=settings,
         sessions=sessions,
@@ -94,7 +99,7 @@ def services(sessions, settings, controller, backends, vault, commands, notifica
         vault=vault,
         exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
         commands=commands,
-        streams=Streams(sessions, notifications),
+        streams=streams,
     )
 
 

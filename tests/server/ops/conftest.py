@@ -11,5 +11,6 @@ from tests.server.api.conftest import (  # noqa: F401 - fixtures
     services,
     settings,
     stranger,
+    streams,
     vault,
 )
