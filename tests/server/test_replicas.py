@@ -147,14 +147,17 @@ async def test_what_is_made_on_one_server_is_used_on_the_other(tenant):
 
 
 async def test_a_command_of_one_server_is_followed_and_fed_at_the_other(tenant):
-    path = f"{SANDBOXES}/{await tenant.create()}/commands"
-    body = {"cmd": "read line; echo $line", "stdin": True, "background": True}
-    command = (await tenant.first.post(path, json=body)).json()["id"]
-    async with following(tenant.other, f"{path}/{command}/output") as stream:
+    path = f"{SANDBOXES}/{await tenant.create()}"
+    body = {"cmd": "for i in 1 2; do read line; echo $line; done", "stdin": True}
+    begun = await tenant.first.post(f"{path}/commands", json={**body, "background": True})
+    command = f"{path}/commands/{begun.json()['id']}"
+    async with following(tenant.other, f"{command}/output") as stream:
         await stream.until("started")
-        sent = await tenant.other.post(f"{path}/{command}/input", json={"text": "across\n"})
-        assert sent.status_code == 204, sent.text
+        await tenant.other.post(f"{command}/input", json={"text": "across\n"})
         assert (await stream.until("stdout")).data["text"] == "across\n"
+        assert (await tenant.other.post(f"{path}/pause")).status_code == 200
+        await tenant.other.post(f"{command}/input", json={"text": "from sleep\n"})
+        assert (await stream.until("stdout")).data["text"] == "from sleep\n"
         assert (await stream.until("exit")).data["exit_code"] == 0
 
 

@@ -222,10 +222,11 @@ class SandboxController:
     ) -> UsableSandbox:
         """Get a sandbox to work in, which is activity; one that is paused wakes, if it is such a one."""
         row = await self.get(caller, sandbox_id)
-        if row.state is not State.RUNNING or row.target is not Target.RUNNING:
+        sleeps = row.state is not State.RUNNING or row.target is not Target.RUNNING
+        if sleeps:
             row = await self._wake(caller, row, wait)
         await self.awake.touch(row)
-        return self._using.usable(row)
+        return self._using.usable(row, woken=sleeps)
 
     async def look_into(self, caller: Caller, sandbox_id: str) -> UsableSandbox:
         """Get a sandbox that runs, which is no activity and wakes none."""

@@ -18,6 +18,8 @@ class UsableSandbox:
     row: Sandbox
     backend: E2BBackend
     access: Access
+    woken: bool = False
+    """It was paused before, and what was connected to it is not yet again."""
 
 
 class Using:
@@ -28,12 +30,12 @@ class Using:
         self._vault = vault
         self._open: OrderedDict[str, tuple[bytes, Access]] = OrderedDict()
 
-    def usable(self, row: Sandbox) -> UsableSandbox:
+    def usable(self, row: Sandbox, *, woken: bool = False) -> UsableSandbox:
         """Give the way into a sandbox that runs."""
         access = self.find_access(row)
         assert access is not None
         assert row.backend is not None
-        return UsableSandbox(row, self._backends[row.backend], access)
+        return UsableSandbox(row, self._backends[row.backend], access, woken)
 
     def find_access(self, row: Sandbox) -> Access | None:
         """Find how a sandbox is reached; one that has no place yet, or has ended, is not."""

@@ -39,6 +39,7 @@ MOST_AT_ONCE = 500
 _ALL_KINDS = frozenset(CommandKind)
 _ENDED_STATES = frozenset(CommandState) - COMMAND_LIVING
 _LOOK_AGAIN_S = 2.0
+_FOUND_AGAIN_WITHIN = timedelta(seconds=5)
 # As terminals of the SDK have them.
 _OF_TERMINALS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
@@ -242,8 +243,18 @@ class Commands:
         row = await self.get(caller, sandbox_id, command_id)
         if row.state not in COMMAND_LIVING:
             raise CommandNotRunning(row.state)
-        used = await self._controller.use(caller, sandbox_id)
+        with self._growth.follow(f"command/{command_id}") as grown:
+            used = await self._controller.use(caller, sandbox_id)
+            await self._wait_recorded(command_id, grown, woken=used.woken)
         return row, used.backend.processes(used.access)
+
+    async def _wait_recorded(self, command_id: str, grown: asyncio.Event, *, woken: bool) -> None:
+        """Let whoever records a command find it again, so that nothing is lost of what it does next."""
+        recording = self._recordings.find(command_id)
+        if recording is not None:
+            await _wait_for(recording.connected, _FOUND_AGAIN_WITHIN)
+        elif woken:
+            await _wait_for(grown, _FOUND_AGAIN_WITHIN)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.db.recording import Grown
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
-from sandbox_server.domain.commands import CommandKind, CommandState
+from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
 from sandbox_server.domain.errors import BackendError, BackendUnavailable
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.lifecycle.awake import Awake
@@ -79,6 +79,8 @@ class Recording:
         """It is stored that the command runs, or has ended."""
         self.over = asyncio.Event()
         """It is stored how the command ended; or others record it now."""
+        self.connected = asyncio.Event()
+        """What it writes is received; or it has ended."""
         self._means = means
         self._loop = asyncio.get_running_loop()
         self._expires_at = None if left is None else self._loop.time() + left.total_seconds()
@@ -91,6 +93,7 @@ class Recording:
     def forget(self) -> None:
         """Stop recording: others do, or there is nothing to record any more."""
         self._forget()
+        self.connected.set()
         self.begun.set()
         self.over.set()
 
@@ -203,6 +206,7 @@ class Recording:
                 async for event in events:
                     match event:
                         case Started():
+                            self.connected.set()
                             self._note_start(event, after)
                             after = None
                         case Output():
@@ -219,6 +223,9 @@ class Recording:
             if self._state is CommandState.STARTING:
                 raise
             return error.reason
+        finally:
+            if self._state in COMMAND_LIVING:
+                self.connected.clear()
         return "Its output broke off."
 
     def _note_start(self, started: Started, after: str | None) -> None:
@@ -268,6 +275,7 @@ class Recording:
         self, state: CommandState, reason: str | None, *, exit_code: int | None = None
     ) -> None:
         self._state = state
+        self.connected.set()
         told = {"state": state.value, "exit_code": exit_code, "reason": reason}
         changes = {"state": state, "state_reason": reason, "exit_code": exit_code}
         self.log.note(RecordType.EXIT, told, **changes)

@@ -252,6 +252,18 @@ async def test_a_pause_in_the_middle_loses_and_repeats_nothing(caller, sandbox, 
     assert (told[-1]["state"], told[-1]["exit_code"]) == ("exited", 0)
 
 
+async def test_what_a_command_answers_to_input_that_wakes_its_sandbox_is_not_lost(
+    caller, sandbox, begin, ended
+):
+    path = await begin("read line; echo woken by $line", stdin=True)
+    assert (await caller.post(f"{sandbox}/pause")).status_code == 200
+    sent = await caller.post(f"{path}/input", json={"text": "this\n"})
+    assert sent.status_code == 204, sent.text
+    told = await ended(path)
+    assert (told["state"], told["exit_code"]) == ("exited", 0)
+    assert told["stdout"].endswith("woken by this\n")
+
+
 async def test_input_is_refused_where_nothing_reads_it(caller, begin, run):
     path = await begin("exec sleep 100")
     refused = await caller.post(f"{path}/input", json={"text": "x"})
