@@ -4,7 +4,6 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.backends.processes import ProcessSignal
-from sandbox_server.db.command_output import CommandOutputRepository
 from sandbox_server.domain.commands import CommandKind, CommandRequest, CommandState, TerminalSize
 from sandbox_server.domain.errors import (
     CommandNotFound,
@@ -18,37 +17,16 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.streams.records import RecordType
 from tests.engine.waiting import until
 from tests.server.lifecycle.serving import caller_of
+from tests.server.streams.commanding import MINUTE, records, run, start, written
 
 pytestmark = pytest.mark.needs_engine
 
-MINUTE = timedelta(minutes=1)
 NO_WAIT = timedelta()
 
 
 @pytest.fixture
 async def sandbox_id(server):
     return (await server.running()).id
-
-
-async def start(server, sandbox_id, cmd, **fields):
-    return await server.commands.start(
-        server.caller, sandbox_id, CommandRequest(cmd=cmd, **fields), wait=MINUTE
-    )
-
-
-async def run(server, sandbox_id, cmd, **fields):
-    started = await start(server, sandbox_id, cmd, **fields)
-    return await server.commands.wait_ended(started, wait=MINUTE)
-
-
-async def records(server, command):
-    async with server.living.sessions() as session:
-        part = await CommandOutputRepository(session).list_after(command.id, after=0, limit=10_000)
-    return part.records
-
-
-async def written(server, command, stream=RecordType.STDOUT):
-    return b"".join(one.content for one in await records(server, command) if one.type is stream)
 
 
 async def test_a_command_is_recorded_with_both_outputs_and_its_end(server, sandbox_id):
