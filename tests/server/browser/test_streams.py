@@ -1,0 +1,137 @@
+"""A page that is served from elsewhere, in a real browser, and a server that goes and comes back."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+
+from tests.browser import WatchedPage
+from tests.server.browser.pages import running_site
+from tests.server.databases import BUNDLED, new_database
+from tests.server.running import server_process
+from tests.server.test_replicas import variables_of
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
+
+PATIENCE_MS = 30_000
+
+# All that a page needs; a key it never sees.
+PAGE = """<!doctype html>
+<title>A page elsewhere</title>
+<style>body { font: 14px monospace; display: flex } pre { flex: 1; border: 1px solid; padding: 1em; min-height: 20em }</style>
+<pre id="output"></pre>
+<script>
+const output = document.getElementById("output");
+const told = {types: [], ids: [], interrupted: 0};
+let source;
+
+function follow(url) {
+  source = new EventSource(url);
+  source.onmessage = ({data, lastEventId}) => {
+    const record = JSON.parse(data);
+    told.types.push(record.type);
+    told.ids.push(Number(lastEventId));
+    if (record.type === "stdout") output.textContent += record.text;
+  };
+  source.onerror = () => { told.interrupted += 1; };
+}
+
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def site():
+    with running_site(page=PAGE) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def bundled_url(servers):
+    return servers.url(BUNDLED)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(site, bundled_url, engine):
+    async with new_database(bundled_url) as url:
+        variables = variables_of(engine, url)
+        flags = ("--allowed-origins", site.origin, "--lease-s", "2")
+        with server_process(*flags, variables=variables) as server:
+            server.start()
+            yield server
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def sandbox(server):
+    """Run a sandbox; gives its path."""
+    async with server.client() as api:
+        made = await api.post("/v1/sandboxes", params={"wait": 60}, json={})
+        assert made.status_code == 201, made.text
+        path = f"/v1/sandboxes/{made.json()['id']}"
+        yield path
+        await api.delete(path)
+
+
+async def post(server, path, **body):
+    async with server.client() as api:
+        answer = await api.post(path, json=body)
+    assert answer.is_success, answer.text
+    return answer.json() if answer.content else None
+
+
+async def text_in(tab: WatchedPage, element, text):
+    """Wait until the element has the text."""
+    await tab.page.wait_for_function(
+        "([id, text]) => document.getElementById(id).textContent.includes(text)",
+        arg=[element, text],
+        timeout=PATIENCE_MS,
+    )
+
+
+async def holds(tab: WatchedPage, condition):
+    await tab.page.wait_for_function(f"() => {condition}", timeout=PATIENCE_MS)
+
+
+async def kill(server):
+    await asyncio.to_thread(server.kill)
+
+
+async def stop(server):
+    assert await asyncio.to_thread(server.stop) == 0
+
+
+async def test_a_page_elsewhere_follows_a_command_through_restarts_of_the_server(
+    tab, site, server, sandbox
+):
+    command = await post(
+        server,
+        f"{sandbox}/commands",
+        cmd='while read -r line; do echo "<$line>"; done',
+        background=True,
+        stdin=True,
+    )
+    path = f"{sandbox}/commands/{command['id']}"
+    sandbox_id = sandbox.rpartition("/")[2]
+    ticket = (await post(server, "/v1/tickets", sandbox_id=sandbox_id))["ticket"]
+
+    async def send(word):
+        await post(server, f"{path}/input", text=f"{word}\n")
+        await text_in(tab, "output", f"<{word}>\n")
+
+    await tab.page.goto(f"{site.origin}/page")
+    await tab.page.evaluate("follow", f"{server.url}{path}/output?ticket={ticket}")
+    await send("one")
+    for gaps, (end, word) in enumerate(((kill, "two"), (stop, "three")), start=1):
+        await end(server)
+        await asyncio.to_thread(server.start)
+        # The next server says that it listens to the command again, and may have missed something.
+        await holds(tab, f"told.types.filter(type => type === 'gap').length === {gaps}")
+        await send(word)
+    await post(server, f"{path}/input", close=True)
+    await holds(tab, "source.readyState === EventSource.CLOSED")
+
+    told = await tab.page.evaluate("told")
+    assert await tab.page.text_content("#output") == "<one>\n<two>\n<three>\n"
+    assert told["types"] == ["started", "stdout", "gap", "stdout", "gap", "stdout", "exit"]
+    assert told["ids"] == sorted(set(told["ids"]))
+    assert told["interrupted"] >= 3
