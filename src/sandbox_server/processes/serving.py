@@ -8,6 +8,7 @@ from sandbox_server.assembly import open_server
 from sandbox_server.processes.first_start import ADMIN_KEY_FILE
 from sandbox_server.processes.http_server import HttpServer
 from sandbox_server.processes.listening import url_of
+from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -31,9 +32,15 @@ async def serve_api(work: Work) -> bool:
             create_app(server.services),
             stop_timeout=settings.stop_timeout,
             on_started=lambda: _greet(work),
-            on_stop=server.services.streams.end,
+            on_stop=lambda: _let_go(server.services),
         ).serve(sockets=work.listeners)
         return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
+
+
+def _let_go(services: Services) -> None:
+    """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
+    services.streams.end()
+    services.commands.end_waits()
 
 
 def _greet(work: Work) -> None:

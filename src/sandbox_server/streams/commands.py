@@ -32,6 +32,7 @@ from sandbox_server.lifecycle.controller import WAIT, SandboxController
 from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.recordings import Recordings
+from sandbox_server.streams.waits import Waits
 
 MOST_AT_ONCE = 500
 """Commands that one sandbox may run at once; each has a connection of its own."""
@@ -61,6 +62,7 @@ class Commands:
         self._recordings = recordings
         self._growth = growth
         self._most_at_once = most_at_once
+        self._waits = Waits()
 
     async def start(
         self,
@@ -91,6 +93,10 @@ class Commands:
     async def wait_ended(self, command: Command, *, wait: timedelta) -> Command:
         """Give a command once it has ended, or as it is when the wait is over."""
         return await self._wait_until(command, _ENDED_STATES, wait=wait)
+
+    def end_waits(self) -> None:
+        """Give back commands that are waited for as they are, since the server is about to stop."""
+        self._waits.end()
 
     async def get(
         self,
@@ -212,24 +218,25 @@ class Commands:
     async def _wait_until(
         self, command: Command, states: Collection[CommandState], *, wait: timedelta
     ) -> Command:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait.total_seconds()
         recording = self._recordings.find(command.id)
         if recording is not None:
             ended = states is _ENDED_STATES
-            await _wait_for(recording.over if ended else recording.begun, wait)
+            await self._waits.wait_for(recording.over if ended else recording.begun, wait)
             command = recording.row
-            if command.state in states:
-                return command
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait.total_seconds()
         with self._growth.follow(f"command/{command.id}") as grown:
-            while command.state not in states and (left := until - loop.time()) > 0:
+            while command.state not in states and (left := self._left(until)) > 0:
                 row = await self._read(command)
                 if row is None or row.state in states:
                     return row or command
                 command = row
-                await _wait_for(grown, timedelta(seconds=min(left, _LOOK_AGAIN_S)))
+                await self._waits.wait_for(grown, timedelta(seconds=min(left, _LOOK_AGAIN_S)))
                 grown.clear()
         return command
+
+    def _left(self, until: float) -> float:
+        return 0 if self._waits.are_ended else until - asyncio.get_running_loop().time()
 
     async def _read(self, command: Command) -> Command | None:
         async with without_transaction(self._sessions) as session:

@@ -319,6 +319,32 @@ async def is_in(caller, path, state):
     return (await caller.get(path)).json()["state"] == state
 
 
+async def test_a_stop_does_not_wait_for_commands_and_who_does_is_told_where_to_ask(server, sandbox):
+    async with server.client() as caller:
+        body = {"cmd": "read line; echo read $line", "stdin": True}
+        answering = asyncio.create_task(
+            caller.post(f"{sandbox}/commands", params={"wait": 300}, json=body)
+        )
+
+        async def is_running():
+            listed = await caller.get(f"{sandbox}/commands", params={"state": "running"})
+            return body["cmd"] in [one["cmd"] for one in listed.json()["items"]]
+
+        await until(is_running)
+        stopping = asyncio.create_task(asyncio.to_thread(server.stop))
+        async with asyncio.timeout(15):
+            answer = await answering
+            assert await stopping == 0
+    server.start()
+    assert (answer.status_code, answer.json()["state"]) == (202, "running")
+    path = answer.headers["Location"]
+    async with server.client() as caller:
+        await caller.post(f"{path}/input", json={"text": "on\n"})
+        async with following(caller, f"{path}/output") as stream:
+            assert (await stream.until("stdout")).data["text"] == "read on\n"
+            assert (await stream.until("exit")).data["exit_code"] == 0
+
+
 async def test_a_server_that_is_killed_loses_nothing_that_was_stored_and_its_command_goes_on(
     server, begin
 ):
