@@ -72,7 +72,7 @@ class CommandRead(Told):
     state: CommandState
     state_reason: str | None
     exit_code: int | None
-    cmd: str
+    cmd: Annotated[str, Field(description="In lists its first 1000 characters.")]
     cwd: str | None
     user: str | None
     background: bool
@@ -88,7 +88,10 @@ class CommandRead(Told):
 
 
 class CommandOutcome(CommandRead):
-    """A command with what it has written, as text; a line of it says where something is missing."""
+    """A command with what it has written, as text; a line of it says where something is missing.
+
+    Of each output the first and the last 512 KiB are told here, if it is longer than both.
+    """
 
     stdout: str
     stderr: str

@@ -20,15 +20,21 @@ from sandbox_server.streams.excerpt import excerpt
 from sandbox_server.streams.records import Record, RecordType
 from sandbox_server.streams.telling import Cut, tell, transcribe
 
-MOST_TOLD = 4 * 1024 * 1024
-"""Of each output in one answer, in bytes."""
+MOST_TOLD = 1024 * 1024
+"""Of each output in one answer, in bytes: it is in memory until its caller has taken it."""
+
+LONGEST_LISTED = 1000
 
 _MOST_PIECES = 1000
 _FACTS = CommandRead.model_fields.keys() - {"timeout_s"}
 
 
 def view_command(row: Command) -> CommandRead:
-    return CommandRead(**_facts_of(row))
+    """Tell a command among others."""
+    facts = _facts_of(row)
+    if len(row.cmd) > LONGEST_LISTED:
+        facts["cmd"] = row.cmd[:LONGEST_LISTED] + "…"
+    return CommandRead(**facts)
 
 
 async def view_outcome(services: Services, row: Command) -> CommandOutcome:
