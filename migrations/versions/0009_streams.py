@@ -89,12 +89,21 @@ def _create_command_output() -> None:
         sa.Column("content", sa.LargeBinary(), server_default=sa.text("''"), nullable=False),
         sa.Column("data", JSONB(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("created_at", INSTANT, server_default=NOW, nullable=False),
-        sa.CheckConstraint("type IN ('started', 'stdout', 'stderr', 'gap', 'exit')", name="type"),
+        sa.CheckConstraint(
+            "type IN ('started', 'stdout', 'stderr', 'resized', 'gap', 'exit')", name="type"
+        ),
     )
     # To compress what is kept for a while takes longer than to write it.
     op.execute("ALTER TABLE command_output ALTER COLUMN content SET STORAGE EXTERNAL")
     op.create_index("command_output_command_id_seq_idx", "command_output", ["command_id", "seq"])
     op.create_index("command_output_created_at_idx", "command_output", ["created_at"])
+    op.create_index(
+        "command_output_resized_idx",
+        "command_output",
+        ["command_id"],
+        unique=True,
+        postgresql_where=sa.text("type = 'resized'"),
+    )
 
 
 def _create_tickets() -> None:

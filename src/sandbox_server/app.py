@@ -20,6 +20,7 @@ from sandbox_server.api import (
     stats,
     templates,
     tenants,
+    terminals,
     tickets,
     verbs,
 )
@@ -34,7 +35,7 @@ from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
-    *(sandboxes, sessions, commands, snapshots, templates, events),
+    *(sandboxes, sessions, commands, terminals, snapshots, templates, events),
     *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 

@@ -77,6 +77,14 @@ from sandbox_client.models.templates import (
     TemplateRebuild,
     TemplateStep,
 )
+from sandbox_client.models.terminals import (
+    READ_CONTROL,
+    TerminalCreate,
+    TerminalPing,
+    TerminalRead,
+    TerminalResize,
+    TerminalUpdate,
+)
 from sandbox_client.models.tickets import TicketCreate, TicketCreated, TicketScope
 from sandbox_client.models.verbs import (
     CommandResult,
@@ -109,6 +117,7 @@ from sandbox_client.models.wire import (
 )
 
 __all__ = [
+    "READ_CONTROL",
     "YEAR",
     "AutoResume",
     "BackendRead",
@@ -190,6 +199,11 @@ __all__ = [
     "TenantRule",
     "TenantStats",
     "TenantWrite",
+    "TerminalCreate",
+    "TerminalPing",
+    "TerminalRead",
+    "TerminalResize",
+    "TerminalUpdate",
     "Text",
     "TicketCreate",
     "TicketCreated",

@@ -48,12 +48,11 @@ class Authenticator:
         self._rate_limit.take(caller)
         return caller
 
-    async def recheck(self, caller: Caller) -> None:
-        """Refuse who was let in a while ago and would not be any more; costs none of their rate."""
+    async def recheck(self, caller: Caller) -> Caller:
+        """Refuse who was let in a while ago and would not be any more, or tell what they may by now; costs none of their rate."""
         if isinstance(caller, TicketCaller):
-            await self._tickets.find(caller.secret_hash)
-        else:
-            await self._keys.find(caller.secret_hash)
+            return await self._tickets.find(caller.secret_hash)
+        return await self._keys.find(caller.secret_hash)
 
     def forget(self) -> None:
         """Look everybody up anew, after a key has changed."""

@@ -17,9 +17,10 @@ from sandbox_client.models import (
     SandboxUpdate,
     SessionSandbox,
     SnapshotCreate,
+    TerminalCreate,
 )
 from sandbox_server.db.sandboxes import SandboxFilter
-from sandbox_server.domain.commands import CommandRequest
+from sandbox_server.domain.commands import CommandKind, CommandRequest, TerminalSize
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
 
@@ -51,6 +52,7 @@ NewSandboxBody = Annotated[SandboxCreate, Body(default_factory=SandboxCreate)]
 SessionSandboxBody = Annotated[SessionSandbox, Body(default_factory=SessionSandbox)]
 KeepAliveBody = Annotated[KeepAlive, Body(default_factory=KeepAlive)]
 ForkBody = Annotated[SandboxFork, Body(default_factory=SandboxFork)]
+TerminalBody = Annotated[TerminalCreate, Body(default_factory=TerminalCreate)]
 SnapshotBody = Annotated[SnapshotCreate, Body(default_factory=SnapshotCreate)]
 
 
@@ -69,6 +71,17 @@ def a_fork(body: SandboxFork) -> ForkRequest:
 
 def a_command(body: CommandCreate) -> CommandRequest:
     return CommandRequest(**_said(body))
+
+
+def a_terminal(body: TerminalCreate) -> CommandRequest:
+    return CommandRequest(
+        kind=CommandKind.TERMINAL,
+        cmd=body.cmd or "",
+        cwd=body.cwd,
+        envs=body.envs,
+        user=body.user,
+        size=TerminalSize(cols=body.cols, rows=body.rows),
+    )
 
 
 def a_change(body: SandboxUpdate) -> SandboxPatch:

@@ -4,8 +4,9 @@ import re
 from functools import partial
 from typing import Annotated, cast
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query
 from pydantic import BeforeValidator
+from starlette.requests import HTTPConnection
 
 from sandbox_client.models import Port
 from sandbox_server.access.key_ring import KeyRing
@@ -18,6 +19,7 @@ from sandbox_server.domain.errors import (
     SandboxNotFound,
     SnapshotNotFound,
     TemplateNotFound,
+    TerminalNotFound,
 )
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.domain.templates import NAME
@@ -27,28 +29,29 @@ from sandbox_server.lifecycle.work import Work
 from sandbox_server.log import add_to_log_context
 from sandbox_server.overview import Overview
 from sandbox_server.services import Services
+from sandbox_server.streams.terminals import Terminals
 from sandbox_server.templates.catalog import Catalog
 
 
 # All of these are coroutines: FastAPI sends a plain function to a thread, which costs more than all it does.
-async def find_services(request: Request) -> Services:
-    return cast("Services", request.app.state.services)
+async def find_services(connection: HTTPConnection) -> Services:
+    return cast("Services", connection.app.state.services)
 
 
-async def find_reader(request: Request) -> Caller:
-    return _require(request, Scope.READ)
+async def find_reader(connection: HTTPConnection) -> Caller:
+    return _require(connection, Scope.READ)
 
 
-async def find_operator(request: Request) -> Caller:
-    return _require(request, Scope.SANDBOXES)
+async def find_operator(connection: HTTPConnection) -> Caller:
+    return _require(connection, Scope.SANDBOXES)
 
 
-async def find_admin(request: Request) -> Caller:
-    return _require(request, Scope.ADMIN)
+async def find_admin(connection: HTTPConnection) -> Caller:
+    return _require(connection, Scope.ADMIN)
 
 
-def _require(request: Request, scope: Scope) -> Caller:
-    caller: Caller = request.state.caller
+def _require(connection: HTTPConnection, scope: Scope) -> Caller:
+    caller: Caller = connection.state.caller
     caller.require(scope)
     return caller
 
@@ -91,6 +94,10 @@ async def find_work(services: ServicesDep) -> Work:
     return Work(services.controller)
 
 
+async def find_terminals(services: ServicesDep) -> Terminals:
+    return Terminals(services.sessions, services.controller, services.commands, services.streams)
+
+
 def _an_id(given: str, *, missing: type[NotFound]) -> str:
     # What cannot be an id names nothing, and the database is not asked for it.
     if re.match(PATTERN, given) is None:
@@ -98,6 +105,7 @@ def _an_id(given: str, *, missing: type[NotFound]) -> str:
     return given
 
 
+TerminalsDep = Annotated[Terminals, Depends(find_terminals)]
 CatalogDep = Annotated[Catalog, Depends(find_catalog)]
 FleetDep = Annotated[Fleet, Depends(find_fleet)]
 KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
@@ -120,9 +128,11 @@ def _a_template_name(given: str) -> str:
 
 _of_sandbox = BeforeValidator(_a_sandbox_id)
 _of_command = BeforeValidator(partial(_an_id, missing=CommandNotFound))
+_of_terminal = BeforeValidator(partial(_an_id, missing=TerminalNotFound))
 _of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
 
 CommandIdPath = Annotated[str, _of_command, Path()]
+TerminalIdPath = Annotated[str, _of_terminal, Path()]
 ControllerDep = Annotated[SandboxController, Depends(find_controller)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]
 SandboxIdPath = Annotated[str, _of_sandbox, Path()]

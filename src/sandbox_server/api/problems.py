@@ -7,7 +7,11 @@ from socket import gaierror
 from typing import Any, cast
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import (
+    RequestValidationError,
+    ValidationException,
+    WebSocketRequestValidationError,
+)
 from fastapi.routing import iter_route_contexts
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from starlette.exceptions import HTTPException
@@ -81,6 +85,7 @@ def install(app: FastAPI) -> None:
     """Render every error here."""
     app.add_exception_handler(SandboxError, _sandbox_error)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(WebSocketRequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
 
 
@@ -183,9 +188,11 @@ def _methods_at(connection: HTTPConnection) -> set[str]:
 
 
 async def _invalid(connection: HTTPConnection, error: Exception) -> ProblemResponse:
-    known = cast("RequestValidationError", error)
+    known = cast("ValidationException", error)
     request_id = connection.state.request_id
-    if isinstance(known.body, bytes):  # FastAPI leaves a body alone that is not said to be JSON
+    if isinstance(
+        getattr(known, "body", None), bytes
+    ):  # FastAPI leaves a body alone that is not said to be JSON
         return render_fault(NOT_JSON, request_id=request_id)
     return render_fault(INVALID, request_id=request_id, parts=list(_located(known.errors())))
 

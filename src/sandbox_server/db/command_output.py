@@ -15,7 +15,7 @@ LARGEST_PART = 2**20
 
 _OUTPUT = (RecordType.STDOUT, RecordType.STDERR)
 _kept = func.octet_length(CommandOutput.content)
-_end = CommandOutput.offset + case(
+end_of_record = CommandOutput.offset + case(
     (CommandOutput.type == RecordType.GAP, CommandOutput.data["size"].astext.cast(BigInteger)),
     else_=_kept,
 )
@@ -58,7 +58,7 @@ class CommandOutputRepository:
         found = _some(
             CommandOutput.command_id == command_id,
             _is_about(stream),
-            or_(CommandOutput.offset >= offset, _end > offset),
+            or_(CommandOutput.offset >= offset, end_of_record > offset),
         )
         return await self._read(found, limit=limit)
 

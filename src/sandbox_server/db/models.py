@@ -319,9 +319,15 @@ class CommandOutput(Row):
 
     __tablename__ = "command_output"
     __table_args__ = (
-        _one_of("type", "started", "stdout", "stderr", "gap", "exit"),
+        _one_of("type", "started", "stdout", "stderr", "resized", "gap", "exit"),
         Index(None, "command_id", "seq"),
         Index(None, "created_at"),
+        Index(
+            "command_output_resized_idx",
+            "command_id",
+            unique=True,
+            postgresql_where=text("type = 'resized'"),
+        ),
     )
 
     sandbox_id: Mapped[Id] = mapped_column(primary_key=True)

@@ -24,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.events import GREW
 from sandbox_server.db.models import Command, CommandOutput
+from sandbox_server.streams.records import RecordType
 
 # The channel on which it is said that commands were left for others to record.
 LEFT = "commands_left"
@@ -225,18 +226,15 @@ class RecordingRepository:
         await self._session.execute(released)
 
     async def list_stored(self, command_id: str) -> Sequence[StoredRow]:
-        """List what there is of a command's log, without what it says."""
+        """List what its recorder stored of a command's log, without what it says."""
         row = CommandOutput
         columns = (row.seq, row.type, row.offset, func.octet_length(row.content), row.data)
         found = await self._session.execute(
-            select(*columns).where(row.command_id == command_id).order_by(row.seq)
+            select(*columns)
+            .where(row.command_id == command_id, row.type != RecordType.RESIZED)
+            .order_by(row.seq)
         )
         return [StoredRow(*each) for each in found]
-
-    async def resize(self, command_id: str, *, cols: int, rows: int) -> None:
-        await self._session.execute(
-            update(Command).where(Command.id == command_id).values(cols=cols, rows=rows)
-        )
 
 
 def _parameters(growths: Sequence[Growth]) -> dict[str, Any]:

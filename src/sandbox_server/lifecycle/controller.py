@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -109,6 +109,10 @@ class SandboxController:
     async def get(self, caller: Caller, sandbox_id: str) -> Sandbox:
         async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
+
+    def follow(self, caller: Caller, sandbox_id: str) -> AsyncGenerator[Sandbox, None]:
+        """Give a sandbox as it is, and again in each state that it is seen in until it has ended."""
+        return self._waiting.follow(sandbox_id, tenant_id=caller.tenant_id)
 
     async def list_page(
         self, caller: Caller, wanted: SandboxFilter, *, limit: int, before: str | None = None

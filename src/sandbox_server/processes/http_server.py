@@ -12,6 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from sandbox_server.processes.http_protocol import BoundedHttp
+from sandbox_server.processes.websocket_protocol import BoundedWebSocket
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class HttpServer(uvicorn.Server):
                 app,
                 interface="asgi3",
                 http=BoundedHttp,
-                ws="websockets-sansio",
+                ws=BoundedWebSocket,
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -24,23 +24,22 @@ class CommandOutputSource:
             output = CommandOutputRepository(session)
             part = await output.list_after(self.command_id, after=after, limit=limit)
             if part.records or not await output.has_ended(self.command_id):
-                return _page(part, after=after)
+                return self._page(part, after=after)
             # It may have ended since it was read.
             part = await output.list_after(self.command_id, after=after, limit=limit)
-            return _page(part, after=after, over=not part.records)
+            return self._page(part, after=after, over=not part.records)
 
     async def find_tail(self, sessions: Sessions, *, count: int) -> int:
         async with without_transaction(sessions) as session:
             return await CommandOutputRepository(session).find_tail(self.command_id, count=count)
 
+    def item_of(self, record: Record) -> Item:
+        told = json.dumps(tell(record), ensure_ascii=False, separators=(",", ":"))
+        return Item(record.seq, told.encode())
 
-def _page(part: Part, *, after: int, over: bool = False) -> Page:
-    if not part.records:
-        return Page(items=(), position=after, more=False, over=over)
-    last = part.records[-1]
-    items = [Item(record.seq, _encoded(record)) for record in part.records]
-    return Page(items, last.seq, more=part.more, over=last.type is RecordType.EXIT)
-
-
-def _encoded(record: Record) -> bytes:
-    return json.dumps(tell(record), ensure_ascii=False, separators=(",", ":")).encode()
+    def _page(self, part: Part, *, after: int, over: bool = False) -> Page:
+        if not part.records:
+            return Page(items=(), position=after, more=False, over=over)
+        last = part.records[-1]
+        items = [self.item_of(record) for record in part.records]
+        return Page(items, last.seq, more=part.more, over=last.type is RecordType.EXIT)

@@ -12,6 +12,7 @@ from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Command
 from sandbox_server.db.recording import RecordingRepository
 from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.db.terminals import TerminalRepository
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.commands import (
     COMMAND_LIVING,
@@ -161,12 +162,12 @@ class Commands:
     async def resize(
         self, caller: Caller, sandbox_id: str, command_id: str, size: TerminalSize
     ) -> None:
-        """Give a terminal another size, which it is told and which is on record."""
+        """Give a terminal another size, which it is told, and all who see it."""
         _, processes = await self._reach(caller, sandbox_id, command_id)
         with _gone_is_told():
             await processes.resize(command_id, size)
         async with without_transaction(self._sessions) as session:
-            await RecordingRepository(session).resize(command_id, cols=size.cols, rows=size.rows)
+            await TerminalRepository(session).note_size(command_id, size)
 
     async def _find_made(self, caller: Caller, idempotency: Idempotency | None) -> str | None:
         if idempotency is None:

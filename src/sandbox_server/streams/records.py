@@ -3,6 +3,7 @@
     started   data: pid
     stdout    offset, content
     stderr    offset, content
+    resized   data: cols, rows                     of a terminal; only the last time is kept
     gap       data: stream, size, reason    bytes from `offset` on are not kept; both null where nobody knows which
     exit      data: state, exit_code, reason
 
@@ -23,6 +24,7 @@ class RecordType(StrEnum):
     STARTED = "started"
     STDOUT = "stdout"  # of a terminal: all that it showed
     STDERR = "stderr"
+    RESIZED = "resized"
     GAP = "gap"
     EXIT = "exit"
 

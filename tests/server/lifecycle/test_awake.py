@@ -1,16 +1,21 @@
 """What keeps a sandbox from being paused as idle: whoever has to do with it, on whichever server."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
+from sandbox_server.backends.processes import ProcessSignal
 from sandbox_server.db.jobs import JobRepository
+from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import create_engine, create_sessions
+from sandbox_server.domain.commands import CommandKind, CommandRequest, TerminalSize
 from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle import kinds
 from sandbox_server.lifecycle.work import Work
+from sandbox_server.streams.command_source import CommandOutputSource
+from sandbox_server.streams.hub import Streams
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import HOUR, MINUTE
 
@@ -151,3 +156,59 @@ async def test_a_sandbox_is_not_idle_while_a_command_runs(server, quiet):
     assert not running.done()
     await work.write_file(server.caller, quiet.id, "/tmp/go", b"")
     assert (await running).exit_code == 0
+
+
+@pytest.fixture
+async def start(server, quiet):
+    """Start commands in the quiet sandbox."""
+
+    async def start(cmd, **fields):
+        return await server.commands.start(
+            server.caller, quiet.id, CommandRequest(cmd=cmd, **fields), wait=MINUTE
+        )
+
+    return start
+
+
+async def test_a_command_that_somebody_waits_for_keeps_it_awake_though_it_is_silent(
+    server, quiet, start
+):
+    command = await start("sleep 1000")
+    await is_noted(server, quiet)
+    await is_noted(server, quiet)
+    await server.commands.signal(server.caller, quiet.id, command.id, ProcessSignal.KILL)
+    await server.commands.wait_ended(command, wait=MINUTE)
+    await is_paused_for_being_idle(server, quiet)
+
+
+async def test_what_a_command_in_the_background_writes_keeps_it_awake(server, quiet, start):
+    await start("while sleep 0.1; do echo x; done", background=True)
+    await is_noted(server, quiet)
+    await is_noted(server, quiet)
+
+
+async def test_a_silent_command_in_the_background_does_not_nor_does_who_follows_it(
+    database, server, quiet, start
+):
+    command = await start("sleep 1000", background=True)
+    streams = Streams(server.living.sessions, Notifications(database))
+    source = CommandOutputSource(tenant_id=command.tenant_id, command_id=command.id)
+    following = await streams.follow(source)
+    async with aclosing(following.blocks()) as blocks:
+        await anext(blocks)
+        waiting = asyncio.create_task(anext(blocks))
+        await is_paused_for_being_idle(server, quiet)
+        assert not waiting.done()
+        streams.end()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+
+
+async def test_a_terminal_keeps_it_awake_when_it_shows_something_and_not_by_being_open(
+    server, quiet, start
+):
+    size = TerminalSize(cols=80, rows=24)
+    shell = await start("cat", kind=CommandKind.TERMINAL, size=size)
+    async with noted(server, quiet):
+        await server.commands.send_input(server.caller, quiet.id, shell.id, b"x")
+    await is_paused_for_being_idle(server, quiet)

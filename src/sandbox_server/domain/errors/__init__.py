@@ -2,10 +2,11 @@
 
 SandboxError
   InvalidRequest              what was asked cannot be carried out as it stands
+    ControlNotUnderstood      what a viewer of a terminal sends
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
-    SnapshotNotFound  CommandNotFound
+    SnapshotNotFound  CommandNotFound  TerminalNotFound
   Conflict
     InvalidTransition         a stopped sandbox cannot be resumed
     SandboxPaused             using it does not wake it
@@ -67,7 +68,9 @@ from sandbox_server.domain.errors.commands import (
     CommandNotFound,
     CommandNotRunning,
     CommandNotStarted,
+    ControlNotUnderstood,
     StdinClosed,
+    TerminalNotFound,
 )
 from sandbox_server.domain.errors.conflicts import (
     IdempotencyMismatch,
@@ -131,6 +134,7 @@ __all__ = [
     "CommandNotStarted",
     "CommandTimedOut",
     "Conflict",
+    "ControlNotUnderstood",
     "DiskFull",
     "FileTooLarge",
     "IdempotencyMismatch",
@@ -162,6 +166,7 @@ __all__ = [
     "Superseded",
     "TemplateNotFound",
     "TenantNotFound",
+    "TerminalNotFound",
     "TicketRefused",
     "TooManyAtOnce",
     "TooManyCommands",

@@ -1,4 +1,4 @@
-from sandbox_server.domain.errors.kinds import Conflict, NotFound, SandboxError
+from sandbox_server.domain.errors.kinds import Conflict, InvalidRequest, NotFound, SandboxError
 
 
 class CommandNotFound(NotFound):
@@ -33,3 +33,19 @@ class CommandNotStarted(SandboxError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The command did not start: {reason}")
+
+
+class TerminalNotFound(NotFound):
+    code = "terminal-not-found"
+    title = "Terminal not found"
+    noun = "terminal"
+    remediation = "Terminals are removed with their sandbox, and a while after they have ended."
+
+
+class ControlNotUnderstood(InvalidRequest):
+    code = "control-not-understood"
+    title = "Message is not understood"
+    remediation = "Send what is typed as binary messages, and control as JSON with a `type`."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The message is no control of a terminal: {reason}")

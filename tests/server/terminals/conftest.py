@@ -1,0 +1,81 @@
+import shutil
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.server.databases import BUNDLED, new_database
+from tests.server.running import ServerProcess, server_process
+from tests.server.test_replicas import variables_of
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two servers on one database, and a sandbox of theirs."""
+
+    first: ServerProcess
+    other: ServerProcess
+    sandbox_id: str
+
+    @property
+    def path(self):
+        return f"/v1/sandboxes/{self.sandbox_id}/terminals"
+
+
+@pytest.fixture(scope="module")
+def bundled_url(servers):
+    return servers.url(BUNDLED)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair(bundled_url, engine):
+    async with new_database(bundled_url) as url:
+        variables = variables_of(engine, url)
+        with (
+            server_process(variables=variables) as first,
+            server_process(variables=variables) as other,
+        ):
+            first.start()
+            other.start()
+            shutil.copy(first.state_dir / "admin.key", other.state_dir)
+            async with first.client() as caller:
+                made = await caller.post("/v1/sandboxes", json={})
+                assert made.status_code == httpx.codes.CREATED, made.text
+                path = f"/v1/sandboxes/{made.json()['id']}"
+                yield Pair(first, other, made.json()["id"])
+                await caller.delete(path)
+
+
+@pytest.fixture
+async def caller(pair):
+    async with pair.first.client() as caller:
+        yield caller
+
+
+@pytest.fixture
+async def elsewhere(pair):
+    """Call the other server."""
+    async with pair.other.client() as caller:
+        yield caller
+
+
+@pytest.fixture
+async def make(pair, caller):
+    """Make terminals, which end with the test."""
+    async with AsyncExitStack() as ending:
+
+        async def make(**body):
+            made = await caller.post(pair.path, json=body)
+            assert made.status_code == httpx.codes.CREATED, made.text
+            ending.push_async_callback(caller.delete, made.json()["path"])
+            return made.json()
+
+        yield make
+
+
+@pytest.fixture
+async def shell(make):
+    """Make a shell that shows no more than what is typed and answered."""
+    return await make(cmd="PS1='> ' exec sh -i")

@@ -1,0 +1,258 @@
+"""Terminals as callers see them: over sockets, from several places at once, on any server."""
+
+import hashlib
+import json
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from sandbox_server.domain.ids import new_id
+from tests.server.terminals.viewing import viewing
+
+pytestmark = pytest.mark.needs_engine
+
+NARROW = {"cols": 40, "rows": 10}
+
+
+async def test_a_login_shell_is_typed_to_and_shows_what_comes_of_it(caller, make):
+    made = await make(cols=100, rows=30)
+    assert (made["state"], made["cols"], made["rows"], made["cmd"]) == ("running", 100, 30, None)
+    async with viewing(caller, made["path"]) as viewer:
+        attached = await viewer.until_told("attached")
+        assert attached == {
+            "type": "attached",
+            "offset": 0,
+            "cols": 100,
+            "rows": 30,
+            "state": "running",
+        }
+        await viewer.type(b'stty size; echo "$TERM $((40 + 2))"\r')
+        await viewer.until_shown(b"30 100\r\nxterm-256color 42\r\n")
+        await viewer.type(b"\x04")
+        ended = await viewer.until_told("exit")
+        assert (ended["state"], ended["exit_code"]) == ("exited", 0)
+        assert await viewer.until_closed() == (1000, "The terminal has ended.")
+    read = (await caller.get(made["path"])).json()
+    assert (read["state"], read["exit_code"], read["size"]) == ("exited", 0, viewer.offset)
+
+
+async def test_two_viewers_on_two_servers_see_the_same_and_both_type(caller, elsewhere, shell):
+    async with (
+        viewing(caller, shell["path"]) as here,
+        viewing(elsewhere, shell["path"]) as there,
+    ):
+        await here.type(b"echo from-$((1))\r")
+        await there.until_shown(b"from-1\r\n> ")
+        await there.type(b"echo from-$((2))\r")
+        for viewer in (here, there):
+            await viewer.until_shown(b"from-2\r\n> ")
+        assert here.offset == there.offset
+
+
+async def test_a_viewer_that_was_cut_off_goes_on_where_it_was(caller, elsewhere, shell):
+    async with viewing(caller, shell["path"]) as viewer:
+        await viewer.until_shown(b"> ")
+        seen = viewer.offset
+        await viewer.type(b"echo on\xffe; read x\r")
+        await viewer.until_shown(b"on\xffe\r\n")
+        viewer.leave()
+    async with viewing(elsewhere, f"{shell['path']}?after={seen}") as again:
+        assert (await again.until_told("attached"))["offset"] == seen
+        assert await again.until_shown(b"on\xffe\r\n") == b"echo on\xffe; read x\r\non\xffe\r\n"
+        assert again.offset == viewer.offset
+        async with viewing(caller, f"{shell['path']}?after={again.offset}") as later:
+            await later.type(b"done\r")
+            assert (await later.until_shown(b"> ")).endswith(b"done\r\n> ")
+
+
+async def test_an_offset_beyond_what_was_shown_is_its_end(caller, shell):
+    async with viewing(caller, f"{shell['path']}?after={2**53}") as viewer:
+        offset = (await viewer.until_told("attached"))["offset"]
+        await viewer.type(b"echo $((6 * 7))\r")
+        await viewer.until_shown(b"42\r\n")
+    assert 0 <= offset < 100
+
+
+async def test_all_who_see_a_terminal_are_told_its_size_and_the_last_one_counts(
+    caller, elsewhere, shell
+):
+    async with (
+        viewing(caller, shell["path"]) as here,
+        viewing(elsewhere, shell["path"]) as there,
+    ):
+        await here.say("resize", cols=100, rows=30)
+        await there.until_told("resized", cols=100, rows=30)
+        await there.say("resize", cols=70, rows=20)
+        await here.until_told("resized", cols=70, rows=20)
+        resized = await caller.patch(shell["path"], json=NARROW)
+        assert resized.json() | NARROW == resized.json()
+        for viewer in (here, there):
+            await viewer.until_told("resized", **NARROW)
+        await here.type(b"stty size\r")
+        await here.until_shown(b"10 40\r\n")
+    async with viewing(elsewhere, shell["path"]) as late:
+        assert NARROW.items() <= (await late.until_told("attached")).items()
+
+
+async def test_a_full_screen_program_is_told_that_its_window_changed(caller, make):
+    watch = "trap 'echo [$(stty size)]' WINCH; tput smcup; echo ready; while :; do sleep 0.05; done"
+    made = await make(cmd=watch)
+    async with viewing(caller, made["path"]) as viewer:
+        assert b"\x1b[?1049h" in await viewer.until_shown(b"ready")
+        for cols in range(81, 100):
+            await viewer.say("resize", cols=cols, rows=24)
+        await viewer.until_shown(b"[24 99]")
+
+
+async def test_every_byte_passes_both_ways_in_its_order(caller, make):
+    made = await make(cmd="stty raw -echo; echo ready; head -c 262144 | sha256sum; sleep 60")
+    typed = bytes(range(256)) * 1024
+    async with viewing(caller, made["path"]) as viewer:
+        await viewer.until_shown(b"ready")
+        for start in range(0, len(typed), 100_000):
+            await viewer.type(typed[start : start + 100_000])
+        await viewer.until_shown(hashlib.sha256(typed).hexdigest().encode())
+
+
+async def test_what_is_not_understood_is_said_and_nothing_breaks(caller, shell):
+    async with viewing(caller, shell["path"]) as viewer:
+        for text in (
+            "no JSON",
+            "{}",
+            "[]",
+            '{"type": "explode"}',
+            '{"type": "resize", "cols": 0, "rows": 1}',
+            '{"type": "resize", "cols": "80", "rows": 24}',
+            '{"type": "resize", "cols": 80, "rows": 1001}',
+            '{"type": "ping", "more": 1}',
+        ):
+            await viewer.say_text(text)
+            problem = await viewer.until_told("problem")
+            assert problem["code"] == "control-not-understood", text
+        await viewer.say("ping")
+        await viewer.until_told("pong")
+        await viewer.type(b"echo $((6 * 7))\r")
+        await viewer.until_shown(b"42\r\n")
+
+
+async def test_a_message_that_is_too_large_ends_the_connection_alone(caller, shell):
+    async with viewing(caller, shell["path"]) as viewer:
+        await viewer.type(b"x" * (2**20 + 1))
+        assert (await viewer.until_closed())[0] == 1009
+    assert (await caller.get(shell["path"])).json()["state"] == "running"
+
+
+async def test_a_terminal_is_killed_with_what_runs_in_it(caller, elsewhere, shell):
+    async with viewing(elsewhere, shell["path"]) as viewer:
+        await viewer.type(b"sleep 1000\r")
+        await viewer.until_shown(b"sleep 1000\r\n")
+        for _ in range(2):
+            assert (await caller.delete(shell["path"])).status_code == httpx.codes.NO_CONTENT
+        assert (await viewer.until_told("exit"))["state"] == "killed"
+        assert (await viewer.until_closed())[0] == 1000
+    async with viewing(caller, shell["path"]) as late:
+        assert (await late.until_told("attached"))["state"] == "killed"
+        await late.until_shown(b"sleep 1000\r\n")
+        await late.until_told("exit")
+        assert (await late.until_closed())[0] == 1000
+    too_late = await caller.patch(shell["path"], json=NARROW)
+    assert (too_late.status_code, too_late.json()["code"]) == (409, "command-not-running")
+
+
+async def test_terminals_are_listed_while_they_run_and_when_their_state_is_named(
+    pair, caller, make
+):
+    running = await make(cmd="sleep 1000")
+    ended = await make(cmd="exit 3")
+    async with viewing(caller, ended["path"]) as viewer:
+        assert (await viewer.until_told("exit"))["exit_code"] == 3
+    listed = (await caller.get(pair.path)).json()["items"]
+    assert running["id"] in {one["id"] for one in listed}
+    assert {one["state"] for one in listed} == {"running"}
+    exited = (await caller.get(pair.path, params={"state": "exited"})).json()["items"]
+    assert ended["id"] in {one["id"] for one in exited}
+
+
+async def test_what_cannot_be_started_is_refused_with_the_reason(pair, caller):
+    for body in ({"cwd": "/nowhere"}, {"user": "nobody-there"}):
+        refused = await caller.post(pair.path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (422, "command-not-started")
+
+
+async def test_the_same_request_again_makes_no_second_terminal(pair, caller):
+    headers = {"Idempotency-Key": new_id()}
+    made = [await caller.post(pair.path, json={}, headers=headers) for _ in range(2)]
+    assert made[0].json()["id"] == made[1].json()["id"]
+    await caller.delete(made[0].json()["path"])
+
+
+async def test_who_may_only_read_sees_a_terminal_and_types_nothing(caller, shell):
+    key = (await caller.post("/v1/keys", json={"scopes": ["read"]})).json()["secret"]
+    reader = httpx.AsyncClient(base_url=caller.base_url, headers={"X-API-Key": key})
+    async with reader, viewing(reader, shell["path"]) as watcher:
+        await watcher.type(b"echo no\r")
+        assert (await watcher.until_told("problem"))["code"] == "scope-missing"
+        await watcher.say("resize", **NARROW)
+        assert (await watcher.until_told("problem"))["code"] == "scope-missing"
+        async with viewing(caller, shell["path"]) as viewer:
+            await viewer.type(b"echo $((6 * 7))\r")
+            await watcher.until_shown(b"42\r\n")
+        assert b"no" not in watcher.shown
+
+
+@pytest.fixture
+async def refused(caller):
+    async def refuse(path, client=caller, **headers):
+        if headers:
+            client = httpx.AsyncClient(base_url=caller.base_url, headers=headers)
+        with pytest.raises(InvalidStatus) as refusal:
+            async with viewing(client, path):
+                pass
+        answer = refusal.value.response
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert answer.headers["X-Request-Id"]
+        return answer.status_code, json.loads(answer.body)["code"]
+
+    return refuse
+
+
+async def test_who_may_not_attach_is_told_why_before_the_connection_is_one(
+    pair, caller, shell, refused
+):
+    await caller.put("/v1/tenants/stranger", json={})
+    key = (await caller.post("/v1/keys", json={"tenant": "stranger"})).json()["secret"]
+    path = shell["path"]
+    elsewhere = path.replace(pair.sandbox_id, new_id())
+    assert await refused(path, **{"X-API-Key": key}) == (404, "sandbox-not-found")
+    assert await refused(path, **{"X-API-Key": "none"}) == (401, "unauthenticated")
+    assert await refused(elsewhere) == (404, "sandbox-not-found")
+    assert await refused(f"{pair.path}/{new_id()}") == (404, "terminal-not-found")
+    assert await refused(f"{pair.path}/no-id") == (404, "terminal-not-found")
+    assert await refused(f"{path}?after=-1") == (422, "validation-failed")
+    assert await refused(f"{path}?after=x") == (422, "validation-failed")
+
+
+async def test_a_key_that_is_revoked_ends_what_it_sees(caller, shell):
+    made = (await caller.post("/v1/keys", json={})).json()
+    other = httpx.AsyncClient(base_url=caller.base_url, headers={"X-API-Key": made["secret"]})
+    async with other, viewing(other, shell["path"]) as viewer:
+        await viewer.until_told("attached")
+        await caller.delete(f"/v1/keys/{made['id']}")
+        assert (await viewer.until_closed())[0] == 4401
+
+
+async def test_a_paused_sandbox_is_said_to_be_and_wakes_when_somebody_types(pair, caller, shell):
+    sandbox = f"/v1/sandboxes/{pair.sandbox_id}"
+    async with viewing(caller, shell["path"]) as viewer:
+        await viewer.until_told("sandbox", state="running")
+        await caller.post(f"{sandbox}/pause")
+        await viewer.until_told("sandbox", state="paused")
+        await viewer.say("resize", **NARROW)
+        await viewer.say("ping")
+        await viewer.until_told("pong")
+        assert (await caller.get(sandbox)).json()["state"] == "paused"
+        await viewer.type(b"echo $((6 * 7))\r")
+        await viewer.until_told("sandbox", state="running")
+        await viewer.until_told("resized", **NARROW)
+        await viewer.until_shown(b"42\r\n")
