@@ -58,7 +58,10 @@ class CommandCreate(Given):
 
 
 class OutputCut(Told):
-    """Bytes of a stream that are missing: where the first one was, and how many; null if nobody knows."""
+    """Bytes of a stream that are missing: where the first one was, and how many.
+
+    null is that there may be some: the command was lost sight of for a moment, as in a pause or when a server restarts.
+    """
 
     offset: int
     size: int | None

@@ -18,13 +18,13 @@ class Cut:
     size: int | None
 
     def __str__(self) -> str:
-        what = "Output may be" if self.size is None else f"{self.size} bytes are"
-        return f"\n[{what} missing here]\n"
+        # Where nobody knows it is most likely nothing, and a line would be in the way of who reads the output as data.
+        return "" if self.size is None else f"\n[{self.size} bytes are missing here]\n"
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """A stream as one text, with a line wherever something is missing."""
+    """A stream as one text, with a line wherever something is known to be missing."""
 
     text: str
     cut: Cut | None
