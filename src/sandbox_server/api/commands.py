@@ -131,7 +131,10 @@ async def get_command(
 @router.get(
     "/{command_id}/output",
     response_model=OutputPart,
-    responses={200: EVENT_STREAM},
+    responses={
+        200: EVENT_STREAM,
+        204: {"model": None, "description": "A stream of which all was told; nothing will follow."},
+    },
     response_model_exclude_unset=True,
 )
 async def read_output(
@@ -142,7 +145,10 @@ async def read_output(
     wanted: Annotated[Wanted, Depends()],
     listener: ListenerDep,
 ) -> OutputPart | Response:
-    """Tell some of what a command wrote; with `Accept: text/event-stream` all of it, and what it writes from now on."""
+    """Tell some of what a command wrote; with `Accept: text/event-stream` all of it, and what it writes from now on.
+
+    Events are `started`, `stdout`, `stderr`, `gap` and, as the last one, `exit`: JSON with a `type`, under an `id` to go on after.
+    """
     command = await services.commands.get(caller, sandbox_id, command_id, kinds=KINDS)
     if listener.asks_for_events:
         return await listener.stream(_output_of(command))
