@@ -18,10 +18,12 @@ ENDED = sa.text("ended_at IS NOT NULL")
 
 def upgrade() -> None:
     op.add_column("sandboxes", sa.Column("tools_token_sealed", sa.LargeBinary()))
-    op.add_column(
-        "streams", sa.Column("removed_seq", sa.BigInteger(), server_default=ZERO, nullable=False)
-    )
-    op.add_column("streams", sa.Column("removed_at", INSTANT))
+    for what in ("", "output_"):
+        number = sa.Column(
+            f"{what}removed_seq", sa.BigInteger(), server_default=ZERO, nullable=False
+        )
+        op.add_column("streams", number)
+        op.add_column("streams", sa.Column(f"{what}removed_at", INSTANT))
     _create_commands()
     _create_command_output()
     _create_tickets()
@@ -128,6 +130,6 @@ def downgrade() -> None:
     op.drop_table("tickets")
     op.drop_table("command_output")
     op.drop_table("commands")
-    op.drop_column("streams", "removed_at")
-    op.drop_column("streams", "removed_seq")
+    for column in ("output_removed_at", "output_removed_seq", "removed_at", "removed_seq"):
+        op.drop_column("streams", column)
     op.drop_column("sandboxes", "tools_token_sealed")

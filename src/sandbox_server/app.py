@@ -12,6 +12,7 @@ from sandbox_server.api import (
     health,
     jobs,
     keys,
+    logs,
     metrics,
     problems,
     sandboxes,
@@ -35,7 +36,7 @@ from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
-    *(sandboxes, sessions, commands, terminals, snapshots, templates, events),
+    *(sandboxes, sessions, commands, terminals, snapshots, templates, events, logs),
     *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 

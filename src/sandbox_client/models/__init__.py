@@ -27,6 +27,7 @@ from sandbox_client.models.commands import (
     OutputPart,
     OutputPiece,
 )
+from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.operations import (
     BackendReadiness,
     BackendStats,
@@ -152,6 +153,9 @@ __all__ = [
     "KeyScope",
     "KeyUpdate",
     "Labels",
+    "LogEvent",
+    "LogGap",
+    "LogRecord",
     "MetricRead",
     "Name",
     "Network",

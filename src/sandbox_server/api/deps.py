@@ -136,6 +136,10 @@ TerminalIdPath = Annotated[str, _of_terminal, Path()]
 ControllerDep = Annotated[SandboxController, Depends(find_controller)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]
 SandboxIdPath = Annotated[str, _of_sandbox, Path()]
+SandboxIdsQuery = Annotated[
+    list[Annotated[str, _of_sandbox]],
+    Query(alias="sandbox", min_length=1, max_length=100, description="Which sandboxes."),
+]
 SandboxIdQuery = Annotated[str, _of_sandbox, Query()]
 SnapshotIdPath = Annotated[str, _of_snapshot, Path()]
 WorkDep = Annotated[Work, Depends(find_work)]

@@ -44,6 +44,11 @@ def read_number(cursor: str | None) -> int | None:
     return int(position)
 
 
+def cursor_at(number: int) -> str:
+    """Make a cursor that stands for a number."""
+    return _encode(str(number))
+
+
 def page_of(
     rows: Sequence[Row], items: Sequence[Item], *, limit: int, position: Callable[[Row], str | int]
 ) -> Page[Item]:

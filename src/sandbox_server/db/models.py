@@ -413,6 +413,9 @@ class Stream(Row):
     # The last event that was removed since it was too old, and when it happened.
     removed_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     removed_at: Mapped[datetime | None]
+    # The last number of a command that was removed with its output, and when it ended.
+    output_removed_seq: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    output_removed_at: Mapped[datetime | None]
 
 
 class Event(Row):

@@ -1,9 +1,10 @@
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Delete, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.sql.dml import ReturningDelete
 
 from sandbox_server.db.models import (
     Command,
@@ -35,29 +36,18 @@ class RemainsRepository:
 
     async def remove_commands(self, age: timedelta) -> int:
         """Remove commands that ended so long ago, with their output."""
-        return len(await self._remove(Command.id, where=Command.ended_at < _now - age))
+        removal = self._removal(Command.id, where=Command.ended_at < _now - age)
+        removed = removal.returning(
+            Command.tenant_id, Command.last_seq.label("seq"), Command.ended_at.label("at")
+        )
+        return await self._note(removed, Stream.output_removed_seq, Stream.output_removed_at)
 
     async def remove_events(self, age: timedelta) -> int:
-        """Remove events so old, and keep how far they were removed: who asks for them is told."""
+        """Remove events so old."""
         key = (Event.tenant_id, Event.seq)
-        removed = self._removal(*key, where=Event.created_at < _now - age)
-        rows = removed.returning(Event.tenant_id, Event.seq, Event.created_at).cte("removed")
-        last = (
-            select(
-                rows.c.tenant_id,
-                func.max(rows.c.seq).label("seq"),
-                func.max(rows.c.created_at).label("at"),
-            )
-            .group_by(rows.c.tenant_id)
-            .cte("last")
-        )
-        noting = update(Stream).where(Stream.tenant_id == last.c.tenant_id)
-        noted = noting.values(
-            removed_seq=func.greatest(Stream.removed_seq, last.c.seq),
-            removed_at=func.greatest(Stream.removed_at, last.c.at),
-        ).cte("noted")
-        count = select(func.count()).select_from(rows).add_cte(noted)
-        return await self._session.scalar(count) or 0
+        removal = self._removal(*key, where=Event.created_at < _now - age)
+        removed = removal.returning(Event.tenant_id, Event.seq, Event.created_at.label("at"))
+        return await self._note(removed, Stream.removed_seq, Stream.removed_at)
 
     async def remove_idempotency_keys(self, age: timedelta) -> int:
         """Forget what requests so old have made."""
@@ -67,6 +57,27 @@ class RemainsRepository:
     async def remove_tickets(self) -> int:
         """Remove tickets whose time is up."""
         return len(await self._remove(Ticket.hash, where=Ticket.expires_at < _now))
+
+    async def _note(
+        self,
+        removed: ReturningDelete[*tuple[Any, ...]],
+        until_seq: InstrumentedAttribute[int],
+        until: InstrumentedAttribute[datetime | None],
+    ) -> int:
+        """Keep with each log how far some of it was removed: who asks for that is told."""
+        rows = removed.cte("removed")
+        last = select(
+            rows.c.tenant_id, func.max(rows.c.seq).label("seq"), func.max(rows.c.at).label("at")
+        )
+        each = last.group_by(rows.c.tenant_id).cte("each")
+        noting = update(Stream).where(Stream.tenant_id == each.c.tenant_id)
+        values = {
+            until_seq: func.greatest(until_seq, each.c.seq),
+            until: func.greatest(until, each.c.at),
+        }
+        noted = noting.values(values).cte("noted")
+        count = select(func.count()).select_from(rows).add_cte(noted)
+        return await self._session.scalar(count) or 0
 
     async def _remove(self, *key: InstrumentedAttribute[Any], where: ColumnElement[bool]) -> Any:
         removed = await self._session.scalars(self._removal(*key, where=where).returning(key[0]))

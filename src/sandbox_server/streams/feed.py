@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 # Between two reads while there is always more. To send costs the same whether it is one event or a hundred,
 # so the more who follow, the more is gathered for them.
 _PACE = timedelta(milliseconds=10)
-_PACE_PER_FOLLOWER = timedelta(microseconds=100)
+_PACE_PER_FOLLOWER = timedelta(microseconds=60)
 _SLOWEST_PACE = timedelta(milliseconds=100)
 
 

@@ -29,7 +29,7 @@ from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import open_recordings
 from sandbox_server.vault import Vault
-from tests.server.api.serving import serving
+from tests.server.api.serving import running, serving
 from tests.server.lifecycle.living import new_living
 from tests.server.lifecycle.serving import running_server
 
@@ -165,6 +165,23 @@ async def api(server, services, make_key):
         ) as api,
     ):
         yield api
+
+
+@pytest.fixture
+async def port(app, streams, notifications):
+    """Serve the API with its streams on a socket; gives the port."""
+    async with running(notifications.run(), streams.run()), serving(app) as port:
+        yield port
+
+
+@pytest.fixture
+async def reader(port, make_key):
+    """Follow streams of that server."""
+    headers = {"X-API-Key": await make_key(scopes=["read"])}
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20
+    ) as reader:
+        yield reader
 
 
 @pytest.fixture

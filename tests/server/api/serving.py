@@ -1,6 +1,6 @@
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import uvicorn
 
@@ -19,6 +19,17 @@ async def serving(app):
         server.should_exit = True
         await task
         listening.close()
+
+
+@asynccontextmanager
+async def running(*tasks):
+    """Run what works in the background for as long as the block lasts."""
+    started = [asyncio.ensure_future(task) for task in tasks]
+    yield
+    for task in started:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def exchange(port, sent):

@@ -1,9 +1,5 @@
 """Events as they happen, over sockets."""
 
-import asyncio
-from contextlib import asynccontextmanager, suppress
-
-import httpx
 import pytest
 from sqlalchemy import delete, update
 
@@ -13,37 +9,9 @@ from sandbox_server.domain.events import SERVER, Cause, Silent
 from sandbox_server.domain.state import State
 from tests.server.api.following import following
 from tests.server.api.rows import add_event, add_sandbox, find_tenant, now
-from tests.server.api.serving import serving
 from tests.server.api.test_problems import assert_problem
 
 EVENTS = "/v1/events"
-
-
-@asynccontextmanager
-async def running(*tasks):
-    """Run what works in the background for as long as the block lasts."""
-    started = [asyncio.ensure_future(task) for task in tasks]
-    yield
-    for task in started:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-@pytest.fixture
-async def port(app, streams, notifications):
-    async with running(notifications.run(), streams.run()), serving(app) as port:
-        yield port
-
-
-@pytest.fixture
-async def reader(port, make_key):
-    """Call the server over a socket."""
-    headers = {"X-API-Key": await make_key(scopes=["read"])}
-    async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20
-    ) as reader:
-        yield reader
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from sandbox_server.streams.hub import Streams
 from tests.engine.waiting import until
 from tests.server.api.following import following
 from tests.server.api.rows import add_event, add_sandbox, find_tenant
-from tests.server.api.serving import serving
-from tests.server.api.test_event_streams import running
 from tests.server.api.test_problems import assert_problem
 
 EVENTS = "/v1/events"
@@ -35,12 +33,6 @@ def settings():
 @pytest.fixture
 def streams(sessions, notifications):
     return Streams(sessions, notifications, look_every=SOON, stalled_after=3 * SOON)
-
-
-@pytest.fixture
-async def port(app, streams, notifications):
-    async with running(notifications.run(), streams.run()), serving(app) as port:
-        yield port
 
 
 @pytest.fixture

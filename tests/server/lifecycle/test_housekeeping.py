@@ -4,7 +4,17 @@ import pytest
 from sqlalchemy import func, select, text
 
 from sandbox_server.db.jobs import JobRepository
-from sandbox_server.db.models import ApiKey, Event, IdempotencyKey, Job, Sandbox, Tenant, Ticket
+from sandbox_server.db.models import (
+    ApiKey,
+    Command,
+    Event,
+    IdempotencyKey,
+    Job,
+    Sandbox,
+    Stream,
+    Tenant,
+    Ticket,
+)
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.lifecycle import housekeeping
@@ -83,6 +93,31 @@ async def test_events_and_requests_are_forgotten_when_they_are_old(sessions, ten
     async with sessions() as session:
         assert list(await session.scalars(select(Event.seq))) == [0]
         assert list(await session.scalars(select(IdempotencyKey.key))) == ["0"]
+
+
+async def test_how_far_a_log_was_removed_is_kept(sessions, tenant_id, clean):
+    sandbox = Sandbox(id=new_id(), tenant_id=tenant_id, template="base", timeout=DAY)
+    async with sessions.begin() as session:
+        session.add_all([Stream(tenant_id=tenant_id, next_seq=10), sandbox])
+        await session.flush()
+        for seq in (4, 7):
+            event = Event(tenant_id=tenant_id, seq=seq, type="x", created_at=now - 3 * DAY)
+            command = Command(
+                id=new_id(),
+                tenant_id=tenant_id,
+                sandbox_id=sandbox.id,
+                cmd="x",
+                state="exited",
+                last_seq=seq + 1,
+                ended_at=now - 3 * DAY,
+            )
+            session.add_all([event, command])
+    await clean(events=2 * DAY, output=2 * DAY)
+    async with sessions() as session:
+        log = await session.scalar(select(Stream))
+    assert (log.removed_seq, log.output_removed_seq) == (7, 8)
+    assert log.removed_at is not None
+    assert log.output_removed_at is not None
 
 
 async def test_tickets_are_removed_when_their_time_is_up(sessions, tenant_id, clean):
