@@ -9,6 +9,7 @@ from sandbox_server.api import (
     commands,
     docs,
     events,
+    files,
     health,
     jobs,
     keys,
@@ -36,7 +37,7 @@ from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
-    *(sandboxes, sessions, commands, terminals, snapshots, templates, events, logs),
+    *(sandboxes, sessions, commands, terminals, snapshots, templates, files, events, logs),
     *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 

@@ -12,6 +12,7 @@ from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import Backends, open_backends
 from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
+from sandbox_server.db.locks import Locks
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
@@ -96,6 +97,7 @@ async def open_server(settings: Settings) -> AsyncIterator[Server]:
         stack.push_async_callback(backends.close)
         notifications = Notifications(database)
         server = _assemble(settings, sessions, vault, backends, notifications)
+        stack.push_async_callback(server.services.locks.close)
         await server.housekeeping.ensure()
         await stack.enter_async_context(_at_work(server, notifications))
         yield server
@@ -155,6 +157,7 @@ def _assemble(
     services = Services(
         settings=settings,
         sessions=sessions,
+        locks=Locks(sessions),
         authenticator=Authenticator(sessions),
         controller=controller,
         backends=backends,

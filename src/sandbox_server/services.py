@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.backends.registry import Backends
+from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.ops.exposition import Exposition
@@ -17,6 +18,7 @@ class Services:
 
     settings: Settings
     sessions: Sessions
+    locks: Locks
     authenticator: Authenticator
     controller: SandboxController
     backends: Backends

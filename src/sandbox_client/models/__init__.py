@@ -27,6 +27,15 @@ from sandbox_client.models.commands import (
     OutputPart,
     OutputPiece,
 )
+from sandbox_client.models.files import (
+    ArchiveFormat,
+    DirectoryCreate,
+    FileMove,
+    FilePath,
+    FileRead,
+    FileType,
+    FileUser,
+)
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.operations import (
     BackendReadiness,
@@ -120,6 +129,7 @@ from sandbox_client.models.wire import (
 __all__ = [
     "READ_CONTROL",
     "YEAR",
+    "ArchiveFormat",
     "AutoResume",
     "BackendRead",
     "BackendReadiness",
@@ -134,6 +144,7 @@ __all__ = [
     "CommandSignal",
     "CommandState",
     "CreateVerb",
+    "DirectoryCreate",
     "Encoding",
     "Envs",
     "EventActor",
@@ -141,6 +152,11 @@ __all__ = [
     "ExposePortVerb",
     "ExposedPort",
     "FileContent",
+    "FileMove",
+    "FilePath",
+    "FileRead",
+    "FileType",
+    "FileUser",
     "Given",
     "Health",
     "InputProblem",

@@ -49,6 +49,11 @@ def cursor_at(number: int) -> str:
     return _encode(str(number))
 
 
+def read_text(cursor: str | None) -> str | None:
+    """Read the text that a cursor stands for."""
+    return None if cursor is None else _decode(cursor)
+
+
 def page_of(
     rows: Sequence[Row], items: Sequence[Item], *, limit: int, position: Callable[[Row], str | int]
 ) -> Page[Item]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from socket import gaierror
 from typing import Any, cast
 
@@ -48,7 +48,12 @@ STATUS: dict[type[SandboxError], int] = {
     errors.AccessDenied: 403,
     errors.Unauthenticated: 401,
     errors.LimitReached: 429,
+    errors.FileChanged: 412,
+    errors.RangeOutside: 416,
     errors.FileTooLarge: 413,
+    errors.TooManyEntries: 413,
+    errors.TransferStalled: 408,
+    errors.ArchiveFailed: 422,
     errors.DiskFull: 507,
     errors.CommandNotStarted: 422,
     errors.CommandTimedOut: 504,
@@ -137,12 +142,19 @@ def _render_known(error: SandboxError, request_id: str) -> ProblemResponse:
         remediation=error.remediation,
         request_id=request_id,
     )
-    headers = {}
+    return _respond(problem, dict(_headers_of(error)))
+
+
+def _headers_of(error: SandboxError) -> Iterator[tuple[str, str]]:
     if error.retry_after is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after.total_seconds())))
-    if isinstance(error, errors.Unauthenticated):
-        headers["WWW-Authenticate"] = "Bearer"
-    return _respond(problem, headers)
+        yield "Retry-After", str(max(1, math.ceil(error.retry_after.total_seconds())))
+    match error:
+        case errors.Unauthenticated():
+            yield "WWW-Authenticate", "Bearer"
+        case errors.FileChanged(etag=str(etag)):
+            yield "ETag", etag
+        case errors.RangeOutside():
+            yield "Content-Range", f"bytes */{error.size}"
 
 
 def _respond(problem: Problem, headers: Mapping[str, str] | None) -> ProblemResponse:

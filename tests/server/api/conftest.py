@@ -11,6 +11,7 @@ from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
 from sandbox_server.app import create_app
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import Backends
+from sandbox_server.db.locks import Locks
 from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
@@ -89,10 +90,18 @@ def streams(sessions, notifications):
 
 
 @pytest.fixture
-def services(sessions, settings, controller, backends, vault, commands, streams):
+async def locks(sessions):
+    locks = Locks(sessions)
+    yield locks
+    await locks.close()
+
+
+@pytest.fixture
+def services(sessions, settings, controller, backends, vault, commands, streams, locks):
     return Services(
         settings=settings,
         sessions=sessions,
+        locks=locks,
         authenticator=Authenticator(sessions),
         controller=controller,
         backends=backends,

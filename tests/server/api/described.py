@@ -29,10 +29,20 @@ class Operation:
         return self.schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
     @property
+    def query(self):
+        """Give an example of each parameter that a query must have."""
+        return {
+            each["name"]: str(_example(each["schema"]))
+            for each in self.parameters
+            if each["in"] == "query" and each["required"]
+        }
+
+    @property
     def _body(self):
-        if "requestBody" not in self.described:
+        content = self.described.get("requestBody", {}).get("content", {})
+        if "application/json" not in content:
             return {}
-        schema = self.described["requestBody"]["content"]["application/json"]["schema"]
+        schema = content["application/json"]["schema"]
         schema = schema.get("anyOf", [schema])[0]
         return self.schemas[schema["$ref"].rpartition("/")[2]]
 

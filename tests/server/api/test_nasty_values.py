@@ -53,7 +53,11 @@ async def send(admin):
     assert (await admin.put("/v1/tenants/default", json={"max_queued": 0})).status_code == 200
 
     async def send(operation, *, parameters=None, body=None):
-        path, query, headers = operation.path, {"wait": "0"}, {"Content-Type": "application/json"}
+        path, query, headers = (
+            operation.path,
+            {**operation.query, "wait": "0"},
+            {"Content-Type": "application/json"},
+        )
         for parameter in operation.parameters:
             name, place = parameter["name"], parameter["in"]
             text = (parameters or {}).get(name)

@@ -43,7 +43,9 @@ async def call(caller, operation, *, sandbox_id=ABSENT):
     for parameter in operation.parameters:
         value = {"sandbox_id": sandbox_id, "port": "80", "name": "x"}.get(parameter["name"], ABSENT)
         path = path.replace(f"{{{parameter['name']}}}", value)
-    query = {"sandbox_id": sandbox_id} if is_asked(operation, "query", "sandbox_id") else {}
+    query = operation.query
+    if is_asked(operation, "query", "sandbox_id"):
+        query["sandbox_id"] = sandbox_id
     fields = operation.required
     if "sandbox_id" in operation.fields:
         fields["sandbox_id"] = sandbox_id

@@ -36,10 +36,12 @@ from e2b.envd.api import ENVD_API_HEALTH_ROUTE
 from sandbox_server.backends.e2b import wire
 from sandbox_server.backends.e2b.connection import Connection
 from sandbox_server.backends.e2b.failures import ErrorAnswer
+from sandbox_server.backends.e2b.files import Files
 from sandbox_server.backends.e2b.handles import Handles
 from sandbox_server.backends.e2b.inside import Inside
 from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.e2b.templates import ProviderTemplates
+from sandbox_server.backends.e2b.transfers import Transfers
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.provider import (
@@ -243,6 +245,15 @@ class E2BBackend:
     def processes(self, access: Access) -> Processes:
         """Start and follow processes in the sandbox."""
         return Processes(self.name, self.handle(access), envd_version=access.envd_version)
+
+    def files(self, access: Access, *, user: str | None = None) -> Files:
+        """Look at files in the sandbox and move them around, as one of its users."""
+        return Files(self.name, self.handle(access), envd_version=access.envd_version, user=user)
+
+    def transfers(self, access: Access, *, user: str | None = None) -> Transfers:
+        """Read and write files in the sandbox as streams, as one of its users."""
+        handle = self.handle(access)
+        return Transfers(self.name, handle, envd_version=access.envd_version, user=user)
 
     def url(self, access: Access, port: int | str) -> str:
         """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""

@@ -18,6 +18,8 @@ SandboxError
     PathRefused               there is something else at that path, or it may not be touched
     CommandNotRunning         it has ended, and takes neither input nor signals
     StdinClosed               it was started without, or its input has been ended
+    FileBusy                  others have been replacing it all the time
+    DirectoryNotEmpty
   AccessDenied
     Unauthenticated           no key, or none that is known
       MetricsRefused          not from this machine, or without the token
@@ -30,7 +32,12 @@ SandboxError
     TooManyCommands           a sandbox runs as many as it may
     TooManyStreams            a tenant follows more than one server keeps open for it
     TooManyTickets            a tenant makes more than end
+  FileChanged               it is not the version that the request is about
+  RangeOutside              the file is shorter
   FileTooLarge              too large to be told in one answer
+  TooManyEntries            the same of a directory
+  TransferStalled           the caller sent nothing for too long
+  ArchiveFailed             the sandbox could not pack or unpack it
   DiskFull                  the sandbox's own disk has no room for it
   CommandNotStarted         the sandbox would not start it
   CommandTimedOut           the command was killed when its time was up
@@ -81,6 +88,15 @@ from sandbox_server.domain.errors.conflicts import (
     Superseded,
     TooManyTemplates,
 )
+from sandbox_server.domain.errors.files import (
+    ArchiveFailed,
+    DirectoryNotEmpty,
+    FileBusy,
+    FileChanged,
+    RangeOutside,
+    TooManyEntries,
+    TransferStalled,
+)
 from sandbox_server.domain.errors.inside import (
     CommandTimedOut,
     DiskFull,
@@ -124,6 +140,7 @@ from sandbox_server.domain.errors.tools import ToolsNotRunning, ToolsRefused
 
 __all__ = [
     "AccessDenied",
+    "ArchiveFailed",
     "BackendBusy",
     "BackendError",
     "BackendNotFound",
@@ -135,7 +152,10 @@ __all__ = [
     "CommandTimedOut",
     "Conflict",
     "ControlNotUnderstood",
+    "DirectoryNotEmpty",
     "DiskFull",
+    "FileBusy",
+    "FileChanged",
     "FileTooLarge",
     "IdempotencyMismatch",
     "InvalidRequest",
@@ -152,6 +172,7 @@ __all__ = [
     "PathNotFound",
     "PathRefused",
     "QueueFull",
+    "RangeOutside",
     "RateLimited",
     "ResumeFailed",
     "SandboxError",
@@ -170,10 +191,12 @@ __all__ = [
     "TicketRefused",
     "TooManyAtOnce",
     "TooManyCommands",
+    "TooManyEntries",
     "TooManyStreams",
     "TooManyTemplates",
     "TooManyTickets",
     "ToolsNotRunning",
     "ToolsRefused",
+    "TransferStalled",
     "Unauthenticated",
 ]

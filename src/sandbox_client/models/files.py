@@ -1,0 +1,71 @@
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from sandbox_client.models.wire import Given, Storable, Told
+
+_LONGEST_PATH = 4095  # in bytes, in Linux
+
+
+def _fits(path: str) -> str:
+    if len(path.encode()) > _LONGEST_PATH:
+        raise ValueError(f"A path may have {_LONGEST_PATH} bytes.")
+    return path
+
+
+FilePath = Annotated[
+    Storable,
+    Field(
+        min_length=1,
+        max_length=_LONGEST_PATH,
+        description="In the sandbox; one that begins with no slash is in the user's home.",
+    ),
+    AfterValidator(_fits),
+]
+FileUser = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$",
+        description="The sandbox's user to do it as; else its default user.",
+    ),
+]
+
+
+class FileType(StrEnum):
+    FILE = "file"
+    DIRECTORY = "directory"
+    OTHER = "other"
+
+
+class FileRead(Told):
+    """A file or a directory; a link has the type of what it leads to, and a `symlink_target`."""
+
+    path: str
+    name: str
+    type: FileType
+    size: int
+    mode: Annotated[str, Field(description="The permissions in octal, as `0644`.")]
+    owner: str
+    group: str
+    modified_at: datetime
+    symlink_target: str | None
+
+
+class FileMove(Given):
+    """What is at `to` is replaced, unless it is a directory with something in it."""
+
+    model_config = ConfigDict(extra="forbid", validate_by_alias=True, validate_by_name=True)
+
+    source: Annotated[FilePath, Field(alias="from")]
+    to: FilePath
+
+
+class DirectoryCreate(Given):
+    path: FilePath
+
+
+class ArchiveFormat(StrEnum):
+    TAR = "tar"
+    TAR_GZ = "tar.gz"

@@ -1,0 +1,87 @@
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import timedelta
+
+from sandbox_server.backends.transfers import OpenedFile
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import ArchiveFailed, PathNotFound, PathRefused, SandboxError
+from sandbox_server.domain.files import Entry, EntryType
+from sandbox_server.domain.ids import new_id
+from sandbox_server.files.contents import Body
+from sandbox_server.files.way_in import Hands, Place, WayIn
+
+_LIMIT = timedelta(minutes=10)
+_LAST_WORDS = 2000
+
+_PACK = 'umask 077; tar -C "$SANDBOX_DIRECTORY" -c -f "$SANDBOX_ARCHIVE" .'
+_PACK_SMALL = 'umask 077; tar -C "$SANDBOX_DIRECTORY" -c -z -f "$SANDBOX_ARCHIVE" .'
+_UNPACK = 'tar -C "$SANDBOX_DIRECTORY" -x -f "$SANDBOX_ARCHIVE"'
+_CHANGED_MEANWHILE = 1  # what tar says of files that were written to while it read them
+
+
+class Archives:
+    """Directories as tar archives, packed and unpacked in the sandbox by its own user.
+
+    An archive is a file there for a while: commands there do not wait for a slow caller, and what tar could not do is
+    known before anything is answered. Links and paths in it that lead elsewhere lead to no other sandbox.
+    """
+
+    def __init__(self, way_in: WayIn) -> None:
+        self._way_in = way_in
+
+    @asynccontextmanager
+    async def packing(
+        self, caller: Caller, place: Place, *, compressed: bool
+    ) -> AsyncIterator[OpenedFile]:
+        """Read a directory as an archive until the block ends."""
+        async with self._way_in.into(caller, place) as hands, AsyncExitStack() as held:
+            directory = await _directory_at(hands, place.path)
+            archive = _new_archive()
+            async with _gone_afterwards(hands, archive):
+                await _run(hands, _PACK_SMALL if compressed else _PACK, directory, archive)
+                opened = await hands.transfers.open(archive)
+            if opened is None:
+                raise PathNotFound(archive)
+            held.push_async_callback(opened.close)
+            yield opened
+
+    async def unpack(self, caller: Caller, place: Place, body: Body) -> None:
+        """Unpack an archive into a directory, which is made if there is none."""
+        async with self._way_in.into(caller, place) as hands:
+            made = await hands.files.make_directory(place.path)
+            directory = made or await _directory_at(hands, place.path)
+            archive = _new_archive()
+            async with _gone_afterwards(hands, archive):
+                await hands.transfers.upload(
+                    archive, body.parts, length=body.length, told_as=place.path
+                )
+                await _run(hands, _UNPACK, directory, archive)
+
+
+def _new_archive() -> str:
+    return f"/tmp/.archive-{new_id()}"  # noqa: S108 - in the sandbox
+
+
+@asynccontextmanager
+async def _gone_afterwards(hands: Hands, archive: str) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        with suppress(SandboxError):
+            await hands.files.remove(archive)
+
+
+async def _directory_at(hands: Hands, path: str) -> Entry:
+    entry = await hands.files.stat(path)
+    if entry.type is not EntryType.DIRECTORY:
+        raise PathRefused(path, "it is no directory")
+    return entry
+
+
+async def _run(hands: Hands, command: str, directory: Entry, archive: str) -> None:
+    envs = {"SANDBOX_DIRECTORY": directory.path, "SANDBOX_ARCHIVE": archive}
+    finished = await hands.inside.run_command(command, user=hands.user, envs=envs, timeout=_LIMIT)
+    harmless = {0} if command == _UNPACK else {0, _CHANGED_MEANWHILE}
+    if finished.exit_code not in harmless:
+        said = finished.output[-_LAST_WORDS:].decode(errors="replace").strip()
+        raise ArchiveFailed(directory.path, said)

@@ -1,0 +1,53 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sandbox_server.backends.e2b.files import Files
+from sandbox_server.backends.e2b.inside import Inside
+from sandbox_server.backends.e2b.transfers import Transfers
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.access import Caller
+from sandbox_server.lifecycle.controller import SandboxController
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where in which sandbox something is wanted, as whom, and how long to wait until it is awake."""
+
+    sandbox_id: str
+    path: str
+    user: str | None
+    wait: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hands:
+    """All that it takes to work on the files of a sandbox as one of its users."""
+
+    row: Sandbox
+    user: str | None
+    files: Files
+    transfers: Transfers
+    inside: Inside
+
+
+class WayIn:
+    """Reaches into sandboxes, which are not idle for as long as that lasts."""
+
+    def __init__(self, controller: SandboxController) -> None:
+        self._controller = controller
+
+    @asynccontextmanager
+    async def into(self, caller: Caller, place: Place) -> AsyncIterator[Hands]:
+        """Have a sandbox awake until the block ends."""
+        used = await self._controller.use(caller, place.sandbox_id, wait=place.wait)
+        backend, access = used.backend, used.access
+        with self._controller.awake.hold(used.row):
+            yield Hands(
+                row=used.row,
+                user=place.user,
+                files=backend.files(access, user=place.user),
+                transfers=backend.transfers(access, user=place.user),
+                inside=backend.inside(access),
+            )
