@@ -4,7 +4,6 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
@@ -50,6 +49,3 @@ class WatchedPage:
 
     def _note_request(self, request: Request) -> None:
         self.complaints.append(f"{request.method} {request.url}: {request.failure}")
-
-    async def picture(self, file: Path) -> None:
-        await self.page.screenshot(path=file)

@@ -20,10 +20,12 @@ PAGE = """<!doctype html>
 <title>A page elsewhere</title>
 <style>body { font: 14px monospace; display: flex } pre { flex: 1; border: 1px solid; padding: 1em; min-height: 20em }</style>
 <pre id="output"></pre>
+<pre id="screen"></pre>
 <script>
-const output = document.getElementById("output");
-const told = {types: [], ids: [], interrupted: 0};
-let source;
+const output = document.getElementById("output"), screenful = document.getElementById("screen");
+const told = {types: [], ids: [], interrupted: 0, controls: [], closes: []};
+const count = (list, one) => list.filter(each => each === one).length;
+let source, socket;
 
 function follow(url) {
   source = new EventSource(url);
@@ -36,6 +38,36 @@ function follow(url) {
   source.onerror = () => { told.interrupted += 1; };
 }
 
+
+function attach(url) {
+  const decoder = new TextDecoder();
+  let shown = null;
+  const open = () => {
+    socket = new WebSocket(shown === null ? url : `${url}&after=${shown}`);
+    socket.binaryType = "arraybuffer";
+    socket.onmessage = ({data}) => {
+      if (typeof data !== "string") {
+        shown += data.byteLength;
+        screenful.textContent += decoder.decode(data, {stream: true});
+        return;
+      }
+      const said = JSON.parse(data);
+      told.controls.push(said.type);
+      if (said.type === "attached") shown = said.offset;
+      if (said.type === "gap") shown += said.size ?? 0;
+    };
+    socket.onclose = ({code}) => {
+      told.closes.push(code);
+      if (code !== 1000) setTimeout(open, 50);
+    };
+  };
+  open();
+}
+
+document.addEventListener("keydown", ({key}) => {
+  const typed = key === "Enter" ? "\\r" : key.length === 1 ? key : "";
+  if (typed) socket.send(new TextEncoder().encode(typed));
+});
 </script>
 """
 
@@ -100,7 +132,7 @@ async def stop(server):
     assert await asyncio.to_thread(server.stop) == 0
 
 
-async def test_a_page_elsewhere_follows_a_command_through_restarts_of_the_server(
+async def test_a_page_elsewhere_follows_a_command_and_types_in_a_terminal_through_restarts(
     tab, site, server, sandbox
 ):
     command = await post(
@@ -110,28 +142,43 @@ async def test_a_page_elsewhere_follows_a_command_through_restarts_of_the_server
         background=True,
         stdin=True,
     )
-    path = f"{sandbox}/commands/{command['id']}"
+    command_path = f"{sandbox}/commands/{command['id']}"
+    terminal = await post(server, f"{sandbox}/terminals", cmd="sh")
     sandbox_id = sandbox.rpartition("/")[2]
-    ticket = (await post(server, "/v1/tickets", sandbox_id=sandbox_id))["ticket"]
+    ticket = await post(server, "/v1/tickets", sandbox_id=sandbox_id, scope="sandboxes")
+    query = f"?ticket={ticket['ticket']}"
 
-    async def send(word):
-        await post(server, f"{path}/input", text=f"{word}\n")
+    async def work(word):
+        await post(server, f"{command_path}/input", text=f"{word}\n")
         await text_in(tab, "output", f"<{word}>\n")
+        await tab.page.keyboard.type(f"echo $((6 * 7))-{word}\n")
+        await text_in(tab, "screen", f"42-{word}")
 
     await tab.page.goto(f"{site.origin}/page")
-    await tab.page.evaluate("follow", f"{server.url}{path}/output?ticket={ticket}")
-    await send("one")
+    await tab.page.evaluate("follow", f"{server.url}{command_path}/output{query}")
+    await tab.page.evaluate(
+        "attach", server.url.replace("http", "ws", 1) + terminal["path"] + query
+    )
+    await text_in(tab, "screen", "$ ")
+    await work("one")
     for gaps, (end, word) in enumerate(((kill, "two"), (stop, "three")), start=1):
         await end(server)
         await asyncio.to_thread(server.start)
-        # The next server says that it listens to the command again, and may have missed something.
-        await holds(tab, f"told.types.filter(type => type === 'gap').length === {gaps}")
-        await send(word)
-    await post(server, f"{path}/input", close=True)
+        # The next server says that it listens to both again, and may have missed something.
+        await holds(tab, f"count(told.types, 'gap') === {gaps}")
+        await holds(tab, f"count(told.controls, 'gap') === {gaps}")
+        await work(word)
+    await post(server, f"{command_path}/input", close=True)
     await holds(tab, "source.readyState === EventSource.CLOSED")
+    await tab.page.keyboard.type("exit\n")
+    await holds(tab, "told.closes.includes(1000)")
 
     told = await tab.page.evaluate("told")
     assert await tab.page.text_content("#output") == "<one>\n<two>\n<three>\n"
     assert told["types"] == ["started", "stdout", "gap", "stdout", "gap", "stdout", "exit"]
     assert told["ids"] == sorted(set(told["ids"]))
     assert told["interrupted"] >= 3
+    screen = await tab.page.text_content("#screen")
+    assert [screen.count(f"42-{word}") for word in ("one", "two", "three")] == [1, 1, 1]
+    assert told["controls"].count("attached") == 3
+    assert set(told["closes"]) <= {1000, 1001, 1006, 1012}
