@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.due import Why, idle_pause_at
+from sandbox_server.domain.state import ENDED, State
 from sandbox_server.domain.wording import explain_change
 
 
@@ -70,6 +71,20 @@ class SandboxEvent(BaseModel):
     reason: Annotated[str, Field(min_length=1)]
 
 
+class Leaving(SandboxEvent):
+    """It stops running, or being: with the deadlines that it had, of which one may be why."""
+
+    queue_expires_at: AwareDatetime | None = None
+    started_at: AwareDatetime | None = None
+    timeout_s: float | None = None
+    expires_at: AwareDatetime | None = None
+    last_activity_at: AwareDatetime | None = None
+    idle_timeout_s: float | None = None
+    awake_until: AwareDatetime | None = None
+    idle_pause_at: AwareDatetime | None = None
+    retain_until: AwareDatetime | None = None
+
+
 class Queued(SandboxEvent):
     type: Literal["sandbox.queued"] = "sandbox.queued"
     queue_expires_at: AwareDatetime | None
@@ -85,7 +100,7 @@ class Running(SandboxEvent):
     idle_pause_at: AwareDatetime | None
 
 
-class Pausing(SandboxEvent):
+class Pausing(Leaving):
     type: Literal["sandbox.pausing"] = "sandbox.pausing"
 
 
@@ -99,15 +114,15 @@ class Resuming(SandboxEvent):
     type: Literal["sandbox.resuming"] = "sandbox.resuming"
 
 
-class Stopping(SandboxEvent):
+class Stopping(Leaving):
     type: Literal["sandbox.stopping"] = "sandbox.stopping"
 
 
-class Stopped(SandboxEvent):
+class Stopped(Leaving):
     type: Literal["sandbox.stopped"] = "sandbox.stopped"
 
 
-class Failed(SandboxEvent):
+class Failed(Leaving):
     type: Literal["sandbox.failed"] = "sandbox.failed"
 
 
@@ -133,6 +148,8 @@ class Answering(SandboxEvent):
 Entered = Queued | Starting | Running | Pausing | Paused | Resuming | Stopping | Stopped | Failed
 Event = Annotated[Entered | DeadlineChanged | Silent | Answering, Field(discriminator="type")]
 
+_LEAVING = frozenset({State.PAUSING, *ENDED, State.STOPPING})
+
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 _ENTERED: TypeAdapter[Entered] = TypeAdapter(Annotated[Entered, Field(discriminator="type")])
 
@@ -142,8 +159,17 @@ def read_event(data: dict[str, Any]) -> Event:
     return _EVENT.validate_python(data)
 
 
-def entered(row: Deadlines, *, sandbox_id: str, cause: Cause, actor: Actor, reason: str) -> Entered:
-    """Tell that a sandbox is in another state, and until when."""
+def entered(
+    row: Deadlines,
+    *,
+    sandbox_id: str,
+    cause: Cause,
+    actor: Actor,
+    reason: str,
+    before: Deadlines | None = None,
+) -> Entered:
+    """Tell that a sandbox is in another state, and until when; where it has no more deadlines, which it had `before`."""
+    had = row if before is None else before
     return _ENTERED.validate_python(
         {
             "type": f"sandbox.{row.state}",
@@ -151,7 +177,7 @@ def entered(row: Deadlines, *, sandbox_id: str, cause: Cause, actor: Actor, reas
             "cause": cause,
             "actor": actor,
             "reason": reason,
-            **_deadlines(row),
+            **_deadlines(had if row.state in _LEAVING else row),
         }
     )
 
@@ -176,7 +202,12 @@ def deadline_changed(
 def _deadlines(row: Deadlines) -> dict[str, Any]:
     return {
         "queue_expires_at": row.queue_expires_at,
+        "started_at": row.started_at,
+        "timeout_s": _seconds(row.timeout),
         "expires_at": row.expires_at,
+        "last_activity_at": row.last_activity_at,
+        "idle_timeout_s": _seconds(row.idle_timeout),
+        "awake_until": row.awake_until,
         "idle_pause_at": idle_pause_at(row),
         "remaining_s": _seconds(row.remaining),
         "retain_until": row.retain_until,

@@ -59,6 +59,9 @@ def _explain_expiry(due: Due, row: Deadlines) -> str:
     if row.state is State.STARTING:
         return f"It had not started by {clock(due.at)}, after {spoken(row.timeout)}."
     end = "deleted" if due.target is Target.GONE else "paused"
+    if row.started_at is not None and row.started_at + row.timeout == due.at:
+        since = f"{clock(row.started_at)} + {spoken(row.timeout)} of timeout"
+        return f"Its time was up: started {since} = {clock(due.at)}, so it is {end}."
     return f"Its time was up at {clock(due.at)} (timeout {spoken(row.timeout)}), so it is {end}."
 
 

@@ -123,8 +123,8 @@ def wish_of(row: Sandbox) -> Wish:
 
 
 def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator[SandboxEvent]:
-    before = row.state
-    after = transition.change(deadlines_of(row), now)
+    before, had = row.state, deadlines_of(row)
+    after = transition.change(had, now)
     require_transition(before, after.state)
     set_deadlines(row, after)
     row.generation += 1
@@ -149,6 +149,7 @@ def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator
             cause=told.cause,
             actor=told.actor,
             reason=told.reason,
+            before=had,
         )
 
 

@@ -4,7 +4,7 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from sandbox_server.domain.deadlines import Deadlines, connect
+from sandbox_server.domain.deadlines import Deadlines, connect, end
 from sandbox_server.domain.due import Why
 from sandbox_server.domain.events import (
     CAUSES,
@@ -39,6 +39,25 @@ def test_every_state_is_announced_under_its_name(state):
     event = enter(with_all_deadlines(state))
     assert event.type == f"sandbox.{state}"
     assert (event.cause, event.actor) == (Cause.REQUEST, KEY)
+
+
+def test_who_is_paused_or_ends_has_the_deadlines_told_that_it_had():
+    had = running(timeout=HOUR, idle_timeout=10 * MINUTE)
+    for state in (State.PAUSING, State.STOPPING, State.STOPPED, State.FAILED):
+        event = entered(
+            end(had, state),
+            sandbox_id="abc",
+            cause=Cause.IDLE,
+            actor=SERVER,
+            reason="It was idle.",
+            before=had,
+        )
+        told = event.model_dump(mode="json")
+        assert told["last_activity_at"] == "2026-11-18T12:00:00Z"
+        assert told["idle_timeout_s"] == 600
+        assert told["idle_pause_at"] == "2026-11-18T12:10:00Z"
+        assert told["expires_at"] == "2026-11-18T13:00:00Z"
+        assert told["timeout_s"] == 3600
 
 
 def test_there_are_as_many_announcements_as_states():

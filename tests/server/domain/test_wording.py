@@ -63,9 +63,14 @@ def test_an_idle_pause_after_a_lease_says_so():
     )
 
 
-def test_an_expiry_is_explained():
+def test_an_expiry_is_explained_by_its_arithmetic():
     assert why(running(timeout=HOUR)) == (
-        "Its time was up at 2026-11-18 13:00:00 UTC (timeout 1 h), so it is paused."
+        "Its time was up: started 2026-11-18 12:00:00 UTC + 1 h of timeout "
+        "= 2026-11-18 13:00:00 UTC, so it is paused."
+    )
+    given_more = connect(running(timeout=HOUR), NOON + MINUTE, timeout=HOUR)
+    assert why(given_more) == (
+        "Its time was up at 2026-11-18 13:01:00 UTC (timeout 1 h), so it is paused."
     )
     assert why(running(timeout=HOUR, on_timeout=OnTimeout.DELETE)).endswith("so it is deleted.")
 
