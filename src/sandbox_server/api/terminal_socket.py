@@ -43,6 +43,7 @@ class Close:
 ENDED = Close(1000, "The terminal has ended.")
 GOING_AWAY = Close(1001, "The server stops: attach again with `after`.")
 TOO_LARGE = Close(1009, f"A message may have {_LARGEST_MESSAGE} bytes.")
+BROKEN = Close(1011, "The database does not answer: attach again with `after`.")
 REFUSED = Close(4401, "The key or ticket does not hold any more.")
 STALLED = Close(4408, "What was sent was not read: attach again with `after`.")
 
@@ -82,6 +83,8 @@ class TerminalSocket:
                     group.create_task(work)
         except* WebSocketDisconnect:
             pass
+        except* OUTAGES:
+            await self._close(BROKEN)
         except* _Over as over:
             [ending, *_] = over.exceptions
             assert isinstance(ending, _Over)

@@ -34,8 +34,8 @@ async def pair(bundled_url, engine):
     async with new_database(bundled_url) as url:
         variables = variables_of(engine, url)
         with (
-            server_process(variables=variables) as first,
-            server_process(variables=variables) as other,
+            server_process("--lease-s", "2", variables=variables) as first,
+            server_process("--lease-s", "2", variables=variables) as other,
         ):
             first.start()
             other.start()

@@ -201,6 +201,23 @@ async def test_who_may_only_read_sees_a_terminal_and_types_nothing(caller, shell
         assert b"no" not in watcher.shown
 
 
+async def test_a_page_attaches_with_a_ticket_that_is_for_its_sandbox(pair, caller, shell):
+    async def ticket(**body):
+        made = await caller.post("/v1/tickets", json={"ttl_s": 60, **body})
+        return made.json()["ticket"]
+
+    async with httpx.AsyncClient(base_url=caller.base_url) as page:
+        typing = await ticket(scope="sandboxes", sandbox_id=pair.sandbox_id)
+        async with viewing(page, f"{shell['path']}?ticket={typing}&after=0") as viewer:
+            await viewer.type(b"echo $((6 * 7))\r")
+            await viewer.until_shown(b"42\r\n")
+        reading = await ticket(scope="read", sandbox_id=pair.sandbox_id)
+        async with viewing(page, f"{shell['path']}?ticket={reading}") as viewer:
+            await viewer.until_shown(b"42\r\n")
+            await viewer.type(b"x")
+            assert (await viewer.until_told("problem"))["code"] == "scope-missing"
+
+
 @pytest.fixture
 async def refused(caller):
     async def refuse(path, client=caller, **headers):

@@ -57,11 +57,21 @@ class Viewer:
                         return told
                 assert await self.read(), (self.close, self.told, self.shown)
 
+    async def drain(self):
+        """Read to the end, however much and long that is, and keep nothing; gives the code and the reason of it."""
+        while await self.read():
+            self.shown = b""
+        return self._ending
+
     async def until_closed(self):
         """Read to the end; gives the code and the reason of it."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.read():
                 pass
+        return self._ending
+
+    @property
+    def _ending(self):
         return None if self.close is None else (self.close.code, self.close.reason)
 
     async def type(self, text):
@@ -82,6 +92,6 @@ class Viewer:
 async def viewing(caller, path, **options):
     """Attach to a terminal as the caller of an API client."""
     url = str(caller.base_url.join(path)).replace("http", "ws", 1)
-    headers = {"X-API-Key": caller.headers["X-API-Key"]}
+    headers = {name: key for name, key in caller.headers.items() if name == "x-api-key"}
     async with connect(url, additional_headers=headers, max_size=None, **options) as socket:
         yield Viewer(socket)

@@ -1,0 +1,85 @@
+"""Terminals whose servers stop, crash and come back, and viewers that take nothing."""
+
+import asyncio
+
+import pytest
+
+from tests.engine.waiting import until
+from tests.server.ops.reading import samples_in
+from tests.server.terminals.viewing import viewing
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.slow]
+
+COUNT = r"i=0; while read line; do i=$((i + 1)); echo [$i:$line]; done"
+
+
+async def resumed(viewer, caller, path):
+    """Tell how much a terminal has shown, as its viewer knows it."""
+    read = (await caller.get(path)).json()
+    assert read["state"] == "running"
+    assert viewer.offset <= read["size"]
+    return f"{path}?after={viewer.offset}"
+
+
+async def test_a_server_that_stops_says_so_and_another_shows_what_comes_next(
+    pair, caller, elsewhere, make
+):
+    made = await make(cmd=COUNT)
+    async with viewing(caller, made["path"]) as viewer:
+        await viewer.type(b"one\r")
+        await viewer.until_shown(b"[1:one]\r\n")
+        stopping = asyncio.create_task(asyncio.to_thread(pair.first.stop))
+        code, _ = await viewer.until_closed()
+        assert code in {1001, 1012}
+        path = await resumed(viewer, elsewhere, made["path"])
+        async with viewing(elsewhere, path) as again:
+            await again.type(b"two\r")
+            assert b"[1:one]" not in await again.until_shown(b"[2:two]\r\n")
+    await stopping
+    pair.first.start()
+
+
+async def test_a_server_that_is_killed_leaves_the_terminal_to_another_which_says_what_may_be_missing(
+    pair, caller, elsewhere, make
+):
+    made = await make(cmd=COUNT)
+    async with viewing(caller, made["path"]) as viewer:
+        await viewer.type(b"one\r")
+        await viewer.until_shown(b"[1:one]\r\n")
+        await viewer.say("resize", cols=100, rows=30)
+        await viewer.until_told("resized")
+        await asyncio.to_thread(pair.first.kill)
+        assert await viewer.until_closed() is None
+    path = await resumed(viewer, elsewhere, made["path"])
+    async with viewing(elsewhere, path) as again:
+        assert (await again.until_told("gap"))["size"] is None
+        await again.type(b"two\r")
+        await again.until_shown(b"[2:two]\r\n")
+        pair.first.start()
+        async with viewing(caller, made["path"]) as late:
+            await late.until_shown(b"[1:one]\r\n")
+            await late.until_told("gap")
+            await late.until_shown(b"[2:two]\r\n")
+            assert late.offset == again.offset
+
+
+async def test_a_viewer_that_reads_nothing_is_cut_off_and_the_others_see_all(
+    caller, elsewhere, make
+):
+    async def followers():
+        return samples_in((await caller.get("/metrics")).text)["followers",]
+
+    async def are_none_left():
+        return await followers() == 0
+
+    made = await make(cmd="while head -c 300000 /dev/zero; do sleep 0.02; done")
+    async with (
+        viewing(caller, made["path"], max_queue=1) as stalled,
+        viewing(elsewhere, made["path"]) as viewer,
+    ):
+        await stalled.until_told("attached")
+        reading = asyncio.create_task(viewer.drain())
+        await until(are_none_left, timeout=60)
+        assert not reading.done()
+        await caller.delete(made["path"])
+        assert await reading == (1000, "The terminal has ended.")
