@@ -18,6 +18,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
         except OSError as error:
             _explain(error, host=host, port=port)
             continue
+        # Streams are many small writes. uvloop sets it for each connection, asyncio not for sockets like this one.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _probe_silent_peers(listener)
         listeners.append(listener)
         port = listener.getsockname()[1]

@@ -1,16 +1,16 @@
 import asyncio
-import socket
 from contextlib import asynccontextmanager, suppress
 
 import uvicorn
 
 from sandbox_server.processes.http_protocol import BoundedHttp
+from sandbox_server.processes.listening import listen
 
 
 @asynccontextmanager
 async def serving(app):
     """Serve the app on a socket, as it is in earnest; gives the port."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    [listening] = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", http=BoundedHttp))
     task = asyncio.create_task(server._serve([listening]))  # signals are the test session's own
     try:
