@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,7 +17,7 @@ from sandbox_server.api.deps import ServicesDep
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AccessDenied
-from sandbox_server.processes.http_protocol import ABORT
+from sandbox_server.processes.http_protocol import CONNECTION, Connection
 from sandbox_server.services import Services
 from sandbox_server.streams.following import Following
 from sandbox_server.streams.source import Source
@@ -79,14 +79,17 @@ async def stream(
     tail: int | None = None,
 ) -> Response:
     """Answer with a stream from its start or from where the client was; 204 where all of it was told and no more will be."""
+    connection = _connection_of(request)
     following = await services.streams.follow(
         source,
         after=after if last_event_id is None else last_event_id,
         tail=tail,
-        cut=_abort_of(request),
+        cut=None if connection is None else connection.abort,
     )
     if following.is_over:
         return Response(status_code=204)
+    if connection is not None:
+        connection.keep_little_unsent()
     return EventSourceResponse(
         _texts(following),
         ping=_HEARTBEAT_S,
@@ -158,6 +161,6 @@ async def _recheck(services: Services, caller: Caller, following: Following) -> 
             log.warning("cannot check who follows a stream error=%r", error)
 
 
-def _abort_of(request: Request) -> Callable[[], None] | None:
-    extension: dict[str, Callable[[], None]] = request.scope.get("extensions", {}).get(ABORT, {})
-    return extension.get("abort")
+def _connection_of(request: Request) -> Connection | None:
+    extension: dict[str, Connection] = request.scope.get("extensions", {}).get(CONNECTION, {})
+    return extension.get("connection")
