@@ -50,14 +50,7 @@ def app(app):
         await websocket.send_json({"url": str(websocket.url)})
         await websocket.close()
 
-    merged = APIRouter()
-
-    @merged.get("/v1/logs")
-    async def logs(caller: Reader) -> str:
-        return caller.tenant_id
-
     app.include_router(router)
-    app.include_router(merged)
     return app
 
 

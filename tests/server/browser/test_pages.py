@@ -1,6 +1,7 @@
 """A page that is served from elsewhere, in a real browser, and a server that goes and comes back."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -180,5 +181,23 @@ async def test_a_page_elsewhere_follows_a_command_and_types_in_a_terminal_throug
     assert told["interrupted"] >= 3
     screen = await tab.page.text_content("#screen")
     assert [screen.count(f"42-{word}") for word in ("one", "two", "three")] == [1, 1, 1]
-    assert told["controls"].count("attached") == 3
+    assert told["controls"].count("attached") >= 3
     assert set(told["closes"]) <= {1000, 1001, 1006, 1012}
+
+
+async def test_a_file_of_a_sandbox_is_no_page_that_could_read_the_ticket_in_its_address(
+    tab, server, sandbox
+):
+    path = f"{sandbox}/files/content?path=page.html"
+    page = b"<!doctype html><script>document.title = location.search</script>"
+    async with server.client() as api:
+        assert (await api.put(path, content=page)).status_code == 201
+    ticket = await post(server, "/v1/tickets", sandbox_id=sandbox.rpartition("/")[2])
+    async with tab.page.expect_download() as downloading:
+        await tab.page.evaluate(
+            "url => { location.href = url }", f"{server.url}{path}&ticket={ticket['ticket']}"
+        )
+    download = await downloading.value
+    assert download.suggested_filename == "page.html"
+    assert Path(await download.path()).read_bytes() == page
+    assert await tab.page.title() == ""
