@@ -25,10 +25,15 @@ class CommandState(StrEnum):
 
 
 class CommandSignal(StrEnum):
-    """What can be sent to a command: to ask it to end, or to end it."""
+    """What can be sent to a command: SIGTERM and SIGKILL to it alone, the others to all that it started too."""
 
     SIGTERM = "SIGTERM"
     SIGKILL = "SIGKILL"
+    SIGINT = "SIGINT"
+    SIGHUP = "SIGHUP"
+    SIGQUIT = "SIGQUIT"
+    SIGUSR1 = "SIGUSR1"
+    SIGUSR2 = "SIGUSR2"
 
 
 class CommandCreate(Given):

@@ -19,7 +19,7 @@ from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.patience import Patience
 from sandbox_server.api.sse import EVENT_STREAM, ListenerDep, asks_for_events, stream
-from sandbox_server.backends.processes import ProcessSignal
+from sandbox_server.backends.processes import GroupSignal, ProcessSignal
 from sandbox_server.db.models import Command
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
 from sandbox_server.streams.answers import require_started
@@ -32,6 +32,10 @@ router = APIRouter(
 
 ASK_AGAIN_S = 2
 KINDS = frozenset({CommandKind.COMMAND})
+
+SIGNALS: dict[str, ProcessSignal | GroupSignal] = {
+    each.value: each for kind in (ProcessSignal, GroupSignal) for each in kind
+}
 
 Wait = Annotated[
     float,
@@ -185,7 +189,7 @@ async def send_signal(
     services: ServicesDep,
 ) -> None:
     """Send a signal to a command."""
-    await services.commands.signal(caller, sandbox_id, command_id, ProcessSignal(body.signal))
+    await services.commands.signal(caller, sandbox_id, command_id, SIGNALS[body.signal])
 
 
 def _output_of(command: Command) -> CommandOutputSource:

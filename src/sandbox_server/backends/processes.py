@@ -28,10 +28,20 @@ class OutputStream(StrEnum):
 
 
 class ProcessSignal(StrEnum):
-    """What E2B's protocol can send; there is no other."""
+    """What E2B's protocol can send."""
 
     TERM = "SIGTERM"
     KILL = "SIGKILL"
+
+
+class GroupSignal(StrEnum):
+    """What it cannot, and a program in the sandbox sends for us."""
+
+    INT = "SIGINT"
+    HUP = "SIGHUP"
+    QUIT = "SIGQUIT"
+    USR1 = "SIGUSR1"
+    USR2 = "SIGUSR2"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.errors import ProcessGone
-from sandbox_server.backends.processes import NewProcess, ProcessSignal
+from sandbox_server.backends.processes import GroupSignal, NewProcess, ProcessSignal
 from sandbox_server.db.commands import CommandRepository
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Command
@@ -152,12 +152,21 @@ class Commands:
             await processes.close_stdin(command_id)
 
     async def signal(
-        self, caller: Caller, sandbox_id: str, command_id: str, signal: ProcessSignal
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        command_id: str,
+        signal: ProcessSignal | GroupSignal,
     ) -> None:
-        """Send a signal to a command."""
-        _, processes = await self._reach(caller, sandbox_id, command_id)
+        """Send a signal to a command; what only a program in the sandbox can send, to all that it started too."""
+        row, processes = await self._reach(caller, sandbox_id, command_id)
         with _gone_is_told():
-            await processes.send_signal(command_id, signal)
+            if isinstance(signal, ProcessSignal):
+                await processes.send_signal(command_id, signal)
+            elif row.pid is None:
+                raise CommandNotRunning(row.state)
+            else:
+                await processes.signal_group(row.pid, signal)
 
     async def resize(
         self, caller: Caller, sandbox_id: str, command_id: str, size: TerminalSize

@@ -2,7 +2,9 @@
 
 import pytest
 
+from sandbox_client.models import CommandSignal
 from sandbox_server.api.command_views import LONGEST_LISTED, MOST_TOLD
+from sandbox_server.api.commands import SIGNALS
 from sandbox_server.domain.commands import CommandKind
 from sandbox_server.domain.state import State
 from tests.server.api.conftest import caller_of
@@ -162,3 +164,7 @@ async def test_what_cannot_be_asked_of_an_output_is_refused_by_name(admin, recor
 async def test_a_command_that_cannot_be_meant_is_refused(admin, sandbox, body):
     answer = await admin.post(f"/v1/sandboxes/{sandbox.id}/commands", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "validation-failed")
+
+
+def test_every_signal_that_may_be_asked_for_can_be_sent():
+    assert set(SIGNALS) == set(CommandSignal)

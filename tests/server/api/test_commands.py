@@ -178,6 +178,15 @@ async def test_a_signal_ends_a_command(caller, begin, ended, signal):
     assert (again.status_code, again.json()["code"]) == (409, "command-not-running")
 
 
+async def test_an_interrupt_reaches_all_that_a_command_started(caller, begin, ended):
+    path = await begin("trap 'echo told; exit 5' INT; echo begun; sleep 100; echo never")
+    async with following(caller, f"{path}/output") as stream:
+        await stream.until("stdout")
+    assert (await caller.post(f"{path}/signal", json={"signal": "SIGINT"})).status_code == 204
+    told = await ended(path)
+    assert (told["exit_code"], told["stdout"]) == (5, "begun\ntold\n")
+
+
 async def test_a_command_whose_time_is_up_is_killed(run):
     ran = (await run("echo begun; exec sleep 100", timeout_s=1)).json()
     assert (ran["state"], ran["stdout"], ran["timeout_s"]) == ("timed_out", "begun\n", 1)

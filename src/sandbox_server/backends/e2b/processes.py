@@ -21,6 +21,7 @@ from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_
 from sandbox_server.backends.errors import AnswerLost, ProcessGone
 from sandbox_server.backends.processes import (
     Ended,
+    GroupSignal,
     NewProcess,
     Output,
     OutputStream,
@@ -38,6 +39,7 @@ Events = AsyncGenerator[ProcessEvent, None]
 _Message = pb.StartResponse | pb.ConnectResponse
 
 _CALL_LIMIT_S = 30.0
+_KILL_LIMIT = timedelta(seconds=10)
 # A stream gives a sign of life more often than this, also where nothing happens.
 _SILENCE_S = 3.0 * KEEPALIVE_PING_INTERVAL_SEC
 # By then the sandbox has killed what lasted too long, and said so.
@@ -96,6 +98,19 @@ class Processes:
     async def send_signal(self, tag: str, signal: ProcessSignal) -> None:
         request = pb.SendSignalRequest(process=_selector(tag), signal=_SIGNALS[signal])
         await self._call(self._client.send_signal(request, **self._asked()))
+
+    async def signal_group(self, pid: int, signal: GroupSignal) -> None:
+        """Send what the protocol has no word for to a process and all that it started, as a terminal does."""
+        line = f"kill -s {signal.removeprefix('SIG')} -- -{pid}"
+        kill = NewProcess(args=["/bin/sh", "-c", line], user="root")
+        try:
+            async with aclosing(self.start(kill, timeout=_KILL_LIMIT)) as events:
+                async for event in events:
+                    if isinstance(event, Ended) and event.exit_code == 0:
+                        return
+        except TimeIsUp:
+            raise AnswerLost(self._name, "a signal was not sent in time") from None
+        raise ProcessGone(self._name, "no process took the signal")
 
     async def resize(self, tag: str, size: TerminalSize) -> None:
         """Tell a process's terminal its size."""
