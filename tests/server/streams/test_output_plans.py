@@ -5,6 +5,8 @@ from sqlalchemy import text
 
 from sandbox_server.db.command_output import CommandOutputRepository
 from sandbox_server.db.session import create_engine
+from sandbox_server.db.terminals import TerminalRepository
+from sandbox_server.domain.commands import TerminalSize
 from sandbox_server.streams.records import RecordType
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.plans import explain, reads_by_index, rows_read, vacuum
@@ -14,6 +16,7 @@ pytestmark = EVERY_POSTGRES
 _INDEX = "command_output_command_id_seq_idx"
 _MANY = """
 INSERT INTO tenants (id, name, max_running, max_queued) VALUES ('t', 'T', 100, 100);
+INSERT INTO streams (tenant_id, next_seq) VALUES ('t', 100001);
 INSERT INTO sandboxes (id, tenant_id, template, timeout) VALUES ('s', 't', 'base', interval '1 hour');
 INSERT INTO commands (id, tenant_id, sandbox_id, cmd) SELECT 'c' || n, 't', 's', 'true' FROM generate_series(0, 99) AS n;
 INSERT INTO command_output (sandbox_id, seq, command_id, type, start, content)
@@ -52,3 +55,15 @@ async def test_a_stream_is_read_without_other_commands(filled):
     for plan in await explain(filled, act):
         assert reads_by_index(plan, _INDEX)
         assert rows_read(plan, "command_output") <= 1_000
+
+
+async def test_a_byte_of_a_terminal_and_its_size_are_found_without_other_commands(filled):
+    async def act(session):
+        terminals = TerminalRepository(session)
+        await terminals.find_position("c7", offset=9_000)
+        await terminals.find_position("c7", offset=10_000)
+        await terminals.note_size("c7", TerminalSize(cols=100, rows=30))
+
+    for plan in await explain(filled, act):
+        assert rows_read(plan, "command_output") <= 2_000
+        assert rows_read(plan, "commands") <= 2
