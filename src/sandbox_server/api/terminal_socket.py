@@ -73,6 +73,7 @@ class TerminalSocket:
         self._caller = caller
         self._row = row
         self._wanted: TerminalSize | None = None
+        self._attached = asyncio.Event()
 
     async def serve(self, *, after: int | None) -> None:
         """Serve the viewer until one of the two is gone."""
@@ -96,12 +97,14 @@ class TerminalSocket:
         await self._send(
             {"type": "attached", "offset": view.offset, **size, "state": self._row.state}
         )
+        self._attached.set()
         async with aclosing(view.frames()) as frames:
             async for frame in frames:
                 await self._send(frame)
         raise _Over(ENDED if view.has_ended else GOING_AWAY)
 
     async def _take(self) -> NoReturn:
+        await self._attached.wait()
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
@@ -144,6 +147,7 @@ class TerminalSocket:
 
     async def _watch(self) -> None:
         """Tell what becomes of the sandbox: a paused one shows nothing until somebody types."""
+        await self._attached.wait()
         with suppress(SandboxNotFound):
             states = self._services.controller.follow(self._caller, self._row.sandbox_id)
             async with aclosing(states):

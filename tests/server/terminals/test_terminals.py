@@ -37,6 +37,17 @@ async def test_a_login_shell_is_typed_to_and_shows_what_comes_of_it(caller, make
     assert (read["state"], read["exit_code"], read["size"]) == ("exited", 0, viewer.offset)
 
 
+async def test_nothing_is_said_before_where_the_bytes_begin(caller, shell):
+    async def find_first():
+        async with viewing(caller, shell["path"]) as viewer:
+            await viewer.say("ping")
+            while {"pong", "sandbox", "attached"} - {told["type"] for told in viewer.told}:
+                assert await viewer.read()
+            return viewer.told[0]["type"]
+
+    assert {await find_first() for _ in range(10)} == {"attached"}
+
+
 async def test_two_viewers_on_two_servers_see_the_same_and_both_type(caller, elsewhere, shell):
     async with (
         viewing(caller, shell["path"]) as here,
