@@ -107,3 +107,12 @@ async def test_nobody_frames_the_documentation(tab, site, server):
     async with refused:
         await tab.page.goto(f"{site.origin}/framing")
     assert not any(frame.url.startswith(server.url) for frame in tab.page.frames)
+
+
+async def test_the_documentation_works_and_needs_nothing_from_elsewhere(tab, server):
+    asked = []
+    tab.page.on("request", lambda request: asked.append(request.url))
+    await tab.page.goto(f"{server.url}/docs")
+    await tab.page.get_by_text("/v1/tickets").first.wait_for()
+    assert tab.complaints == []
+    assert all(url.startswith((server.url, "data:")) for url in asked)
