@@ -34,7 +34,7 @@ ASK_AGAIN_S = 2
 KINDS = frozenset({CommandKind.COMMAND})
 
 SIGNALS: dict[str, ProcessSignal | GroupSignal] = {
-    each.value: each for kind in (ProcessSignal, GroupSignal) for each in kind
+    each.value: each for kind in (GroupSignal, ProcessSignal) for each in kind
 }
 
 Wait = Annotated[

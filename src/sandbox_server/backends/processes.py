@@ -35,8 +35,9 @@ class ProcessSignal(StrEnum):
 
 
 class GroupSignal(StrEnum):
-    """What it cannot, and a program in the sandbox sends for us."""
+    """What it cannot, and a program in the sandbox sends for us: these, and any to all that a process started."""
 
+    KILL = "SIGKILL"
     INT = "SIGINT"
     HUP = "SIGHUP"
     QUIT = "SIGQUIT"

@@ -9,7 +9,7 @@ find again ──────► ended     its sandbox has, its time is up, or i
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,6 +17,7 @@ from sandbox_server.backends.e2b.processes import Events, Processes
 from sandbox_server.backends.errors import ProcessGone
 from sandbox_server.backends.processes import (
     Ended,
+    GroupSignal,
     NewProcess,
     Output,
     OutputStream,
@@ -262,7 +263,10 @@ class Recording:
 
     async def _kill(self, processes: Processes) -> None:
         try:
-            await processes.send_signal(self.row.id, ProcessSignal.KILL)
+            with suppress(ProcessGone):  # the sandbox has killed it, and left what it started
+                await processes.send_signal(self.row.id, ProcessSignal.KILL)
+            if self.row.pid is not None:
+                await processes.signal_group(self.row.pid, GroupSignal.KILL)
         except BackendError as error:
             log.info("command not killed command_id=%s error=%r", self.row.id, error)
         self._time_out()

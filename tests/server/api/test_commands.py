@@ -187,10 +187,11 @@ async def test_an_interrupt_reaches_all_that_a_command_started(caller, begin, en
     assert (told["exit_code"], told["stdout"]) == (5, "begun\ntold\n")
 
 
-async def test_a_command_whose_time_is_up_is_killed(run):
-    ran = (await run("echo begun; exec sleep 100", timeout_s=1)).json()
+async def test_a_command_whose_time_is_up_is_killed_with_all_that_it_started(run):
+    ran = (await run("echo begun; sleep 4321; echo never", timeout_s=1)).json()
     assert (ran["state"], ran["stdout"], ran["timeout_s"]) == ("timed_out", "begun\n", 1)
     assert ran["state_reason"]
+    assert (await run("ps -e -o args= | grep -x 'sleep 4321'")).json()["stdout"] == ""
 
 
 async def test_who_does_not_wait_long_enough_asks_again(caller, run, ended):
