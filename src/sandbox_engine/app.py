@@ -38,8 +38,8 @@ class App:
             await bad_route(str(error))(scope, receive, send)
             return
         match target:
-            case SandboxTraffic(sandbox_id, port):
-                await self._traffic(sandbox_id, port, scope, receive, send)
+            case SandboxTraffic():
+                await self._traffic(target, scope, receive, send)
             case ControlApi():
                 await self._control(scope, receive, send)
 
@@ -47,31 +47,42 @@ class App:
         if not is_signed(scope):
             await self._api(scope, receive, send)
         elif signer := find_signer(self._engine.sandboxes(), scope):
-            await self._traffic(signer.id, ENVD_PORT, scope, receive, send)
+            await self._traffic(SandboxTraffic(signer.id, ENVD_PORT), scope, receive, send)
         else:
             await error_answer(401, "invalid signature")(scope, receive, send)
 
     async def _traffic(
-        self, sandbox_id: str, port: int, scope: Scope, receive: Receive, send: Send
+        self, traffic: SandboxTraffic, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        found = await self._waking.find(sandbox_id, port, scope)
+        found = await self._waking.find(traffic.sandbox_id, traffic.port, scope)
         if not isinstance(found, Sandbox):
             await found(scope, receive, send)
-        elif port == ENVD_PORT:
+        elif traffic.port == ENVD_PORT:
             with found.serving(scope["extensions"][EXTENSION]["connection"]):
                 await _envd(found)(scope, receive, send)
         else:
-            await self._enter(found, port, scope, receive, send)
+            await self._enter(found, traffic, scope, receive, send)
 
     async def _enter(
-        self, sandbox: Sandbox, port: int, scope: Scope, receive: Receive, send: Send
+        self,
+        sandbox: Sandbox,
+        traffic: SandboxTraffic,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         refusal = find_refusal(sandbox.record, scope["headers"])
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        host = shown_host(sandbox.record, port)
-        await self._proxy(sandbox)(scope, receive, send, port=port, host=host)
+        await self._proxy(sandbox)(
+            scope,
+            receive,
+            send,
+            port=traffic.port,
+            host=shown_host(sandbox.record, traffic.port),
+            forwarded=traffic.by_headers,
+        )
 
     def _proxy(self, sandbox: Sandbox) -> PortProxy:
         def make() -> PortProxy:

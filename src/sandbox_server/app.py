@@ -3,6 +3,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from sandbox_server.api import (
     backends,
@@ -15,6 +16,7 @@ from sandbox_server.api import (
     keys,
     logs,
     metrics,
+    ports,
     problems,
     sandboxes,
     sessions,
@@ -32,12 +34,16 @@ from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, Request
 from sandbox_server.api.fair_load import FairLoad
 from sandbox_server.api.metrics_access import MetricsAccess
 from sandbox_server.api.openapi import DescribedApi
+from sandbox_server.api.path_form import PATH_FORM, PathForm
 from sandbox_server.api.request_metrics import RequestMetrics
+from sandbox_server.api.sandbox_hosts import SandboxHosts
+from sandbox_server.api.tenant_shares import TenantShares
+from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
 from sandbox_server.services import Services
 
 # As the description lists them.
 _ROUTES = (
-    *(sandboxes, sessions, commands, terminals, snapshots, templates, files, events, logs),
+    *(sandboxes, ports, sessions, commands, terminals, snapshots, templates, files, events, logs),
     *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 
@@ -62,18 +68,17 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     for routes in _ROUTES:
         app.include_router(routes.router)
+    app.router.routes.append(Route(PATH_FORM, PathForm(), include_in_schema=False))
     _surround(app, services)
     return app
 
 
 def _surround(app: FastAPI, services: Services) -> None:
     settings = services.settings
+    requests = TenantShares(settings.max_requests_per_tenant, TooManyAtOnce)
+    streams = TenantShares(settings.max_streams_per_tenant, TooManyStreams)
     # The last one added is the outermost.
-    app.add_middleware(
-        FairLoad,
-        at_once=settings.max_requests_per_tenant,
-        streams=settings.max_streams_per_tenant,
-    )
+    app.add_middleware(FairLoad, requests=requests, streams=streams)
     app.add_middleware(
         Authentication,
         authenticator=services.authenticator,
@@ -93,6 +98,7 @@ def _surround(app: FastAPI, services: Services) -> None:
     app.add_middleware(RequestMetrics)
     app.add_middleware(AccessLog)
     app.add_middleware(RequestIds)
+    app.add_middleware(SandboxHosts, services=services, requests=requests, streams=streams)
 
 
 def _name_of(route: APIRoute) -> str:

@@ -193,6 +193,7 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         noting = group.create_task(server.services.controller.awake.run(), name="awake")
         recording = group.create_task(server.recordings.run(), name="recordings")
         streaming = group.create_task(server.services.streams.run(), name="streams")
+        passing = group.create_task(server.services.passing.run(), name="passing")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
         server.scheduler.stop()
@@ -202,4 +203,6 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         hearing.cancel()
         noting.cancel()
         streaming.cancel()
+        passing.cancel()
+        server.services.passing.close()
         watching.cancel()

@@ -93,6 +93,7 @@ def _work(
 ) -> Work:
     found = settings.model_copy(
         update={
+            "port": listeners[0].getsockname()[1],
             "database_url": SecretStr(url),
             "backends": configured_backends(settings, engine),
         }

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from functools import cached_property
 
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.backends.registry import Backends
@@ -6,6 +7,8 @@ from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.ops.exposition import Exposition
+from sandbox_server.passing.destinations import PublicAddress
+from sandbox_server.passing.passing import Passing
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.hub import Streams
@@ -26,3 +29,11 @@ class Services:
     exposition: Exposition
     commands: Commands
     streams: Streams
+
+    @cached_property
+    def passing(self) -> Passing:
+        return Passing(self.controller, self.authenticator)
+
+    @cached_property
+    def public_address(self) -> PublicAddress:
+        return PublicAddress(self.settings.url_from_outside)

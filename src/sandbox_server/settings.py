@@ -1,8 +1,10 @@
 import os
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
@@ -13,6 +15,8 @@ from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, 
 PREFIX = "SANDBOX_SERVER_"
 
 _SYSTEM_STATE = Path("/var/lib/sandbox-server")
+# A name whose last part no address has.
+_HOST = re.compile(r"([a-zA-Z0-9-]+\.)*[a-zA-Z][a-zA-Z0-9-]*(:[0-9]{1,5})?")
 _SECRET = frozenset({"database_url", "e2b_api_key", "backends", "encryption_keys", "metrics_token"})
 
 
@@ -29,8 +33,18 @@ def _split(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
+def _below_which_names_may_be(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or _HOST.fullmatch(parts.netloc) is None:
+        raise ValueError("is http:// or https:// and the name of a host, which no address is")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("ends with the host and its port")
+    return url.rstrip("/")
+
+
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[a-z0-9.:\[\]-]+[a-z0-9\]])$")]
 Origins = Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_split)]
+PublicUrl = Annotated[str, AfterValidator(_below_which_names_may_be)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
@@ -48,6 +62,12 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8100, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    public_url: PublicUrl | None = Field(
+        None,
+        description="Where the server is reached from outside, such as `https://sandboxes.example.org`; "
+        "ports of sandboxes are reached at `{port}-{id}.` below it, which DNS has to know. None given: "
+        "`http://localhost` with the port.",
+    )
     state_dir: AbsolutePath = Field(
         default_factory=default_state_dir,
         description="Where the database, the keys and the engine's files are kept.",
@@ -153,6 +173,10 @@ class Settings(BaseSettings):
         "text", description="`text` for people or `json`, one object per line."
     )
     access_log: bool = Field(True, description="Log a line per request.")
+
+    @property
+    def url_from_outside(self) -> str:
+        return self.public_url or f"http://localhost:{self.port}"
 
     @property
     def stop_timeout(self) -> timedelta:

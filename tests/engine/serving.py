@@ -50,7 +50,12 @@ async def serving(
 
 @asynccontextmanager
 async def proxying(
-    port: int, *, host: str | None = None, tls_cert: Path | None = None, tls_key: Path | None = None
+    port: int,
+    *,
+    host: str | None = None,
+    forwarded: bool = False,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
 ) -> AsyncIterator[tuple[int, PortProxy]]:
     """Serve what listens on `port` through a PortProxy and yield where, and the proxy."""
     proxy = PortProxy(dial, sandbox_id="sandbox1")
@@ -58,7 +63,7 @@ async def proxying(
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise NotImplementedError
-        await proxy(scope, receive, send, port=port, host=host)
+        await proxy(scope, receive, send, port=port, host=host, forwarded=forwarded)
 
     async with serving(app, tls_cert=tls_cert, tls_key=tls_key, on_stopping=proxy.close) as served:
         yield served, proxy

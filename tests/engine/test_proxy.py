@@ -54,6 +54,25 @@ async def test_headers_of_the_hop_and_the_traffic_token_stay_outside():
     assert app.heads == [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"]
 
 
+async def test_the_host_that_a_proxy_in_front_was_called_by_is_the_applications():
+    app = Recorder()
+    async with application(app) as port, proxying(port, forwarded=True) as (served, _):
+        await exchange(
+            served,
+            request(
+                b"GET / HTTP/1.1",
+                b"Host: 127.0.0.1:3400",
+                b"X-Forwarded-For: 1.2.3.4",
+                b"X-Forwarded-Host: 3000-abc.box.example",
+            ),
+        )
+    assert app.heads[0].split(b"\r\n")[1:-2] == [
+        b"Host: 3000-abc.box.example",
+        b"X-Forwarded-For: 1.2.3.4",
+        b"X-Forwarded-Host: 3000-abc.box.example",
+    ]
+
+
 async def test_a_masked_host_replaces_the_clients_own():
     app = Recorder()
     async with application(app) as port, proxying(port, host="localhost:9222") as (served, _):

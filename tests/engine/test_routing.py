@@ -3,6 +3,7 @@ import pytest
 from sandbox_engine.http.routing import BadRoute, ControlApi, SandboxTraffic, route
 
 TRAFFIC = SandboxTraffic("abc123", 8080)
+BY_HEADERS = SandboxTraffic("abc123", 8080, by_headers=True)
 
 
 def headers(host=None, sandbox_id=None, port=None):
@@ -31,11 +32,11 @@ def test_a_host_below_the_domain_names_the_port_and_the_sandbox(host, domain):
     "host", ["127.0.0.1:3400", "[::1]:3400", "localhost", "sandbox.box.example", "proxy.internal"]
 )
 def test_on_any_other_host_the_headers_name_the_port_and_the_sandbox(host):
-    assert route(headers(host, "abc123", "8080"), domain="box.example") == TRAFFIC
+    assert route(headers(host, "abc123", "8080"), domain="box.example") == BY_HEADERS
 
 
 def test_headers_are_enough_when_there_is_no_host():
-    assert route(headers(None, "abc123", "8080"), domain="box.example") == TRAFFIC
+    assert route(headers(None, "abc123", "8080"), domain="box.example") == BY_HEADERS
 
 
 def test_a_page_of_one_sandbox_cannot_choose_another_by_headers():

@@ -52,13 +52,13 @@ from sandbox_client.models.operations import (
     TimelineEntry,
     Version,
 )
+from sandbox_client.models.ports import LinkCreate, LinkCreated, PortUrls
 from sandbox_client.models.problems import InputProblem, Problem
 from sandbox_client.models.sandboxes import (
     AutoResume,
     KeepAlive,
     Network,
     OnTimeout,
-    PortUrls,
     QueuePlace,
     Resources,
     SandboxCreate,
@@ -169,6 +169,8 @@ __all__ = [
     "KeyScope",
     "KeyUpdate",
     "Labels",
+    "LinkCreate",
+    "LinkCreated",
     "LogEvent",
     "LogGap",
     "LogRecord",

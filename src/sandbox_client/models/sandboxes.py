@@ -164,19 +164,12 @@ class KeepAlive(Given):
 
 
 class Urls(Told):
-    """Where a sandbox's own servers are reached; in `ports`, put the port for `{port}`."""
+    """Where a sandbox's own servers are reached through this one, with your key; in `ports`, put the port for `{port}`."""
 
     mcp: str
     code_server: str
     agent: str
     ports: str
-
-
-class PortUrls(Told):
-    """Where one port of a sandbox is reached."""
-
-    port: int
-    url: str
 
 
 class QueuePlace(Told):

@@ -1,6 +1,6 @@
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _SANDBOX_ID = re.compile(r"[a-z0-9]+")
 _MAX_PORT = 65_535
@@ -27,6 +27,8 @@ class SandboxTraffic:
 
     sandbox_id: str
     port: int
+    by_headers: bool = False
+    """Whether headers named them, as a proxy's do, in front of the address that all sandboxes share."""
 
 
 def route(headers: Iterable[tuple[bytes, bytes]], *, domain: str) -> ControlApi | SandboxTraffic:
@@ -55,7 +57,7 @@ def route(headers: Iterable[tuple[bytes, bytes]], *, domain: str) -> ControlApi 
         return ControlApi()
     if sandbox_id is None or port is None:
         raise BadRoute("missing header")
-    return _traffic(sandbox_id, port)
+    return replace(_traffic(sandbox_id, port), by_headers=True)
 
 
 def _host_name(value: bytes) -> str:

@@ -20,15 +20,17 @@ _HOP_BY_HOP = frozenset(
     }
 )
 
-# E2B's proxy removes what a client says of other proxies and says nothing of itself.
+# E2B's proxy removes what a client says of other proxies and says nothing of itself. Who names a sandbox by headers is
+# such a proxy, and believed.
 _FORWARDING = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"}
 )
+_FORWARDED_HOST = b"x-forwarded-host"
 
 TRAFFIC_TOKEN = b"e2b-traffic-access-token"
 
 # The server in front answers `Expect: 100-continue` itself.
-_NOT_FOR_APPLICATIONS = _HOP_BY_HOP | _FORWARDING | {TRAFFIC_TOKEN, b"host", b"expect"}
+_NOT_FOR_APPLICATIONS = _HOP_BY_HOP | {TRAFFIC_TOKEN, b"host", b"expect"}
 
 _REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -53,16 +55,23 @@ class Request:
 
     @classmethod
     def from_scope(
-        cls, scope: Scope, *, port: int, host: str | None = None, secrets: Collection[bytes] = ()
+        cls,
+        scope: Scope,
+        *,
+        port: int,
+        host: str | None = None,
+        secrets: Collection[bytes] = (),
+        forwarded: bool = False,
     ) -> "Request":
-        """Read a request from its ASGI scope; `host` stands in for the one the client sent."""
+        """Read a request from its ASGI scope; `host` stands in for the one the client sent, or a proxy was sent."""
         headers: Headers = scope["headers"]
         coding = find_header(headers, b"transfer-encoding")
         if coding is not None and coding.lower() != b"chunked":
             raise UnsupportedRequest("The only transfer encoding supported is chunked")
         upgrade = _wanted_upgrade(headers)
-        lines = [_request_line(scope), *_host_lines(headers, port, host)]
-        lines += [b"%s: %s" % (name.title(), value) for name, value in _passed_on(headers, secrets)]
+        lines = [_request_line(scope), *_host_lines(headers, port, host, forwarded=forwarded)]
+        passed = _passed_on(headers, secrets, forwarded=forwarded)
+        lines += [b"%s: %s" % (name.title(), value) for name, value in passed]
         if coding is not None:
             lines.append(b"Transfer-Encoding: chunked")
         if upgrade is not None:
@@ -148,17 +157,22 @@ def _request_line(scope: Scope) -> bytes:
     return b"%s %s HTTP/1.1" % (scope["method"].encode(), target)
 
 
-def _host_lines(headers: Headers, port: int, host: str | None) -> list[bytes]:
-    sent = find_header(headers, b"host")
+def _host_lines(headers: Headers, port: int, host: str | None, *, forwarded: bool) -> list[bytes]:
+    told = find_header(headers, _FORWARDED_HOST) if forwarded else None
+    sent = find_header(headers, b"host") if told is None else told
     if host is not None:
         lines = [b"Host: " + host.encode()]
-        return lines if sent is None else [*lines, b"X-Forwarded-Host: " + sent]
+        return lines if sent is None or told is not None else [*lines, b"X-Forwarded-Host: " + sent]
     return [b"Host: " + (b"localhost:%d" % port if sent is None else sent)]
 
 
-def _passed_on(headers: Headers, secrets: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def _passed_on(
+    headers: Headers, secrets: Collection[bytes], *, forwarded: bool
+) -> Iterator[tuple[bytes, bytes]]:
     # What frames the message is not the client's to hide behind `Connection: content-length`.
     dropped = _NOT_FOR_APPLICATIONS | (_named_by_connection(headers) - {b"content-length"})
+    if not forwarded:
+        dropped |= _FORWARDING
     return (
         (name, value) for name, value in headers if name not in dropped and value not in secrets
     )

@@ -22,15 +22,25 @@ class PortProxy:
         self._sandbox_id = sandbox_id
 
     async def __call__(
-        self, scope: Scope, receive: Receive, send: Send, *, port: int, host: str | None = None
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        port: int,
+        host: str | None = None,
+        forwarded: bool = False,
     ) -> None:
         """Answer an HTTP request with what the application on `port` answers.
 
-        The application sees the Host that the client sent, unless `host` is given.
+        The application sees the Host that the client sent, unless `host` is given; or, if the request is `forwarded`
+        by a proxy, the one that the proxy was called by.
         """
         client = _Client(scope, receive, send)
         try:
-            request = Request.from_scope(scope, port=port, host=host, secrets=self._secrets)
+            request = Request.from_scope(
+                scope, port=port, host=host, secrets=self._secrets, forwarded=forwarded
+            )
             await self._forward(client, request, port)
         except _ClientGone:
             pass

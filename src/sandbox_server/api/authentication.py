@@ -2,6 +2,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.secrets import is_secret
 from sandbox_server.api.metrics_access import METRICS_PATH, MetricsAccess
 from sandbox_server.api.ticket_reach import require_reach, take_ticket
 from sandbox_server.domain.access import Caller
@@ -46,7 +47,9 @@ def is_open(path: str) -> bool:
 
 
 def _secret_in(headers: Headers) -> str | None:
+    """Find what should be a key; beside one of ours, `Authorization` may be for the server in a sandbox."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return secret.strip()
-    return headers.get("x-api-key")
+    bearer = secret.strip() if scheme.lower() == "bearer" else None
+    if bearer is not None and is_secret(bearer):
+        return bearer
+    return headers.get("x-api-key", bearer)

@@ -1,7 +1,5 @@
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
@@ -9,8 +7,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sandbox_server.api.sse import accepts_events
 from sandbox_server.api.streamed import is_streamed
+from sandbox_server.api.tenant_shares import TenantShares
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import LimitReached, TooManyAtOnce, TooManyStreams
 
 LARGE = 256 * 1024
 LARGE_AT_ONCE = 4
@@ -26,10 +24,10 @@ class FairLoad:
     Streams of events and WebSockets, which last, are counted apart.
     """
 
-    def __init__(self, app: ASGIApp, *, at_once: int, streams: int) -> None:
+    def __init__(self, app: ASGIApp, *, requests: TenantShares, streams: TenantShares) -> None:
         self._app = app
-        self._requests = _Places(at_once, TooManyAtOnce)
-        self._streams = _Places(streams, TooManyStreams)
+        self._requests = requests
+        self._streams = streams
         self._large: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,8 +35,8 @@ class FairLoad:
         if caller is None:
             await self._app(scope, receive, send)
             return
-        places = self._streams if _lasts(scope) else self._requests
-        with places.one_more(caller.tenant_id):
+        shares = self._streams if lasts(scope) else self._requests
+        with shares.one_more(caller.tenant_id):
             if is_streamed(scope):
                 await self._app(scope, receive, send)
             else:
@@ -68,29 +66,10 @@ class FairLoad:
             await self._app(scope, receive_in_turn, send_on)
 
 
-class _Places:
-    """Counts what each tenant has under way, and refuses more than it may have."""
-
-    def __init__(self, most: int, refusal: Callable[[int], LimitReached]) -> None:
-        self._most = most
-        self._refusal = refusal
-        self._taken: defaultdict[str, int] = defaultdict(int)
-
-    @contextmanager
-    def one_more(self, tenant_id: str) -> Iterator[None]:
-        if self._taken[tenant_id] >= self._most:
-            raise self._refusal(self._most)
-        self._taken[tenant_id] += 1
-        try:
-            yield
-        finally:
-            self._taken[tenant_id] -= 1
-            if not self._taken[tenant_id]:
-                del self._taken[tenant_id]
-
-
-def _lasts(scope: Scope) -> bool:
-    return scope["type"] == "websocket" or accepts_events(Headers(scope=scope))
+def lasts(scope: Scope) -> bool:
+    """Tell whether a request may be under way for as long as its caller likes."""
+    headers = Headers(scope=scope)
+    return scope["type"] == "websocket" or "upgrade" in headers or accepts_events(headers)
 
 
 def _begins_stream(message: Message) -> bool:

@@ -5,7 +5,6 @@ from fastapi import APIRouter, Request, Response
 from sandbox_client.models import (
     MetricRead,
     Page,
-    PortUrls,
     SandboxRead,
     SandboxUpdate,
 )
@@ -24,14 +23,13 @@ from sandbox_server.api.asked import (
 from sandbox_server.api.deps import (
     ControllerDep,
     Operator,
-    PortPath,
     Reader,
     SandboxIdPath,
     ServicesDep,
 )
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.api.views import view_port, view_sandbox, view_sandboxes, view_usage
+from sandbox_server.api.views import view_sandbox, view_sandboxes, view_usage
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.state import serves
 
@@ -173,14 +171,6 @@ async def list_metrics(
     """Tell what a sandbox used over time, as far back as its provider knows, oldest first."""
     used = await controller.metrics(caller, sandbox_id)
     return Page(items=[view_usage(one) for one in used], next_cursor=None)
-
-
-@router.get("/{sandbox_id}/ports/{port}")
-async def get_port(
-    sandbox_id: SandboxIdPath, port: PortPath, caller: Reader, services: ServicesDep
-) -> PortUrls:
-    """Tell where a port of a sandbox is reached, whether or not something listens there."""
-    return view_port(services, await services.controller.get(caller, sandbox_id), port)
 
 
 def say_whether_done(response: Response, row: Sandbox) -> None:

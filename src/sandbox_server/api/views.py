@@ -24,7 +24,6 @@ from sandbox_server.lifecycle.answers import ASK_AGAIN
 from sandbox_server.lifecycle.queue_view import QueueView, describe_queues
 from sandbox_server.services import Services
 
-MCP_PORT = 6060
 CODE_SERVER_PORT = 9000
 AGENT_PORT = 3000
 
@@ -45,11 +44,11 @@ async def view_sandboxes(services: Services, rows: Sequence[Sandbox]) -> list[Sa
 
 def view_urls(services: Services, row: Sandbox) -> Urls | None:
     """Tell where a sandbox's servers are reached, as long as there is a sandbox."""
-    url = _find_url(services, row)
-    if url is None:
+    if _find_direct(services, row) is None:
         return None
+    url = partial(services.public_address.url, row.id)
     return Urls(
-        mcp=f"{url(MCP_PORT)}/mcp/",
+        mcp=f"{services.public_address.api_url}/v1/sandboxes/{row.id}/mcp/",
         code_server=url(CODE_SERVER_PORT),
         agent=url(AGENT_PORT),
         ports=url("{port}"),
@@ -58,15 +57,21 @@ def view_urls(services: Services, row: Sandbox) -> Urls | None:
 
 def view_port(services: Services, row: Sandbox, port: int) -> PortUrls:
     """Tell where a port is reached; before a sandbox has started nobody knows."""
-    url = _find_url(services, row)
-    if url is None and row.state in ENDED:
+    direct = _find_direct(services, row)
+    if direct is None and row.state in ENDED:
         raise InvalidTransition(row.state, State.RUNNING)
-    if url is None:
+    if direct is None:
         raise NotReady(row.state, retry_after=ASK_AGAIN)
-    return PortUrls(port=port, url=url(port))
+    public = services.public_address
+    return PortUrls(
+        port=port,
+        url=public.url(row.id, port),
+        path_url=public.path_url(row.id, port),
+        direct_url=direct(port),
+    )
 
 
-def _find_url(services: Services, row: Sandbox) -> Callable[[int | str], str] | None:
+def _find_direct(services: Services, row: Sandbox) -> Callable[[int | str], str] | None:
     access = services.controller.find_access(row)
     if access is None or row.backend is None or row.state in ENDED:
         return None

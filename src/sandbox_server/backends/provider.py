@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from ssl import SSLContext
 from typing import Any
 
 
@@ -51,6 +52,33 @@ class Access:
     envd_version: str
     envd_token: str | None = field(repr=False)
     traffic_token: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortAddress:
+    """Where a server in a sandbox is asked, and what with; some of its headers are secret."""
+
+    sandbox: str
+    port: int
+    host: str
+    host_port: int
+    tls: SSLContext | None
+    headers: Sequence[tuple[bytes, bytes]] = field(repr=False)
+    authority: str
+    is_shared: bool
+    """Many sandboxes have this one address, and the headers say which is meant. Else it is by the `authority`."""
+
+    @property
+    def origin(self) -> str:
+        """Name the origin that the server is at for its provider."""
+        return f"{'http' if self.tls is None else 'https'}://{self.authority}"
+
+
+class PortRefusal(StrEnum):
+    """Why a provider passes nothing on to a sandbox's port."""
+
+    CLOSED = "closed"
+    GONE = "gone"
 
 
 @dataclass(frozen=True, kw_only=True)

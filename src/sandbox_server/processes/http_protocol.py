@@ -1,15 +1,27 @@
 import asyncio
 import json
 import socket
+from collections.abc import Callable
 from datetime import timedelta
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from sandbox_server.passing.tunnel import EXTENSION
 
 MAX_HEAD = 64 * 1024
 # An extension of ASGI, whose `connection` is the one that a request came by.
 CONNECTION = "sandbox-server.connection"
+
+_MOST_EARLY = 64 * 1024
+
+IsPassedOn = Callable[[list[tuple[bytes, bytes]], bytes], bool]
+"""Tells by headers and target of a request whether it is for somebody else's server."""
 
 _TIME_FOR_HEAD = timedelta(seconds=30)
 _LITTLE = 64 * 1024
@@ -33,15 +45,54 @@ class Connection:
             connected.setsockopt(socket.IPPROTO_TCP, option, _LITTLE)
 
 
+def never(_headers: list[tuple[bytes, bytes]], _target: bytes) -> bool:
+    return False
+
+
 class BoundedHttp(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 with bounds on the head of a request: how large it is, and how long it takes.
 
-    Nobody has shown a key before its end, and the parser keeps all of it in memory.
+    Nobody has shown a key before its end, and the parser keeps all of it in memory. What `is_passed_on` may become
+    another protocol that is none of ours: then the application is lent the connection.
     """
 
     _timer: asyncio.TimerHandle | None = None
     _received = 0
     _refused = False
+    _passed_on = False
+    _running: RequestResponseCycle | None = None
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        is_passed_on: IsPassedOn = never,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._is_passed_on = is_passed_on
+        self._early: bytearray | None = None
+
+    def is_closing(self) -> bool:
+        """Tell whether the client is gone or about to be."""
+        return self.transport.is_closing()
+
+    def cut(self) -> None:
+        """End the connection in the middle of an answer, which so cannot pass for whole."""
+        self._end_running()
+        self.transport.close()
+
+    def take_over(self, protocol: asyncio.Protocol) -> bytes:
+        """Hand the connection to another protocol; gives what was received and not used yet."""
+        assert self._running is not None
+        self._running.response_started = self._running.response_complete = True
+        self.connections.discard(self)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        self.flow.resume_reading()
+        return bytes(self._early or b"")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -49,12 +100,16 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
+        self._end_running()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        super().data_received(data)
+        if self._early is not None:
+            self._keep_early(data)
+            return
+        self._parse(data)
         if self._timer is not None:
             self._received += len(data)
             if self._received > MAX_HEAD:
@@ -62,7 +117,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {CONNECTION: {"connection": Connection(self.transport)}}
+        self.scope["extensions"] = {
+            CONNECTION: {"connection": Connection(self.transport)},
+            EXTENSION: {"connection": self},
+        }
         self._expect_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -71,7 +129,42 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_expecting()
+        self._passed_on = self._is_passed_on(self.headers, self.url)
         super().on_headers_complete()
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            self.cycle.keep_alive = False  # what follows is not parsed
+
+    def _should_upgrade(self) -> bool:
+        return not self._passed_on and super()._should_upgrade()
+
+    def _parse(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._early = bytearray()
+                self._keep_early(data[upgrade.args[0] :])
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _end_running(self) -> None:
+        # uvicorn tells only the request that was received last, which may wait behind the one that runs.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _keep_early(self, data: bytes) -> None:
+        assert self._early is not None
+        self._early += data
+        if len(self._early) > _MOST_EARLY:
+            self.flow.pause_reading()
 
     def _expect_head(self) -> None:
         self._stop_expecting()

@@ -7,11 +7,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from sandbox_server.processes.http_protocol import BoundedHttp
+from sandbox_server.processes.http_protocol import BoundedHttp, IsPassedOn, never
 from sandbox_server.processes.websocket_protocol import BoundedWebSocket
 
 log = logging.getLogger(__name__)
@@ -31,12 +33,15 @@ class HttpServer(uvicorn.Server):
         stop_timeout: timedelta,
         on_started: Callable[[], None],
         on_stop: Callable[[], None],
+        is_passed_on: IsPassedOn = never,
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 interface="asgi3",
-                http=BoundedHttp,
+                http=cast(
+                    "type[asyncio.Protocol]", partial(BoundedHttp, is_passed_on=is_passed_on)
+                ),
                 ws=BoundedWebSocket,
                 log_config=None,
                 access_log=False,

@@ -3,6 +3,7 @@ import socket
 import sys
 from dataclasses import dataclass, field
 
+from sandbox_server.api.passed_on import PassedOn
 from sandbox_server.app import create_app
 from sandbox_server.assembly import open_server
 from sandbox_server.processes.first_start import ADMIN_KEY_FILE
@@ -33,6 +34,7 @@ async def serve_api(work: Work) -> bool:
             stop_timeout=settings.stop_timeout,
             on_started=lambda: _greet(work),
             on_stop=lambda: _let_go(server.services),
+            is_passed_on=PassedOn(server.services.public_address),
         ).serve(sockets=work.listeners)
         return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
 
@@ -41,6 +43,7 @@ def _let_go(services: Services) -> None:
     """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
     services.streams.end()
     services.commands.end_waits()
+    services.passing.end_streams()
 
 
 def _greet(work: Work) -> None:

@@ -3,7 +3,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from e2b import AsyncSandbox
 from e2b.api.client.api.sandboxes import (
@@ -39,6 +39,7 @@ from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.files import Files
 from sandbox_server.backends.e2b.handles import Handles
 from sandbox_server.backends.e2b.inside import Inside
+from sandbox_server.backends.e2b.ports import Ports
 from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.e2b.templates import ProviderTemplates
 from sandbox_server.backends.e2b.transfers import Transfers
@@ -48,6 +49,8 @@ from sandbox_server.backends.provider import (
     Access,
     Endpoint,
     NewSandbox,
+    PortAddress,
+    PortRefusal,
     ProviderSandbox,
     Usage,
 )
@@ -85,7 +88,7 @@ class E2BBackend:
         page: int = _PAGE,
     ) -> None:
         self.name = endpoint.name
-        self._endpoint = endpoint
+        self._ports = Ports(endpoint)
         self.installation_id = installation_id
         self._lanes = lanes or Lanes(1)
         self._question_limit = question_limit
@@ -257,9 +260,15 @@ class E2BBackend:
 
     def url(self, access: Access, port: int | str) -> str:
         """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""
-        scheme = urlsplit(self._endpoint.sandbox_url or self._endpoint.api_url).scheme
-        domain = access.domain or self._endpoint.domain
-        return f"{scheme}://{port}-{access.provider_id}.{domain}"
+        return self._ports.url(access, port)
+
+    def port_address(self, access: Access, port: int) -> PortAddress:
+        """Tell where a server in the sandbox is asked; nobody is, to find it out."""
+        return self._ports.address(access, port)
+
+    def find_refusal(self, address: PortAddress, status: int, body: bytes) -> PortRefusal | None:
+        """Tell an answer of the provider's from one of the sandbox's server."""
+        return self._ports.find_refusal(address, status, body)
 
     def host(self, access: Access, port: int) -> str:
         """Name the host at which a port of the sandbox is reached from outside."""

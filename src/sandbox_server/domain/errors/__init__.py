@@ -47,6 +47,10 @@ SandboxError
   SnapshotFailed              the provider would not copy the sandbox
   ToolsNotRunning             nothing listens where the sandbox's tool server belongs
   ToolsRefused                it does not take the token that it was given
+  PortNotOpen                 nothing in the sandbox listens there
+  PortBroken                  what listens there answers no HTTP
+  PortSilent                  it does not answer for very long
+  NotPassedOn                 the request is one that cannot be passed on faithfully
   NoBackend                   there is none that could have a sandbox
   NotReady                    the caller's wait is over, the sandbox is still on its way
   BackendError
@@ -129,6 +133,12 @@ from sandbox_server.domain.errors.missing import (
     TemplateNotFound,
     TenantNotFound,
 )
+from sandbox_server.domain.errors.passing import (
+    NotPassedOn,
+    PortBroken,
+    PortNotOpen,
+    PortSilent,
+)
 from sandbox_server.domain.errors.sandboxes import (
     NotReady,
     ResumeFailed,
@@ -168,9 +178,13 @@ __all__ = [
     "NameTaken",
     "NoBackend",
     "NotFound",
+    "NotPassedOn",
     "NotReady",
     "PathNotFound",
     "PathRefused",
+    "PortBroken",
+    "PortNotOpen",
+    "PortSilent",
     "QueueFull",
     "RangeOutside",
     "RateLimited",

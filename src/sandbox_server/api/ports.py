@@ -1,0 +1,54 @@
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+
+from sandbox_client.models import LinkCreate, LinkCreated, PortUrls
+from sandbox_server.api.deps import (
+    Operator,
+    PortPath,
+    Reader,
+    SandboxIdPath,
+    ServicesDep,
+    TicketsDep,
+)
+from sandbox_server.api.json_body import JsonRoute
+from sandbox_server.api.views import view_port
+from sandbox_server.domain.access import TicketScope
+
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/ports/{port}", tags=["ports"]
+)
+
+
+@router.get("")
+async def get_port(
+    sandbox_id: SandboxIdPath, port: PortPath, caller: Reader, services: ServicesDep
+) -> PortUrls:
+    """Tell where a port of a sandbox is reached, whether or not something listens there.
+
+    HTTP, WebSockets and streams are passed on; what is asked of a paused sandbox wakes it. `path_url` takes any method.
+    """
+    return view_port(services, await services.controller.get(caller, sandbox_id), port)
+
+
+@router.post("/links", status_code=201)
+async def create_link(
+    sandbox_id: SandboxIdPath,
+    port: PortPath,
+    body: Annotated[LinkCreate, Body(default_factory=LinkCreate)],
+    caller: Operator,
+    services: ServicesDep,
+    tickets: TicketsDep,
+) -> LinkCreated:
+    """Make a link to a port for people without a key; it ends with its time, or with the key that made it."""
+    issued = await tickets.issue(
+        caller,
+        scope=TicketScope.PORT,
+        sandbox_id=sandbox_id,
+        port=port,
+        ttl=timedelta(seconds=body.ttl_s),
+    )
+    url = services.public_address.url(sandbox_id, port) + body.path
+    separator = "&" if "?" in body.path else "?"
+    return LinkCreated(url=f"{url}{separator}ticket={issued.secret}", expires_at=issued.expires_at)

@@ -1,0 +1,31 @@
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from sandbox_server.passing.headers import find_header
+from sandbox_server.passing.tunnel import EXTENSION, ClientConnection
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who asks, with what it takes to answer."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+
+    @property
+    def connection(self) -> ClientConnection:
+        connection: ClientConnection = self.scope["extensions"][EXTENSION]["connection"]
+        return connection
+
+    @property
+    def host(self) -> str:
+        """Name the host that was asked, as it was sent."""
+        sent = find_header(self.scope["headers"], b"host") or b""
+        return sent.decode("latin-1")
+
+    @property
+    def address(self) -> str | None:
+        peer = self.scope.get("client")
+        return None if peer is None else peer[0]

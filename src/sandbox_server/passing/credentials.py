@@ -1,0 +1,53 @@
+"""What authenticates callers here, which no sandbox may ever see."""
+
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import unquote_to_bytes
+
+from sandbox_server.passing.headers import Header
+
+COOKIE = b"sandbox-preview"
+SECURE_COOKIE = b"__Host-sandbox-preview"
+
+# API keys and tickets, wherever they are in something else.
+_OURS = re.compile(rb"sb[xt]_[A-Za-z0-9_-]{43}")
+
+
+def without_credentials(headers: Iterable[Header]) -> Iterator[Header]:
+    """Leave out what a key or ticket of ours is in, and our cookie; all else is the application's own."""
+    for name, value in headers:
+        if name == b"cookie":
+            if kept := b"; ".join(_foreign_cookies(value)):
+                yield name, kept
+        elif not holds_credential(value):
+            yield name, value
+
+
+def query_without_credentials(query: bytes) -> bytes:
+    """Leave out the parameters that a key or ticket of ours is in; the others stay as they were written."""
+    if not query:
+        return query
+    return b"&".join(each for each in query.split(b"&") if not holds_credential(each))
+
+
+def holds_credential(text: bytes) -> bool:
+    plain = unquote_to_bytes(text) if b"%" in text else text
+    return _OURS.search(plain) is not None
+
+
+def preview_secrets(headers: Iterable[Header]) -> Iterator[str]:
+    """List what our cookies hold: a neighbour's page may have set one too, for all hosts at once."""
+    for name, value in headers:
+        if name == b"cookie":
+            for cookie in value.split(b";"):
+                key, _, held = cookie.strip().partition(b"=")
+                if key in (COOKIE, SECURE_COOKIE):
+                    yield held.decode("latin-1")
+
+
+def _foreign_cookies(header: bytes) -> Iterator[bytes]:
+    for cookie in header.split(b";"):
+        stripped = cookie.strip()
+        name = stripped.partition(b"=")[0]
+        if stripped and name not in (COOKIE, SECURE_COOKIE) and not holds_credential(stripped):
+            yield stripped

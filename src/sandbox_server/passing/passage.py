@@ -1,0 +1,21 @@
+from dataclasses import dataclass
+
+from sandbox_server.domain.access import Caller
+from sandbox_server.passing.client import Client
+from sandbox_server.passing.destinations import Destination
+from sandbox_server.passing.headers import Headers
+from sandbox_server.passing.outside import Outside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """A request that is to be passed on: whose, where to, and as what."""
+
+    client: Client
+    caller: Caller
+    destination: Destination
+    outside: Outside
+    path: bytes
+    """What the server in the sandbox is asked for, as it is in the first line of a request."""
+    added: Headers = ()
+    """What we tell that server ourselves, in place of what the caller says."""

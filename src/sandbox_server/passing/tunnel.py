@@ -1,0 +1,74 @@
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+# An extension of ASGI, whose `connection` is the ClientConnection that our HTTP server lends.
+EXTENSION = "sandbox_server.client"
+
+
+class Connection(Protocol):
+    """A connection that another protocol can be put on."""
+
+    def is_closing(self) -> bool:
+        """Tell whether it is lost or about to be."""
+
+    def take_over(self, protocol: asyncio.Protocol) -> bytes:
+        """Hand the connection over; gives what was received and not used yet."""
+
+
+class ClientConnection(Connection, Protocol):
+    """The connection that a request came on."""
+
+    def cut(self) -> None:
+        """End it in the middle of an answer, which so cannot pass for whole."""
+
+
+class _End(asyncio.Protocol):
+    """One end of a tunnel: what it receives the other one sends, no faster than that can."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        self.other: _End
+        self.transport: asyncio.Transport
+        self.closed = asyncio.Event()
+        self._note = note
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._note()
+        self.other.send(data)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.closed.set()
+        self.other.transport.close()
+
+    def pause_writing(self) -> None:
+        self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.other.transport.resume_reading()
+
+    def send(self, data: bytes) -> None:
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+
+
+async def tunnel(
+    client: Connection, server: Connection, *, head: bytes, note: Callable[[], None]
+) -> None:
+    """Send `head` to the client, then pass bytes both ways until both ends are gone."""
+    if client.is_closing() or server.is_closing():
+        raise ConnectionAbortedError
+    outside, inside = _End(note), _End(note)
+    outside.other, inside.other = inside, outside
+    from_client = client.take_over(outside)
+    from_server = server.take_over(inside)
+    outside.send(head + from_server)
+    inside.send(from_client)
+    try:
+        await outside.closed.wait()
+        await inside.closed.wait()
+    finally:
+        outside.transport.abort()
+        inside.transport.abort()

@@ -1,0 +1,195 @@
+import asyncio
+from typing import cast
+
+import httptools
+
+from sandbox_server.passing.answer import PassedAnswer
+from sandbox_server.passing.headers import Header
+from sandbox_server.passing.request import PassedRequest
+
+# How much of a body may wait for a slow client before the server in the sandbox is made to wait.
+_MOST_WAITING = 256 * 1024
+
+# How much may be sent that is no body: heads, and what frames a chunk.
+_LARGEST_HEAD = 256 * 1024
+
+
+class UpstreamLost(Exception):
+    """The connection ended before the answer did."""
+
+
+class UpstreamInvalid(Exception):
+    """What came is no answer in HTTP/1.1."""
+
+
+class Upstream(asyncio.Protocol):
+    """A connection to a server in a sandbox, which carries one request after another."""
+
+    def __init__(self) -> None:
+        self.request_sent = False
+        self._transport: asyncio.Transport
+        self._request: PassedRequest
+        self._parser: httptools.HttpResponseParser
+        self._headers: list[Header] = []
+        self._answer: PassedAnswer | None = None
+        self._body: list[bytes] = []
+        self._waiting = 0
+        self._unparsed = 0
+        self._early = b""
+        self._is_whole = True
+        self._keeps_alive = False
+        self._failure: Exception | None = None
+        self._progress: asyncio.Future[None] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Tell whether another request may follow on this connection."""
+        return (
+            self._is_whole
+            and not self._body
+            and self._keeps_alive
+            and self.request_sent
+            and not self._transport.is_closing()
+        )
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def start(self, request: PassedRequest) -> None:
+        """Send the head of a request, whose body follows by `write`."""
+        self.request_sent = not request.has_body
+        self._request = request
+        self._parser = httptools.HttpResponseParser(self)
+        # Servers written by hand end their lines with a bare LF.
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
+        self._answer = None
+        self._unparsed = 0
+        self._is_whole = self._keeps_alive = False
+        if not self._transport.is_closing():
+            self._transport.write(request.head)
+
+    async def write(self, *data: bytes) -> None:
+        """Send a part of the request's body, as fast as it is taken."""
+        if not self._transport.is_closing():
+            self._transport.writelines(data)
+            await self._writable.wait()
+
+    async def answer(self) -> PassedAnswer:
+        """Wait for the head of the answer."""
+        while self._answer is None:
+            await self._wait_progress()
+        return self._answer
+
+    async def body(self) -> tuple[bytes, bool]:
+        """Wait for more of the answer's body, and tell whether that was the last of it."""
+        while not self._body and not self._is_whole:
+            await self._wait_progress()
+        body = b"".join(self._body)
+        self._body.clear()
+        if self._waiting > _MOST_WAITING:
+            self._transport.resume_reading()
+        self._waiting = 0
+        return body, self._is_whole
+
+    def take_over(self, protocol: asyncio.Protocol) -> bytes:
+        """Hand the connection to another protocol; gives what it had received already."""
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        self._transport.resume_reading()
+        return self._early
+
+    def abort(self, reason: Exception) -> None:
+        """Cut the connection; who waits for an answer is told the reason."""
+        self._fail(reason)
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_whole:
+            self.abort(UpstreamInvalid("sent what nobody asked for"))
+            return
+        self._unparsed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._early = data[upgrade.args[0] :]
+            self._transport.pause_reading()
+        except httptools.HttpParserError:
+            self._keeps_alive = False
+            if not self._is_whole:
+                self.abort(UpstreamInvalid("answered what is no HTTP/1.1"))
+        if self._unparsed > _LARGEST_HEAD:
+            self.abort(UpstreamInvalid("answered with too large a head"))
+        self._tell_progress()
+
+    def eof_received(self) -> None:
+        if self._answer is not None and self._answer.ends_with_connection:
+            self._is_whole = True
+        self._fail(UpstreamLost())
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._fail(UpstreamLost())
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def on_message_begin(self) -> None:
+        if self._is_whole:
+            raise UpstreamInvalid
+        self._headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._answer is None:  # what comes later are trailers
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        answer = PassedAnswer(self._parser.get_status_code(), self._headers)
+        if answer.is_interim:
+            return
+        is_wanted = not answer.is_switch or (
+            self._request.upgrade and self._parser.should_upgrade()
+        )
+        if not (answer.is_sound and is_wanted and answer.coding in {None, b"chunked"}):
+            raise UpstreamInvalid
+        self._answer = answer
+        if self._request.method == "HEAD":
+            self.on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._is_whole:
+            raise UpstreamInvalid
+        self._unparsed -= len(body)
+        self._body.append(body)
+        self._waiting += len(body)
+        if self._waiting > _MOST_WAITING:
+            self._transport.pause_reading()
+
+    def on_chunk_header(self) -> None:
+        self._unparsed = 0
+
+    def on_message_complete(self) -> None:
+        if self._answer is not None:
+            self._keeps_alive = not self._answer.is_switch and self._parser.should_keep_alive()
+            self._is_whole = True
+
+    def _fail(self, reason: Exception) -> None:
+        self._failure = self._failure or reason
+        self._tell_progress()
+
+    async def _wait_progress(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._progress = asyncio.get_running_loop().create_future()
+        await self._progress
+
+    def _tell_progress(self) -> None:
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
