@@ -1,19 +1,29 @@
 """Files as answers. What is in them is a sandbox's: no browser may take it for a page of ours."""
 
+import asyncio
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from email.utils import format_datetime
 from http import HTTPStatus
 from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from sandbox_client.models import FileRead, FileType
+from sandbox_server.api.connection import abort_of
 from sandbox_server.backends.transfers import OpenedFile
+from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.files import Entry
 from sandbox_server.files.contents import Content
+
+log = logging.getLogger(__name__)
+
+STALL = timedelta(minutes=2)
+"""How long a caller may take nothing of what is sent."""
 
 _ANY_TYPE = "application/octet-stream"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -30,14 +40,30 @@ class FileStream(StreamingResponse):
         status: HTTPStatus,
         headers: Mapping[str, str],
         media_type: str = _ANY_TYPE,
+        stall: timedelta = STALL,
     ) -> None:
         headers = {**headers, "Content-Length": str(opened.length)}
         super().__init__(opened.parts, status, headers, media_type)
         self._held = held
+        self._stall = stall
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        abort = abort_of(scope)
+
+        async def send_in_time(message: Message) -> None:
+            timer = loop.call_later(self._stall.total_seconds(), abort)
+            try:
+                await send(message)
+            finally:
+                timer.cancel()
+
         async with self._held:
-            await super().__call__(scope, receive, send)
+            try:
+                await super().__call__(scope, receive, send_in_time)
+            except SandboxError as error:  # too late for an answer: that it ends too soon is one
+                log.info("a download has broken off reason=%s", error)
+                abort()
 
 
 def answer_head(content: Content) -> Response:

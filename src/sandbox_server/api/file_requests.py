@@ -63,6 +63,10 @@ async def find_conditions(request: Request) -> Conditions:
     )
 
 
+async def find_way_in(services: ServicesDep) -> WayIn:
+    return WayIn(services.controller)
+
+
 async def find_contents(services: ServicesDep) -> FileContents:
     return FileContents(WayIn(services.controller), Alone(services.locks))
 
@@ -75,6 +79,7 @@ async def find_archives(services: ServicesDep) -> Archives:
     return Archives(WayIn(services.controller))
 
 
+WayInDep = Annotated[WayIn, Depends(find_way_in)]
 PlaceDep = Annotated[Place, Depends(find_place)]
 ConditionsDep = Annotated[Conditions, Depends(find_conditions)]
 ContentsDep = Annotated[FileContents, Depends(find_contents)]

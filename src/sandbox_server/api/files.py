@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
-from sandbox_server.api.deps import Operator, Reader, SandboxIdPath
+from sandbox_server.api.connection import abort_of
+from sandbox_server.api.deps import Operator, Reader, SandboxIdPath, ServicesDep
 from sandbox_server.api.file_answers import (
     answer_archive,
     answer_file,
@@ -23,11 +24,14 @@ from sandbox_server.api.file_requests import (
     TreeDep,
     User,
     Wake,
+    WayInDep,
     a_body,
     a_place,
 )
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import page_of, read_text
+from sandbox_server.api.sse import EVENT_STREAM, answer
+from sandbox_server.files.watching import ENDED
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/files", tags=["files"])
 
@@ -49,6 +53,7 @@ _ARCHIVE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/x-tar": _BINARY, "application/gzip": _BINARY}}
 }
 _REPLACED: dict[int | str, dict[str, Any]] = {204: {"description": "There was a file."}}
+_OVER = {"description": "It was told that there are no more events."}
 _TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "application/gzip"}
 
 
@@ -120,6 +125,26 @@ async def delete_content(
 ) -> None:
     """Delete a file, a link, or a directory."""
     await contents.remove(caller, place, recursive=recursive, wanted=wanted)
+
+
+@router.get("/watch", response_class=Response, responses={200: EVENT_STREAM, 204: _OVER})
+async def watch_files(
+    request: Request,
+    caller: Reader,
+    place: PlaceDep,
+    way_in: WayInDep,
+    services: ServicesDep,
+    *,
+    recursive: Annotated[bool, Query(description="All levels below it.")] = False,
+) -> Response:
+    """Follow what happens in a directory from now on, as events: `{type, path}` with `created`, `written`, `removed`, `renamed` or `chmod`.
+
+    Nothing is replayed. The last event says why there are no more: `{type: "ended", reason}`.
+    """
+    if request.headers.get("last-event-id") == ENDED:
+        return Response(status_code=204)
+    watching = await way_in.watch(caller, place, recursive=recursive, cut=abort_of(request.scope))
+    return answer(request, services, watching, watching.texts(services.streams))
 
 
 @router.post("/move")

@@ -13,13 +13,13 @@ from fastapi import Depends, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.datastructures import Headers
 
+from sandbox_server.api.connection import abort_of, connection_of
 from sandbox_server.api.deps import ServicesDep
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AccessDenied
-from sandbox_server.processes.http_protocol import CONNECTION, Connection
 from sandbox_server.services import Services
-from sandbox_server.streams.following import Following
+from sandbox_server.streams.following import Follower, Following
 from sandbox_server.streams.source import Source
 
 log = logging.getLogger(__name__)
@@ -79,22 +79,29 @@ async def stream(
     tail: int | None = None,
 ) -> Response:
     """Answer with a stream from its start or from where the client was; 204 where all of it was told and no more will be."""
-    connection = _connection_of(request)
     following = await services.streams.follow(
         source,
         after=after if last_event_id is None else last_event_id,
         tail=tail,
-        cut=None if connection is None else connection.abort,
+        cut=abort_of(request.scope),
     )
     if following.is_over:
         return Response(status_code=204)
+    return answer(request, services, following, _texts(following))
+
+
+def answer(
+    request: Request, services: Services, follower: Follower, texts: AsyncGenerator[bytes, None]
+) -> Response:
+    """Answer with what one is told who follows something, as long as they may."""
+    connection = connection_of(request.scope)
     if connection is not None:
         connection.keep_little_unsent()
     return EventSourceResponse(
-        _texts(following),
+        _opened(texts),
         ping=_HEARTBEAT_S,
         ping_message_factory=_heartbeat,
-        data_sender_callable=lambda: _recheck(services, request.state.caller, following),
+        data_sender_callable=lambda: _recheck(services, request.state.caller, follower),
     )
 
 
@@ -136,9 +143,15 @@ async def find_listener(
 ListenerDep = Annotated[Listener, Depends(find_listener)]
 
 
-async def _texts(following: Following) -> AsyncGenerator[bytes, None]:
+async def _opened(texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     retry = secrets.choice(_RETRY_MS)
     yield b": this stream is open\nretry: %d\n\n" % retry
+    async with aclosing(texts):
+        async for text in texts:
+            yield text
+
+
+async def _texts(following: Following) -> AsyncGenerator[bytes, None]:
     async with aclosing(following.blocks()) as blocks:
         async for block in blocks:
             yield block.text
@@ -148,7 +161,7 @@ def _heartbeat() -> ServerSentEvent:
     return ServerSentEvent(comment="", sep="\n")
 
 
-async def _recheck(services: Services, caller: Caller, following: Following) -> None:
+async def _recheck(services: Services, caller: Caller, follower: Follower) -> None:
     """End the stream when who follows would not be let in any more."""
     while True:
         await asyncio.sleep(_RECHECK_EVERY.total_seconds())
@@ -156,11 +169,6 @@ async def _recheck(services: Services, caller: Caller, following: Following) -> 
             await services.authenticator.recheck(caller)
         except AccessDenied as error:
             log.info("a stream is ended reason=%s", error)
-            following.end()
+            follower.end()
         except OUTAGES as error:
             log.warning("cannot check who follows a stream error=%r", error)
-
-
-def _connection_of(request: Request) -> Connection | None:
-    extension: dict[str, Connection] = request.scope.get("extensions", {}).get(CONNECTION, {})
-    return extension.get("connection")

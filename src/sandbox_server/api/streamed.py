@@ -3,11 +3,17 @@ import re
 from starlette.types import Scope
 
 _SANDBOX = r"/v1/sandboxes/[a-z0-9]{20}"
+_TRANSFERS = re.compile(rf"{_SANDBOX}/files/(?:content|archive)")
 _STREAMED = re.compile(
-    rf"{_SANDBOX}/(?:files/(?:content|archive)|ports/[0-9]+/proxy(?:/.*)?|mcp(?:/.*)?)", re.DOTALL
+    rf"{_TRANSFERS.pattern}|{_SANDBOX}/(?:ports/[0-9]+/proxy(?:/.*)?|mcp(?:/.*)?)", re.DOTALL
 )
 
 
 def is_streamed(scope: Scope) -> bool:
     """Tell whether a request's body is passed on as it comes, however large, and never read at once."""
     return scope["type"] == "http" and _STREAMED.fullmatch(scope["path"]) is not None
+
+
+def is_transfer(scope: Scope) -> bool:
+    """Tell whether a request is for the content of files, in either direction."""
+    return scope["type"] == "http" and _TRANSFERS.fullmatch(scope["path"]) is not None

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,6 +8,7 @@ from sandbox_server.backends.e2b.inside import Inside
 from sandbox_server.backends.e2b.transfers import Transfers
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.access import Caller
+from sandbox_server.files.watching import Watching
 from sandbox_server.lifecycle.controller import SandboxController
 
 
@@ -51,3 +52,22 @@ class WayIn:
                 transfers=backend.transfers(access, user=place.user),
                 inside=backend.inside(access),
             )
+
+    async def watch(
+        self,
+        caller: Caller,
+        place: Place,
+        *,
+        recursive: bool,
+        cut: Callable[[], None] | None = None,
+    ) -> Watching:
+        """Follow what happens below a directory from now on; that is no use of the sandbox."""
+        used = await self._controller.use(caller, place.sandbox_id, wait=place.wait)
+        files = used.backend.files(used.access, user=place.user)
+        changes = await files.watch(place.path, recursive=recursive)
+
+        async def leave() -> str:
+            row = await self._controller.until_left(caller, place.sandbox_id)
+            return f"The sandbox is {row.state}: {row.state_reason}"
+
+        return Watching(changes, leave, cut=cut)

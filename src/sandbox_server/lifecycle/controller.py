@@ -43,6 +43,11 @@ from sandbox_server.vault import Vault
 
 WAIT = timedelta(seconds=30)
 
+_ATTEND_EVERY = timedelta(
+    seconds=15
+)  # for changes that nobody told of, by those who follow for hours
+_FOR_EVER = timedelta(days=365)
+
 _ATTEMPTS = 3  # at a session's sandbox, which may end between being found and being wanted
 
 
@@ -68,6 +73,7 @@ class SandboxController:
         self._sessions = sessions
         self._backends = backends
         self._waiting = Waiting(sessions, changes)
+        self._attending = Waiting(sessions, changes, look_again=_ATTEND_EVERY)
         self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
         self._intents = Intents(sessions, own_work, admission, backends, changes)
         self._of_sessions = SessionSandboxes(sessions, self._creation)
@@ -235,6 +241,18 @@ class SandboxController:
     async def look_into(self, caller: Caller, sandbox_id: str) -> UsableSandbox:
         """Get a sandbox that runs, which is no activity and wakes none."""
         return self._using.usable(require_running(await self.get(caller, sandbox_id)))
+
+    async def until_left(self, caller: Caller, sandbox_id: str) -> Sandbox:
+        """Wait until a sandbox runs no more."""
+
+        async def read(told: Sandbox | None) -> Sandbox:
+            return told or await self.get(caller, sandbox_id)
+
+        with self._attending.watch(sandbox_id) as watch:
+            row = await self.get(caller, sandbox_id)
+            return await watch.until(
+                lambda row: row.state is not State.RUNNING, row, read, wait=_FOR_EVER
+            )
 
     async def _find_or_create(
         self, caller: Caller, session_id: str, wanted: SandboxRequest, wait: timedelta

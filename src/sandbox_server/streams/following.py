@@ -12,6 +12,16 @@ from sandbox_server.streams.source import Page, Source
 log = logging.getLogger(__name__)
 
 
+class Follower(Protocol):
+    """One who is told something as long as a connection lasts."""
+
+    def end(self) -> None: ...
+
+    def cut_off(self) -> None: ...
+
+    def is_stalled(self, *, since: float) -> bool: ...
+
+
 class Hub(Protocol):
     """Where those who follow come together."""
 

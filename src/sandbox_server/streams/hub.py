@@ -10,7 +10,7 @@ from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.ops.instruments import FOLLOWERS, FOLLOWERS_CUT_OFF
 from sandbox_server.streams.feed import Feed
-from sandbox_server.streams.following import Following
+from sandbox_server.streams.following import Follower, Following
 from sandbox_server.streams.reading import Reading
 from sandbox_server.streams.source import Page, Source
 
@@ -50,7 +50,7 @@ class Streams:
         self._feeds: dict[Source, Feed] = {}
         self._by_topic: defaultdict[str, set[Feed]] = defaultdict(set)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
-        self._followings: set[Following] = set()
+        self._followings: set[Follower] = set()
         self._has_heard = False
         self._ended = False
         notifications.listen(GREW, self._heard)
@@ -94,7 +94,7 @@ class Streams:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     @contextmanager
-    def registered(self, following: Following) -> Iterator[None]:
+    def registered(self, following: Follower) -> Iterator[None]:
         """Know of one who follows, as long as the block lasts."""
         if self._ended:
             following.end()

@@ -29,7 +29,7 @@ class Followed:
         async for line in self._lines:
             name, _, value = line.partition(": ")
             if name == "id":
-                number = int(value)
+                number = int(value) if value.isdecimal() else 0
             elif name == "data":
                 self.told.append(Told(number, json.loads(value)))
                 return self.told[-1]

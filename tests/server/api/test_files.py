@@ -5,6 +5,7 @@ import tarfile
 import pytest
 
 from tests.engine.waiting import until
+from tests.server.api.following import following
 from tests.server.api.test_problems import assert_problem
 
 pytestmark = pytest.mark.needs_engine
@@ -302,3 +303,33 @@ async def test_an_upload_without_a_length_may_be_of_any_size(files):
 
     assert (await files.put("large", parts())).status_code == 201
     assert await files.run("stat -c %s large") == f"{20 * MEGABYTE}\n"
+
+
+async def test_what_happens_to_files_is_told_until_the_sandbox_pauses(files):
+    await files.run("mkdir -p w/d; touch w/old")
+    params = {"path": "w", "recursive": "true"}
+    async with (
+        asyncio.timeout(60),
+        following(files.api, f"{files.url}/watch", params=params) as told,
+    ):
+        await files.put("w/d/new", b"1")
+        await files.run("chmod 600 w/old; rm w/old")
+        happened: dict[str, str] = {}
+        while happened.get("old") != "removed":
+            event = await anext(told)
+            happened[event.data["path"]] = event.data["type"]
+        assert happened["d/new"] in {"created", "chmod", "written"}
+        await files.api.post(f"/v1/sandboxes/{files.sandbox_id}/pause")
+        ended = await told.until("ended")
+        assert ended.data["reason"].startswith("The sandbox is paus")
+    again = {"Last-Event-ID": "ended"}
+    over = await files.api.get(f"{files.url}/watch", params=params, headers=again)
+    assert over.status_code == 204
+    row = (await files.api.get(f"/v1/sandboxes/{files.sandbox_id}")).json()
+    assert row["state"] == "paused"
+
+
+async def test_a_watch_of_what_is_no_directory_is_refused(files):
+    for path, status in (("none", 404), (".bashrc", 409)):
+        answer = await files.api.get(f"{files.url}/watch", params={"path": path})
+        assert answer.status_code == status

@@ -11,7 +11,6 @@ from e2b.api import (
     ProxyConfig,
     client_async,
     connection_retries,
-    max_connections,
     pool_idle_timeout,
     pool_max_idle_per_host,
 )
@@ -37,8 +36,6 @@ class Pools:
         self._keys = [(proxy, read_timeout, version) for read_timeout, version in _KINDS]
         for key in self._keys:
             _, read_timeout, version = key
-            # Each command that runs may have a connection to itself, and with a limit what is short would wait for them.
-            most = max_connections if version == "1.1" else None
             pool = HTTPTransport(
                 tls_ca_cert=ca_cert,
                 tls_include_system_certs=True,
@@ -47,7 +44,9 @@ class Pools:
                 http_version=HTTPVersion.HTTP1 if version == "1.1" else None,
                 pool_idle_timeout=pool_idle_timeout,
                 pool_max_idle_per_host=pool_max_idle_per_host,
-                max_connections_per_address=most,
+                # Each command that runs and each file on its way may have a connection to itself: with a limit what is
+                # short would wait for them. How many a tenant may have is seen to where its requests come in.
+                max_connections_per_address=None,
                 follow_redirects=False,
             )
             client_async._pools[key] = pool  # noqa: SLF001 - the module's text says why

@@ -1,0 +1,21 @@
+from collections.abc import Callable
+
+from starlette.types import Scope
+
+from sandbox_server.processes.http_protocol import CONNECTION, Connection
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """Find the connection that a request came by, if our own protocol serves it."""
+    extension: dict[str, Connection] = scope.get("extensions", {}).get(CONNECTION, {})
+    return extension.get("connection")
+
+
+def abort_of(scope: Scope) -> Callable[[], None]:
+    """Find how a request's connection is broken off at once; where that cannot be done, nothing is."""
+    connection = connection_of(scope)
+    return _nothing if connection is None else connection.abort
+
+
+def _nothing() -> None:
+    """Leave it to the server to close the connection."""

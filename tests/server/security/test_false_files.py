@@ -1,0 +1,161 @@
+"""A sandbox whose owner has root in it, and has something else answer for its files."""
+
+import asyncio
+from contextlib import aclosing, closing
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.backends.e2b.files import Files
+from sandbox_server.backends.e2b.transfers import Transfers
+from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.domain.errors import BackendError, SandboxError, TooManyEntries
+from tests.server.faults import answer_with, hold, stall
+
+pytestmark = pytest.mark.needs_engine
+
+SOON = timedelta(seconds=1)
+
+
+@pytest.fixture
+def backend(backend_at, proxy):
+    return backend_at(proxy.url)
+
+
+@pytest.fixture
+async def access(backend, new_sandbox):
+    return await backend.create(new_sandbox())
+
+
+@pytest.fixture
+def transfers(backend, access):
+    handle = backend.handle(access)
+    return Transfers("local", handle, envd_version=access.envd_version, user=None, stall=SOON)
+
+
+@pytest.fixture
+def files(backend, access):
+    handle = backend.handle(access)
+    return Files("local", handle, envd_version=access.envd_version, user=None)
+
+
+async def parts(*given):
+    for part in given:
+        yield part
+
+
+async def read(transfers, path):
+    opened = await transfers.open(path)
+    return b"".join([part async for part in opened.parts])
+
+
+async def test_what_a_sandbox_sends_instead_of_a_file_is_none(transfers, proxy):
+    encoded = answer_with(200, "x", Content_Encoding="gzip")
+    redirect = answer_with(302, "", Location="http://127.0.0.1:1/elsewhere")
+    for fault in (encoded, redirect, answer_with(204), answer_with(500, "x" * 100_000)):
+        proxy.on("GET /files", fault)
+        async with asyncio.timeout(30):
+            with pytest.raises(SandboxError) as caught:
+                await read(transfers, "/etc/passwd")
+        assert caught.value.__context__ is None
+        assert len(str(caught.value)) < 1000
+    assert not any("elsewhere" in line for line in proxy.seen)
+
+
+async def test_a_file_without_a_length_is_not_taken(transfers, proxy):
+    async def endless(exchange):
+        await exchange.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await exchange.answer(b"4\r\nlie!\r\n")
+            await asyncio.sleep(0)
+
+    proxy.on("GET /files", endless)
+    with pytest.raises(BackendError, match="how long"):
+        await read(transfers, "/etc/passwd")
+
+
+async def test_a_file_that_is_shorter_than_it_says_breaks_off(transfers, proxy):
+    async def short(exchange):
+        await exchange.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nlie")
+        exchange.hang_up()
+
+    proxy.on("GET /files", short)
+    with pytest.raises(SandboxError):
+        await read(transfers, "/etc/passwd")
+
+
+@pytest.mark.parametrize("fault", [hold, stall], ids=["nothing", "half"])
+async def test_silence_ends_a_download(transfers, proxy, fault):
+    await transfers.upload("/tmp/x", parts(b"x" * 100_000), length=None)
+    proxy.on("GET /files", fault)
+    async with asyncio.timeout(30):
+        with pytest.raises(AnswerLost, match="silent for 1 s"):
+            await read(transfers, "/tmp/x")
+
+
+async def test_an_upload_that_nobody_takes_is_given_up(backend_at, access):
+    over = asyncio.Event()
+
+    async def take_nothing(reader, writer):
+        with closing(writer):
+            await over.wait()
+
+    async with await asyncio.start_server(take_nothing, "127.0.0.1", 0) as deaf:
+        url = f"http://127.0.0.1:{deaf.sockets[0].getsockname()[1]}"
+        handle = backend_at(url).handle(access)
+        transfers = Transfers(
+            "local", handle, envd_version=access.envd_version, user=None, stall=SOON
+        )
+        async with asyncio.timeout(30):
+            with pytest.raises(AnswerLost, match="silent for 1 s"):
+                await transfers.upload("/tmp/x", parts(*[b"x" * 100_000] * 1000), length=None)
+        over.set()
+
+
+async def test_a_failure_of_who_sends_is_raised_as_it_is(transfers, files):
+    class Left(Exception):
+        pass
+
+    async def leaving():
+        yield b"x" * 100_000
+        raise Left
+
+    async with asyncio.timeout(30):
+        with pytest.raises(Left):
+            await transfers.upload("/tmp/y", leaving(), length=1_000_000)
+    assert await files.find("/tmp/y") is None
+
+
+async def test_a_listing_without_an_end_is_read_to_a_bound(files, proxy):
+    async def endless(exchange):
+        await exchange.answer(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        lie = b"x" * 65536
+        while True:
+            await exchange.answer(b"10000\r\n" + lie + b"\r\n")
+
+    proxy.on("POST /filesystem.Filesystem/ListDir", endless)
+    async with asyncio.timeout(30):
+        with pytest.raises(TooManyEntries):
+            await files.list_below("/tmp", depth=1)
+
+
+async def test_an_answer_about_files_that_does_not_come_is_given_up(backend, access, proxy):
+    handle = backend.handle(access)
+    files = Files("local", handle, envd_version=access.envd_version, user=None, limit=SOON)
+    proxy.on("POST /filesystem.Filesystem/Stat", stall)
+    async with asyncio.timeout(30):
+        with pytest.raises(SandboxError):
+            await files.stat("/tmp")
+
+
+async def test_a_watch_of_a_sandbox_that_goes_away_ends(backend_at, new_sandbox):
+    backend = backend_at()
+    access = await backend.create(new_sandbox())
+    changes = await backend.files(access).watch("/tmp", recursive=False)
+    async with aclosing(changes):
+        await backend.kill(access.provider_id)
+        async with asyncio.timeout(30):
+            with pytest.raises(SandboxError):
+                await anext(changes)
