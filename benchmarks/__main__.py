@@ -10,6 +10,7 @@ from benchmarks.draining import deadlines
 from benchmarks.engine import started_engine
 from benchmarks.forking import forks
 from benchmarks.queueing import queues
+from benchmarks.recording import command_recording
 from benchmarks.report import Figure, print_figure, print_heading
 from benchmarks.rows import rows
 from benchmarks.runtime import bare_runtime
@@ -45,6 +46,7 @@ PARTS = {
     "density": density,
     "queues": queues,
     "requests": requests,
+    "commands": command_recording,
     "deadlines": deadlines,
     "rows": rows,
 }

@@ -42,6 +42,10 @@ class Server:
         """Tell how long its processes have kept a core busy; the database is not among them."""
         return sum(_cpu_seconds(pid) for pid in _tree(self.pid))
 
+    def resident_mb(self) -> float:
+        """Tell how much memory its processes have; the database is not among them."""
+        return sum(_resident(pid) for pid in _tree(self.pid)) / 2**20
+
 
 @asynccontextmanager
 async def started_server(engine: Engine) -> AsyncIterator[Server]:
@@ -96,6 +100,10 @@ async def _listening_url(process: Process) -> str:
 def _tree(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(each for child in children for each in _tree(int(child)))]
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -50,6 +50,8 @@ class Recordings:
         self._tasks: dict[Recording, asyncio.Task[None]] = {}
         self._living: Counter[str] = Counter()
         self._left = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._has_closed = False
         notifications.listen(LEFT, lambda _: self._left.set())
 
     @property
@@ -78,13 +80,8 @@ class Recordings:
         beat = (self.lease / _BEATS_PER_LEASE).total_seconds()
         while True:
             self._left.clear()
-            try:
-                await self._extend()
-                await self._take_over()
-            except OUTAGES as error:
-                log.warning(
-                    "commands not looked after count=%d error=%r", len(self._running), error
-                )
+            async with self._looking:
+                await self._look()
             try:
                 async with asyncio.timeout(beat):
                     await self._left.wait()
@@ -93,19 +90,34 @@ class Recordings:
 
     async def close(self, *, within: timedelta) -> None:
         """Store what there is, and leave the commands to others."""
-        tasks = list(self._tasks.values())
+        self._has_closed = True
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                async with self._looking:
+                    pass
+                await self._hand_over()
+        except (TimeoutError, *OUTAGES) as error:
+            log.warning("commands not handed over error=%r", error)
+        await self._means.recorder.close()
+
+    async def _hand_over(self) -> None:
         left = list(self._running)
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._means.recorder.flush()
+        async with without_transaction(self._means.sessions) as session:
+            await RecordingRepository(session).release(left, by=self.recorder_name)
+
+    async def _look(self) -> None:
+        if self._has_closed:  # what it leaves is for others
+            return
         try:
-            async with asyncio.timeout(within.total_seconds()):
-                await self._means.recorder.flush()
-                async with without_transaction(self._means.sessions) as session:
-                    await RecordingRepository(session).release(left, by=self.recorder_name)
-        except (TimeoutError, *OUTAGES) as error:
-            log.warning("commands not handed over count=%d error=%r", len(left), error)
-        await self._means.recorder.close()
+            await self._extend()
+            await self._take_over()
+        except OUTAGES as error:
+            log.warning("commands not looked after count=%d error=%r", len(self._running), error)
 
     async def _extend(self) -> None:
         held = list(self._running)

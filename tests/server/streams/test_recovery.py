@@ -135,7 +135,7 @@ async def test_a_command_whose_time_was_up_while_no_server_lived_is_killed(
         sandbox_id,
         "exec sleep 1005",
         timeout=timedelta(seconds=1),
-        expires_at=func.clock_timestamp(),
+        expires_at=await living.now(),
     )
     async with hasty as other:
         ended = await ended_by(other, command)

@@ -247,7 +247,7 @@ class E2BBackend:
 
     def processes(self, access: Access) -> Processes:
         """Start and follow processes in the sandbox."""
-        return Processes(self.name, self.handle(access), envd_version=access.envd_version)
+        return self._handles.processes(access)
 
     def files(self, access: Access, *, user: str | None = None) -> Files:
         """Look at files in the sandbox and move them around, as one of its users."""

@@ -5,6 +5,7 @@ from e2b import AsyncSandbox, ConnectionConfig
 from packaging.version import Version
 
 from sandbox_server.backends.e2b.pools import Pools
+from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.provider import Access, Endpoint
 
 
@@ -15,6 +16,7 @@ class Handles:
         self._endpoint = endpoint
         self._most = most
         self._known: OrderedDict[str, tuple[Access, AsyncSandbox]] = OrderedDict()
+        self._processes: dict[AsyncSandbox, Processes] = {}
         self._pools = Pools(endpoint.name, ca_cert=endpoint.ca_cert)
 
     def __len__(self) -> int:
@@ -24,11 +26,22 @@ class Handles:
         """Return the sandbox's handle, a new one where its access is another than before."""
         known = self._known.get(access.provider_id)
         if known is None or known[0] != access:
+            self.forget(access.provider_id)
             known = self._known[access.provider_id] = (access, self._make(access))
         self._known.move_to_end(access.provider_id)
         if len(self._known) > self._most:
-            self._known.popitem(last=False)
+            self.forget(next(iter(self._known)))
         return known[1]
+
+    def processes(self, access: Access) -> Processes:
+        """Return what starts processes in the sandbox."""
+        sandbox = self.get(access)
+        made = self._processes.get(sandbox)
+        if made is None:
+            made = self._processes[sandbox] = Processes(
+                self._endpoint.name, sandbox, envd_version=access.envd_version
+            )
+        return made
 
     def address(self, access: Access) -> tuple[str, Mapping[str, str]]:
         """Tell where the sandbox itself is asked, and with what headers, without a handle for it."""
@@ -37,10 +50,13 @@ class Handles:
         return url, config.sandbox_headers
 
     def forget(self, provider_id: str) -> None:
-        self._known.pop(provider_id, None)
+        known = self._known.pop(provider_id, None)
+        if known is not None:
+            self._processes.pop(known[1], None)
 
     async def close(self) -> None:
         self._known.clear()
+        self._processes.clear()
         await self._pools.close()
 
     def _make(self, access: Access) -> AsyncSandbox:
