@@ -15,6 +15,7 @@ from sandbox_server.api import (
     jobs,
     keys,
     logs,
+    mcp,
     metrics,
     ports,
     problems,
@@ -69,6 +70,7 @@ def create_app(services: Services) -> FastAPI:
     for routes in _ROUTES:
         app.include_router(routes.router)
     app.router.routes.append(Route(PATH_FORM, PathForm(), include_in_schema=False))
+    app.include_router(mcp.router)
     _surround(app, services)
     return app
 

@@ -6,9 +6,11 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.tools_token import ToolsTokens
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.passing.destinations import PublicAddress
 from sandbox_server.passing.passing import Passing
+from sandbox_server.passing.tool_servers import ToolServers
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.hub import Streams
@@ -33,6 +35,10 @@ class Services:
     @cached_property
     def passing(self) -> Passing:
         return Passing(self.controller, self.authenticator)
+
+    @cached_property
+    def tool_servers(self) -> ToolServers:
+        return ToolServers(self.controller, self.passing, ToolsTokens(self.sessions, self.vault))
 
     @cached_property
     def public_address(self) -> PublicAddress:

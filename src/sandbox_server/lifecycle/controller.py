@@ -1,5 +1,5 @@
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -28,7 +28,7 @@ from sandbox_server.lifecycle.answers import (
 )
 from sandbox_server.lifecycle.arrivals import Arrivals
 from sandbox_server.lifecycle.awake import Awake
-from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.changes import Changes, Follower
 from sandbox_server.lifecycle.copies import Copies
 from sandbox_server.lifecycle.creation import Creation
 from sandbox_server.lifecycle.intents import Change, Intents, unchanged
@@ -72,6 +72,7 @@ class SandboxController:
         own_work = OwnWork(scheduler, reconciler)
         self._sessions = sessions
         self._backends = backends
+        self._changes = changes
         self._waiting = Waiting(sessions, changes)
         self._attending = Waiting(sessions, changes, look_again=_ATTEND_EVERY)
         self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
@@ -222,6 +223,10 @@ class SandboxController:
         if row.backend is None or row.backend_sandbox_id is None or row.state in ENDED:
             return []
         return await self._backends[row.backend].metrics(row.backend_sandbox_id)
+
+    def watch(self, sandbox_id: str) -> AbstractContextManager[Follower]:
+        """Hear of a sandbox's changes while the block lasts."""
+        return self._changes.follow(sandbox_id)
 
     def find_access(self, row: Sandbox) -> Access | None:
         """Find how a sandbox is reached; one that has no place yet, or has ended, is not."""

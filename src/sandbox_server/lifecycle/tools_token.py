@@ -45,7 +45,8 @@ class ToolsTokens:
         async with without_transaction(self._sessions) as session:
             kept = await SandboxRepository(session).keep_tools_token(row.id, made)
         token = open_tools_token(self._vault, row.id, kept)
-        await self.write(used, token)
+        if kept == made:  # else it is on its way there, or was lost, which the tool server tells
+            await self.write(used, token)
         return token
 
     async def write(self, used: UsableSandbox, token: str) -> None:

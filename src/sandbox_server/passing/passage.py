@@ -17,5 +17,7 @@ class Passage:
     outside: Outside
     path: bytes
     """What the server in the sandbox is asked for, as it is in the first line of a request."""
+    is_use: bool = True
+    """Whether the sandbox wakes for it, and is awake for as long as bytes move."""
     added: Headers = ()
     """What we tell that server ourselves, in place of what the caller says."""

@@ -29,6 +29,7 @@ class Passing:
     """
 
     def __init__(self, controller: SandboxController, authenticator: Authenticator) -> None:
+        self._controller = controller
         self._awake = controller.awake
         self._reach = Reach(controller)
         self._pool = Pool()
@@ -59,7 +60,10 @@ class Passing:
 
     async def _attempt(self, passage: Passage, *, anew: bool) -> SandboxError | None:
         destination, scope = passage.destination, passage.client.scope
-        used = await self._reach.find(passage.caller, destination.sandbox_id, anew=anew)
+        if passage.is_use:
+            used = await self._reach.find(passage.caller, destination.sandbox_id, anew=anew)
+        else:
+            used = await self._controller.look_into(passage.caller, destination.sandbox_id)
         address = used.backend.port_address(used.access, destination.port)
         request = read_request(
             scope, address, passage.outside, path=passage.path, added=passage.added
@@ -69,7 +73,7 @@ class Passing:
             passage.outside,
             address,
             find_refusal=used.backend.find_refusal,
-            note=partial(self._awake.note, used.row),
+            note=partial(self._awake.note, used.row) if passage.is_use else _nothing,
             expect_no_end=self._watch.expect_no_end,
         )
         try:
@@ -109,6 +113,10 @@ class Passing:
                 await exchange.carry(request, upstream)
         finally:
             self._pool.release(upstream, address)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _explain(error: Exception, used: UsableSandbox, address: PortAddress) -> SandboxError:

@@ -33,17 +33,18 @@ async def serve_api(work: Work) -> bool:
             create_app(server.services),
             stop_timeout=settings.stop_timeout,
             on_started=lambda: _greet(work),
-            on_stop=lambda: _let_go(server.services),
+            on_stop=lambda: let_go(server.services),
             is_passed_on=PassedOn(server.services.public_address),
         ).serve(sockets=work.listeners)
         return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
 
 
-def _let_go(services: Services) -> None:
+def let_go(services: Services) -> None:
     """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
     services.streams.end()
     services.commands.end_waits()
     services.passing.end_streams()
+    services.tool_servers.end_waits()
 
 
 def _greet(work: Work) -> None:

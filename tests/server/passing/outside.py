@@ -20,6 +20,7 @@ from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.db.models import Sandbox
 from sandbox_server.processes.http_server import HttpServer
 from sandbox_server.processes.listening import listen
+from sandbox_server.processes.serving import let_go
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from tests.engine.process import EngineProcess
@@ -101,7 +102,7 @@ async def serving_outside(
             create_app(services),
             stop_timeout=timedelta(seconds=5),
             on_started=started.set,
-            on_stop=services.passing.end_streams,
+            on_stop=lambda: let_go(services),
             is_passed_on=PassedOn(services.public_address),
         )
         task = asyncio.create_task(http._serve(listeners))
@@ -113,7 +114,7 @@ async def serving_outside(
             yield Outside(services, port, key)
         finally:
             http.should_exit = True
-            services.passing.end_streams()
+            let_go(services)
             await task
 
 

@@ -1,0 +1,169 @@
+from dataclasses import replace
+
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Scope
+
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import (
+    PortBroken,
+    PortNotOpen,
+    SandboxError,
+    ToolsNotRunning,
+    ToolsRefused,
+)
+from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.tools_token import ToolsTokens
+from sandbox_server.lifecycle.using import UsableSandbox
+from sandbox_server.passing.client import Client
+from sandbox_server.passing.destinations import Destination
+from sandbox_server.passing.listening import CannotGoOn, Listening, end
+from sandbox_server.passing.outside import Outside
+from sandbox_server.passing.passage import Passage
+from sandbox_server.passing.passing import Passing
+
+TOOLS_PORT = 6060
+
+_UNAUTHORIZED = 401
+_REDIRECTS = range(300, 400)
+_LISTEN = "subscriptions/listen"
+
+
+class ToolServers:
+    """Passes MCP on to the tool servers in sandboxes, which know this server by tokens of their own.
+
+    A call keeps its sandbox awake until it is answered, however long that takes. Who only listens wakes nothing, and
+    hears on once the sandbox runs again.
+    """
+
+    def __init__(
+        self, controller: SandboxController, passing: Passing, tokens: ToolsTokens
+    ) -> None:
+        self._controller = controller
+        self._passing = passing
+        self._tokens = tokens
+        self._listening = Listening(controller)
+
+    def end_waits(self) -> None:
+        """End the streams of those who wait for paused sandboxes; they come again."""
+        self._listening.end_waits()
+
+    async def pass_on(
+        self, client: Client, caller: Caller, sandbox_id: str, *, outside: Outside, path: bytes
+    ) -> None:
+        """Answer a request with what the sandbox's tool server answers."""
+        passage = Passage(
+            client=client,
+            caller=caller,
+            destination=Destination(sandbox_id, TOOLS_PORT),
+            outside=outside,
+            path=path,
+        )
+        if _listens(client.scope):
+            await self._listen(replace(passage, is_use=False))
+            return
+        used = await self._controller.use(caller, sandbox_id)
+        with self._controller.awake.hold(used.row):
+            question = await _Question.read(client)
+            if question is not None:
+                await self._ask(passage, used, question)
+
+    async def _listen(self, passage: Passage) -> None:
+        caller, sandbox_id = passage.caller, passage.destination.sandbox_id
+        await self._controller.get(caller, sandbox_id)
+        question = await _Question.read(passage.client)
+        if question is None:
+            return
+        waiting = await self._listening.until_running(passage.client, caller, sandbox_id)
+        if waiting is None:
+            return
+        try:
+            used = await self._controller.look_into(caller, sandbox_id)
+            await self._ask(replace(passage, client=waiting), used, question)
+        except (SandboxError, CannotGoOn):
+            if waiting is passage.client:
+                raise
+            await end(passage.client)
+
+    async def _ask(self, passage: Passage, used: UsableSandbox, question: "_Question") -> None:
+        token = await self._tokens.get(used)
+        try:
+            await self._attempt(passage, question, token)
+        except _TokenRefused:
+            await self._tokens.write(used, token)
+            try:
+                await self._attempt(passage, question, token)
+            except _TokenRefused:
+                raise ToolsRefused("It does not take the token that is in its file.") from None
+
+    async def _attempt(self, passage: Passage, question: "_Question", token: str) -> None:
+        client = passage.client
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = _checked(message)
+                question.forget()
+            await client.send(message)
+
+        asking = Client(client.scope, question.repeated(), send)
+        bearer = (b"authorization", f"Bearer {token}".encode())
+        try:
+            await self._passing.pass_on(replace(passage, client=asking, added=(bearer,)))
+        except PortNotOpen:
+            raise ToolsNotRunning from None
+
+
+class _TokenRefused(Exception):
+    """The tool server wants another token."""
+
+
+class _Question:
+    """A request's body, kept until the tool server lets it in. Tool servers read no more than a message at once either."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body = body
+        self._receive = receive
+
+    @classmethod
+    async def read(cls, client: Client) -> "_Question | None":
+        """Read all of it; None where the client left in the middle."""
+        body = bytearray()
+        while True:
+            message = await client.receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if not message.get("more_body", False):
+                return cls(bytes(body), client.receive)
+
+    def repeated(self) -> Receive:
+        """Give the body, and then what else the client does."""
+        given = False
+
+        async def receive() -> Message:
+            nonlocal given
+            if given:
+                return await self._receive()
+            given = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+
+        return receive
+
+    def forget(self) -> None:
+        self._body = b""
+
+
+def _listens(scope: Scope) -> bool:
+    """Tell whether the client asks for nothing but what the tool server says unasked: in both eras of MCP."""
+    headers = Headers(scope=scope)
+    is_stream = scope["method"] == "GET" and "text/event-stream" in headers.get("accept", "")
+    return is_stream or headers.get("mcp-method") == _LISTEN
+
+
+def _checked(start: Message) -> Message:
+    """Let an answer through that is about MCP; about the way to the tool server it has nothing to say."""
+    if start["status"] == _UNAUTHORIZED:
+        raise _TokenRefused
+    if start["status"] in _REDIRECTS:  # whoever follows may send its key along
+        raise PortBroken(TOOLS_PORT, "sends its callers elsewhere")
+    kept = [each for each in start["headers"] if each[0].lower() != b"www-authenticate"]
+    return {**start, "headers": kept}
