@@ -75,6 +75,13 @@ def _create_commands() -> None:
     op.create_index(
         "commands_recorded_until_idx", "commands", ["recorded_until"], postgresql_where=LIVING
     )
+    op.create_index(
+        "commands_services_idx",
+        "commands",
+        ["sandbox_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("kind = 'service' AND ended_at IS NULL"),
+    )
     op.create_index("commands_ended_at_idx", "commands", ["ended_at"], postgresql_where=ENDED)
 
 

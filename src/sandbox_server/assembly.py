@@ -48,6 +48,7 @@ from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import Recordings, open_recordings
+from sandbox_server.streams.service_logs import ServiceLogs
 from sandbox_server.templates.builds import Builds
 from sandbox_server.templates.listing import Listing
 from sandbox_server.vault import Vault
@@ -145,15 +146,17 @@ def _assemble(
     controller = SandboxController(
         sessions, scheduler, admission, reconciler, backends, Placement(backends), changes, vault
     )
+    using = Using(backends, vault)
     recordings = open_recordings(
         sessions,
-        Using(backends, vault),
+        using,
         controller.awake,
         changes,
         notifications,
         lease=timedelta(seconds=settings.lease_s),
         bound=settings.command_output_mb * 2**20,
     )
+    commands = Commands(sessions, controller, recordings, LogGrowth(notifications))
     services = Services(
         settings=settings,
         sessions=sessions,
@@ -163,8 +166,9 @@ def _assemble(
         backends=backends,
         vault=vault,
         exposition=Exposition(sessions, Overview(sessions, backends)),
-        commands=Commands(sessions, controller, recordings, LogGrowth(notifications)),
+        commands=commands,
         streams=Streams(sessions, notifications),
+        service_logs=ServiceLogs(sessions, controller, commands, using),
     )
     return Server(services, scheduler, housekeeping, rest, recordings)
 
@@ -194,10 +198,12 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         recording = group.create_task(server.recordings.run(), name="recordings")
         streaming = group.create_task(server.services.streams.run(), name="streams")
         passing = group.create_task(server.services.passing.run(), name="passing")
+        attending = group.create_task(server.services.service_logs.run(), name="service logs")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
         server.scheduler.stop()
         await working
+        attending.cancel()
         recording.cancel()
         await server.recordings.close(within=_GRACE)
         hearing.cancel()

@@ -14,6 +14,7 @@ from sandbox_server.passing.tool_servers import ToolServers
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.hub import Streams
+from sandbox_server.streams.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
 
 
@@ -31,6 +32,7 @@ class Services:
     exposition: Exposition
     commands: Commands
     streams: Streams
+    service_logs: ServiceLogs
 
     @cached_property
     def passing(self) -> Passing:

@@ -1,3 +1,4 @@
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -61,7 +62,7 @@ async def _answer(
     listener: Listener, source: LogSource, *, cursor: str | None, limit: int
 ) -> Response:
     if listener.asks_for_events:
-        return await listener.stream(source)
+        return await listener.stream(source, meanwhile=_recording(listener, source))
     begin = read_number(cursor) or listener.after or 0
     page = await source.read(listener.services.sessions, after=begin, limit=limit)
     following = f'"{cursor_at(page.position)}"' if page.more else "null"
@@ -69,3 +70,10 @@ async def _answer(
     items = b",".join(item.data for item in page.items)
     content = b'{"items":[%b],"next_cursor":%b}' % (items, following.encode())
     return Response(content, media_type="application/json")
+
+
+def _recording(listener: Listener, source: LogSource) -> AbstractContextManager[None]:
+    if LogKind.SERVICE not in source.kinds:
+        return nullcontext()
+    logs = listener.services.service_logs
+    return logs.followed(listener.caller, source.sandbox_ids)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
@@ -77,6 +77,7 @@ async def stream(
     after: int | None = None,
     last_event_id: int | None = None,
     tail: int | None = None,
+    meanwhile: AbstractContextManager[None] | None = None,
 ) -> Response:
     """Answer with a stream from its start or from where the client was; 204 where all of it was told and no more will be."""
     following = await services.streams.follow(
@@ -87,7 +88,8 @@ async def stream(
     )
     if following.is_over:
         return Response(status_code=204)
-    return answer(request, services, following, _texts(following))
+    texts = _texts(following, meanwhile or nullcontext())
+    return answer(request, services, following, texts)
 
 
 def answer(
@@ -116,10 +118,17 @@ class Listener:
     tail: int | None
 
     @property
+    def caller(self) -> Caller:
+        caller: Caller = self.request.state.caller
+        return caller
+
+    @property
     def asks_for_events(self) -> bool:
         return asks_for_events(self.request)
 
-    async def stream(self, source: Source) -> Response:
+    async def stream(
+        self, source: Source, *, meanwhile: AbstractContextManager[None] | None = None
+    ) -> Response:
         return await stream(
             self.request,
             self.services,
@@ -127,6 +136,7 @@ class Listener:
             after=self.after,
             last_event_id=self.last_event_id,
             tail=self.tail,
+            meanwhile=meanwhile,
         )
 
 
@@ -151,10 +161,13 @@ async def _opened(texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
             yield text
 
 
-async def _texts(following: Following) -> AsyncGenerator[bytes, None]:
-    async with aclosing(following.blocks()) as blocks:
-        async for block in blocks:
-            yield block.text
+async def _texts(
+    following: Following, meanwhile: AbstractContextManager[None]
+) -> AsyncGenerator[bytes, None]:
+    with meanwhile:
+        async with aclosing(following.blocks()) as blocks:
+            async for block in blocks:
+                yield block.text
 
 
 def _heartbeat() -> ServerSentEvent:

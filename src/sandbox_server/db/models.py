@@ -278,6 +278,14 @@ class Command(Row):
         CheckConstraint("(ended_at IS NULL) = (state IN ('starting', 'running'))", name="ended_at"),
         Index(None, "sandbox_id", "id"),
         Index(None, "recorded_until", postgresql_where=text("ended_at IS NULL")),
+        # A service's log is recorded once, however many servers want it.
+        Index(
+            "commands_services_idx",
+            "sandbox_id",
+            "name",
+            unique=True,
+            postgresql_where=text("kind = 'service' AND ended_at IS NULL"),
+        ),
         Index(None, "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": 70}},
     )

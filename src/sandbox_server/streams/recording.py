@@ -300,4 +300,8 @@ class Recording:
 
 
 def time_left(row: Command, now: datetime) -> timedelta | None:
-    return None if row.expires_at is None else row.expires_at - now
+    if (
+        row.expires_at is None or row.kind is CommandKind.SERVICE
+    ):  # which is wanted until then, and maybe longer
+        return None
+    return row.expires_at - now

@@ -29,6 +29,7 @@ from sandbox_server.streams.commands import Commands
 from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import open_recordings
+from sandbox_server.streams.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
 from tests.server.api.serving import running, serving
 from tests.server.lifecycle.living import new_living
@@ -109,6 +110,7 @@ def services(sessions, settings, controller, backends, vault, commands, streams,
         exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
         commands=commands,
         streams=streams,
+        service_logs=ServiceLogs(sessions, controller, commands, Using(backends, vault)),
     )
 
 

@@ -6,6 +6,7 @@ from tests.server.api.conftest import (  # noqa: F401 - fixtures
     backends,
     commands,
     controller,
+    locks,
     make_key,
     notifications,
     services,
