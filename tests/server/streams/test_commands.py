@@ -1,9 +1,11 @@
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from sandbox_server.backends.processes import ProcessSignal
+from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.commands import CommandKind, CommandRequest, CommandState, TerminalSize
 from sandbox_server.domain.errors import (
     CommandNotFound,
@@ -11,9 +13,12 @@ from sandbox_server.domain.errors import (
     IdempotencyMismatch,
     SandboxNotFound,
     StdinClosed,
+    TooManyCommands,
 )
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
+from sandbox_server.streams.commands import Commands
+from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.records import RecordType
 from tests.engine.waiting import until
 from tests.server.lifecycle.serving import caller_of
@@ -147,3 +152,39 @@ async def test_anothers_commands_are_not_there(server, sandbox_id):
 async def test_a_wait_ends_with_the_command_still_running(server, sandbox_id):
     command = await start(server, sandbox_id, "sleep 1003")
     assert (await server.commands.wait_ended(command, wait=NO_WAIT)).state is CommandState.RUNNING
+
+
+@pytest.mark.slow
+async def test_hundreds_of_long_commands_leave_room_for_short_ones(server, sandbox_id):
+    # One more than connections of the SDK go to one address.
+    wait = "until [ -e /tmp/go ]; do sleep 1; done"
+    for _ in range(21):
+        tenth = (start(server, sandbox_id, wait, background=True) for _ in range(10))
+        long = await asyncio.gather(*tenth)
+    async with asyncio.timeout(60):
+        ended = await run(server, sandbox_id, "touch /tmp/go")
+    assert ended.exit_code == 0
+    last = await server.commands.wait_ended(long[-1], wait=MINUTE)
+    assert (last.state, last.exit_code) == (CommandState.EXITED, 0)
+
+
+async def test_no_sandbox_runs_more_commands_at_once_than_it_may(server, sandbox_id):
+    few = Commands(
+        server.living.sessions,
+        server.controller,
+        server.recordings,
+        LogGrowth(Notifications(server.living.sessions.kw["bind"])),
+        most_at_once=1,
+    )
+    request = CommandRequest(cmd="sleep 1009", background=True)
+    command = await few.start(server.caller, sandbox_id, request)
+    with pytest.raises(TooManyCommands):
+        await few.start(server.caller, sandbox_id, request)
+    await few.signal(server.caller, sandbox_id, command.id, ProcessSignal.KILL)
+    await few.wait_ended(command, wait=MINUTE)
+
+    async def is_let_in():
+        with suppress(TooManyCommands):
+            return await few.start(server.caller, sandbox_id, request)
+
+    assert await until(is_let_in)
