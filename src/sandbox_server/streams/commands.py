@@ -1,12 +1,11 @@
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
 
 from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.errors import ProcessGone
-from sandbox_server.backends.processes import GroupSignal, NewProcess, ProcessSignal
+from sandbox_server.backends.processes import GroupSignal, ProcessSignal
 from sandbox_server.db.commands import CommandRepository
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Command
@@ -31,6 +30,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.lifecycle.controller import WAIT, SandboxController
 from sandbox_server.lifecycle.using import UsableSandbox
+from sandbox_server.streams.command_requests import columns_of, process_of
 from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.recordings import Recordings
 from sandbox_server.streams.waits import Waits
@@ -42,8 +42,6 @@ _ALL_KINDS = frozenset(CommandKind)
 _ENDED_STATES = frozenset(CommandState) - COMMAND_LIVING
 _LOOK_AGAIN_S = 2.0
 _FOUND_AGAIN_WITHIN = timedelta(seconds=5)
-# As terminals of the SDK have them.
-_OF_TERMINALS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
 class Commands:
@@ -87,7 +85,7 @@ class Commands:
         row = await self._add(caller, command_id, used, request, idempotency)
         if isinstance(row, str):
             return await self._wait_begun(caller, sandbox_id, row, wait=wait)
-        recording = self._recordings.begin(row, used, _process(command_id, request))
+        recording = self._recordings.begin(row, used, process_of(command_id, request))
         await _wait_for(recording.begun, wait)
         return row
 
@@ -204,7 +202,7 @@ class Commands:
             "id": command_id,
             "tenant_id": caller.tenant_id,
             "sandbox_id": used.row.id,
-            **_columns(request),
+            **columns_of(request),
         }
         by, lease = self._recordings.recorder_name, self._recordings.lease
         if idempotency is None:
@@ -286,37 +284,3 @@ async def _wait_for(event: asyncio.Event, wait: timedelta) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(wait.total_seconds()):
             await event.wait()
-
-
-def _process(tag: str, request: CommandRequest) -> NewProcess:
-    envs: Mapping[str, str] = request.envs
-    args = ["/bin/bash", "-l", "-c", request.cmd]
-    if request.size is not None:
-        envs = {**_OF_TERMINALS, **envs}
-        args = args if request.cmd else ["/bin/bash", "-i", "-l"]
-    return NewProcess(
-        tag=tag,
-        args=args,
-        cwd=request.cwd,
-        envs=envs,
-        user=request.user,
-        stdin=request.stdin,
-        size=request.size,
-    )
-
-
-def _columns(request: CommandRequest) -> dict[str, Any]:
-    """Give what is kept of a request, which its environment is not."""
-    size = request.size
-    return {
-        "kind": request.kind,
-        "name": request.name,
-        "cmd": request.cmd,
-        "cwd": request.cwd,
-        "user": request.user,
-        "background": request.background,
-        "stdin": request.stdin,
-        "timeout": request.timeout,
-        "cols": None if size is None else size.cols,
-        "rows": None if size is None else size.rows,
-    }

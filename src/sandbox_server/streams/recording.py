@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sandbox_server.backends.e2b.processes import Events, Processes
@@ -27,24 +26,19 @@ from sandbox_server.backends.processes import (
 )
 from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.db.recording import Grown
-from sandbox_server.db.sandboxes import SandboxRepository
-from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
+from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
 from sandbox_server.domain.errors import BackendError, BackendUnavailable
-from sandbox_server.domain.state import ENDED, State
-from sandbox_server.lifecycle.awake import Awake
-from sandbox_server.lifecycle.changes import Changes
-from sandbox_server.lifecycle.using import UsableSandbox, Using
+from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.streams.command_log import Batch, CommandLog
+from sandbox_server.streams.means import Means
 from sandbox_server.streams.pace import Pace
-from sandbox_server.streams.recorder import Recorder
 from sandbox_server.streams.records import RecordType
 
 log = logging.getLogger(__name__)
 
 HANDED_OVER = "Another server went on recording it."
 
-_LOOK_AGAIN = timedelta(seconds=5)
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 10.0
 _LASTED_S = 5.0
@@ -55,17 +49,6 @@ _BETWEEN_LOOKS_S = 1.0
 _SANDBOX_ENDED = "Its sandbox ended."
 _UNSEEN = "It is not in its sandbox any more, and nobody saw how it ended."
 _NEVER_SEEN = "Its start was not confirmed, and it is not in its sandbox."
-
-
-@dataclass(frozen=True)
-class Means:
-    """What recordings have in common."""
-
-    sessions: Sessions
-    recorder: Recorder
-    using: Using
-    changes: Changes
-    awake: Awake
 
 
 class Recording:
@@ -161,7 +144,7 @@ class Recording:
 
     async def _find_again(self, why: str) -> str | None:
         """Follow the command as soon as its sandbox runs; gives why that broke off, if it did not end."""
-        used = await self._wait_until_running()
+        used = await self._means.wait_until_running(self.row.sandbox_id)
         if used is None:
             self._end(CommandState.KILLED, _SANDBOX_ENDED)
             return None
@@ -185,18 +168,6 @@ class Recording:
             await asyncio.sleep(_BETWEEN_LOOKS_S if is_new else 0)
         self._end(CommandState.LOST, _NEVER_SEEN if is_new else _UNSEEN)
         return None
-
-    async def _wait_until_running(self) -> UsableSandbox | None:
-        """Wait until the sandbox runs, which nobody wakes for this; None is that it never will."""
-        with self._means.changes.follow(self.row.sandbox_id) as follower:
-            while True:
-                async with without_transaction(self._means.sessions) as session:
-                    found = await SandboxRepository(session).find(self.row.sandbox_id)
-                if found is None or found[0].state in ENDED:
-                    return None
-                if found[0].state is State.RUNNING and found[0].access_sealed is not None:
-                    return self._means.using.usable(found[0])
-                await follower.wait(longest=_LOOK_AGAIN)
 
     async def _record(
         self, sandbox: Sandbox, processes: Processes, events: Events, *, after: str | None = None

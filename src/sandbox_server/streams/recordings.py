@@ -14,8 +14,9 @@ from sandbox_server.lifecycle.awake import Awake
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.using import UsableSandbox, Using
 from sandbox_server.streams.command_log import CommandLog, StoredRecord
+from sandbox_server.streams.means import Means
 from sandbox_server.streams.recorder import Recorder
-from sandbox_server.streams.recording import Means, Recording, time_left
+from sandbox_server.streams.recording import Recording, time_left
 from sandbox_server.streams.records import RecordType
 
 log = logging.getLogger(__name__)
