@@ -8,6 +8,7 @@ from benchmarks import builds, commands, creation, pausing
 from benchmarks.density import density
 from benchmarks.draining import deadlines
 from benchmarks.engine import started_engine
+from benchmarks.following import followers
 from benchmarks.forking import forks
 from benchmarks.queueing import queues
 from benchmarks.recording import command_recording
@@ -47,6 +48,7 @@ PARTS = {
     "queues": queues,
     "requests": requests,
     "commands": command_recording,
+    "followers": followers,
     "deadlines": deadlines,
     "rows": rows,
 }

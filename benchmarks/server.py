@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.engine import Engine
+from benchmarks.stub.process import Stub
 from sandbox_server.db.embedded import EmbeddedPostgres
 
 _VAR_TMP = "/var/tmp"  # noqa: S108 - not in memory, as /tmp may be
@@ -25,6 +26,7 @@ class Server:
 
     client: httpx.AsyncClient
     pid: int
+    state_dir: Path
 
     async def create(self) -> str:
         answer = await self.client.post("/v1/sandboxes", json={"timeout_s": 600})
@@ -40,7 +42,7 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """Tell how long its processes have kept a core busy; the database is not among them."""
-        return sum(_cpu_seconds(pid) for pid in _tree(self.pid))
+        return sum(cpu_seconds_of(pid) for pid in _tree(self.pid))
 
     def resident_mb(self) -> float:
         """Tell how much memory its processes have; the database is not among them."""
@@ -48,7 +50,7 @@ class Server:
 
 
 @asynccontextmanager
-async def started_server(engine: Engine) -> AsyncIterator[Server]:
+async def started_server(engine: Engine | Stub) -> AsyncIterator[Server]:
     """Start a server on a free port, whose sandboxes are the engine's; it is gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="sandbox-bench-", dir=_VAR_TMP))
     directory.chmod(0o711)  # its account has to get through
@@ -61,7 +63,7 @@ async def started_server(engine: Engine) -> AsyncIterator[Server]:
         async with httpx.AsyncClient(
             base_url=url, headers=headers, timeout=60, trust_env=False
         ) as client:
-            yield Server(client, process.pid)
+            yield Server(client, process.pid, state_dir)
     finally:
         if process.returncode is None:
             process.terminate()
@@ -70,7 +72,7 @@ async def started_server(engine: Engine) -> AsyncIterator[Server]:
         shutil.rmtree(directory)
 
 
-async def _start(state_dir: Path, engine: Engine) -> Process:
+async def _start(state_dir: Path, engine: Engine | Stub) -> Process:
     provider = {
         "E2B_API_KEY": engine.api_key,
         "E2B_API_URL": engine.url,
@@ -106,6 +108,6 @@ def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds_of(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
