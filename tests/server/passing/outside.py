@@ -63,19 +63,26 @@ class Outside:
         issued = await ring.issue(KeyRequest(**fields))
         return issued.owned.key.id, issued.secret
 
-    async def say(self, *parts: bytes) -> bytes:
-        """Send bytes on a connection of their own; gives all that is answered until it ends."""
+    async def say(self, *parts: bytes, until: bytes | None = None) -> bytes:
+        """Send bytes on a connection of their own; gives what is answered until it ends, or says that."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        answer = b""
         try:
             async with asyncio.timeout(WAIT):
                 for part in parts:
                     writer.write(part)
                     await writer.drain()
-                return await reader.read()
+                while until is None or until not in answer:
+                    more = await reader.read(65536)
+                    if not more:
+                        assert until is None, answer
+                        break
+                    answer += more
         finally:
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
+        return answer
 
 
 @asynccontextmanager

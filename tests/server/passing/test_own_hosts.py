@@ -1,0 +1,105 @@
+"""A provider that tells sandboxes apart by their hosts: what is passed on names the provider's host in all places."""
+
+import ssl
+
+import pytest
+
+from sandbox_server.backends.e2b.ports import Ports
+from sandbox_server.backends.provider import Access, Endpoint, PortRefusal
+from sandbox_server.passing.answer import PassedAnswer
+from sandbox_server.passing.outside import Outside
+from sandbox_server.passing.request import read_request
+
+ENDPOINT = Endpoint(name="e2b", api_url="https://api.e2b.app", api_key="k", domain="e2b.app")
+ACCESS = Access(
+    provider_id="abc123", domain=None, envd_version="0.2.0", envd_token="envd", traffic_token="tt"
+)
+OUTSIDE = Outside(scheme="https", host="3000-x.sandboxes.example.org", client="1.2.3.4")
+BELOW = Outside(scheme="https", host="sandboxes.example.org", client=None, path="/v1/p")
+ADDRESS = Ports(ENDPOINT).address(ACCESS, 3000)
+INSIDE = b"https://3000-abc123.e2b.app"
+
+
+def head_of(*headers):
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "query_string": b"",
+        "headers": [(b"host", OUTSIDE.host.encode()), *headers],
+    }
+    return read_request(scope, ADDRESS, OUTSIDE, path=b"/").head.split(b"\r\n")[:-2]
+
+
+def headers_of(*headers, outside=OUTSIDE):
+    return PassedAnswer(200, headers).headers_for(outside, ADDRESS)
+
+
+def test_a_sandbox_is_asked_at_its_own_host_and_with_its_own_token():
+    assert (ADDRESS.host, ADDRESS.host_port) == ("3000-abc123.e2b.app", 443)
+    assert isinstance(ADDRESS.tls, ssl.SSLContext)
+    assert head_of() == [
+        b"GET / HTTP/1.1",
+        b"Host: 3000-abc123.e2b.app",
+        b"X-Forwarded-For: 1.2.3.4",
+        b"E2B-Traffic-Access-Token: tt",
+    ]
+
+
+def test_origin_and_referer_name_the_host_that_the_server_knows_itself_by():
+    origin = OUTSIDE.origin.encode()
+    got = head_of((b"origin", origin), (b"referer", origin + b"/a?b"))
+    assert b"Origin: " + INSIDE in got
+    assert b"Referer: " + INSIDE + b"/a?b" in got
+
+
+@pytest.mark.parametrize(
+    "origin", [b"https://elsewhere.example", b"null", OUTSIDE.origin.encode() + b".evil.example"]
+)
+def test_the_origin_of_another_page_stays_what_it_is(origin):
+    assert b"Origin: " + origin in head_of((b"origin", origin))
+
+
+def test_answers_name_the_outside_where_they_name_their_own_host():
+    got = headers_of(
+        (b"Location", INSIDE + b"/login"),
+        (b"Content-Location", INSIDE),
+        (b"Access-Control-Allow-Origin", INSIDE),
+        (b"X-Link", INSIDE),
+    )
+    assert got == [
+        (b"location", OUTSIDE.origin.encode() + b"/login"),
+        (b"content-location", OUTSIDE.origin.encode()),
+        (b"access-control-allow-origin", OUTSIDE.origin.encode()),
+        (b"x-link", INSIDE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("location", "seen"),
+    [
+        (INSIDE + b"/a", b"/v1/p/a"),
+        (b"/a", b"/v1/p/a"),
+        (b"/v1/p/a", b"/v1/p/a"),
+        (b"a", b"a"),
+        (b"//elsewhere/a", b"//elsewhere/a"),
+        (b"https://elsewhere/a", b"https://elsewhere/a"),
+    ],
+)
+def test_below_a_path_a_redirect_stays_there(location, seen):
+    assert dict(headers_of((b"Location", location), outside=BELOW))[b"location"] == seen
+
+
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        (b'{"sandboxId":"abc123","message":"The sandbox was not found","code":502}', "gone"),
+        (b'{"sandboxId":"abc123","message":"... but port is not open","port":80}', "closed"),
+        (b"<title>Closed Port Error</title> The sandbox abc123 is running", "closed"),
+        (b"<title>Closed Port Error</title> The sandbox other is running", None),
+        (b"The sandbox abc123 is fine", None),
+    ],
+)
+def test_the_providers_own_answers_are_told_from_an_applications(body, refusal):
+    found = Ports(ENDPOINT).find_refusal(ADDRESS, 502, body)
+    assert found == (None if refusal is None else PortRefusal(refusal))
+    assert Ports(ENDPOINT).find_refusal(ADDRESS, 500, body) is None
