@@ -41,7 +41,7 @@ def run(api):
 
     async def run(sandbox_id, command, **options):
         body = {"sandbox_id": sandbox_id, "command": f"sudo bash -c '{command}'", **options}
-        ran = await api.post("/sandboxes/run-command", json=body)
+        ran = await api.post("/sandboxes/run-command", json=body, timeout=180)
         assert ran.status_code == 200, ran.text
         return ran.json()["output"]
 
