@@ -204,8 +204,8 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         server.scheduler.stop()
         await working
         attending.cancel()
-        recording.cancel()
         await server.recordings.close(within=_GRACE)
+        recording.cancel()
         hearing.cancel()
         noting.cancel()
         streaming.cancel()

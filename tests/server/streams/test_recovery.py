@@ -52,6 +52,16 @@ async def test_a_server_that_stops_hands_its_commands_over_at_once(database, liv
     assert await gaps(replica, ended) == ["Another server went on recording it."]
 
 
+async def test_a_server_that_stops_takes_nothing_over_any_more(
+    database, living, server, sandbox_id
+):
+    command = await start(server, sandbox_id, "sleep 1008", background=True)
+    await server.recordings.close(within=MINUTE)
+    # It goes on hearing of what is left, as it does until all of it has stopped.
+    async with running_server(database, living) as other:
+        await until(lambda: is_recorded(other, command))
+
+
 async def has_gap(server, command):
     return await gaps(server, command)
 

@@ -141,18 +141,18 @@ async def test_what_nobody_notifies_of_is_found_by_its_number(database, source, 
 
 
 async def test_what_happens_while_the_database_is_gone_is_told_when_it_is_back(
-    database_url, source, append
+    database_url, sessions, source, append
 ):
-    database = create_engine(database_url)
+    database = create_engine(f"{database_url}&application_name=streams")
     async with open_streams(database) as streams:
         following = (await streams.follow(source)).blocks()
         async with aclosing(following):
             await append()
             assert (await anext(following)).position == 1
             coming = asyncio.create_task(next_of(following))
-            async with create_sessions(database).begin() as session:
-                others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                await session.execute(text(others))
+            async with sessions.begin() as session:
+                theirs = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'streams'"
+                await session.execute(text(theirs))
             await append()
             assert (await coming).position == 2
     await database.dispose()
