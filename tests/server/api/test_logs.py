@@ -1,5 +1,9 @@
 """What happened to sandboxes and what ran in them, in one order."""
 
+import asyncio
+import os
+import subprocess
+
 import pytest
 from sqlalchemy import delete, func, select, update
 
@@ -12,6 +16,7 @@ from tests.server.api.conftest import all_of, caller_of
 from tests.server.api.following import following
 from tests.server.api.rows import add_event, add_sandbox, find_tenant, now
 from tests.server.api.test_problems import assert_problem
+from tests.test_readme import README
 
 LOGS = "/v1/logs"
 
@@ -200,3 +205,25 @@ async def end(sessions, row):
     async with sessions.begin() as session:
         ended = {"state": State.STOPPED, "ended_at": now()}
         await session.execute(update(Sandbox).where(Sandbox.id == row.id).values(**ended))
+
+
+async def test_the_commands_in_the_readme_work_as_they_stand(
+    port, make_key, reader, sessions, row, told
+):
+    async with sessions.begin() as session:
+        await session.execute(update(Command).values(state="killed", ended_at=now()))
+    await end(sessions, row)  # so that the last of them ends
+    script = README.read_text().partition("\n## Events and logs\n")[2]
+    script = script.partition("```sh\n")[2].partition("```")[0]
+    server = {"KEY": await make_key(), "SERVER": f"http://127.0.0.1:{port}", "ID": row.id}
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-euxc", script.replace("curl ", "curl -sS --fail-with-body ")),
+        env=os.environ | server,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        shown, problems = await process.communicate()
+    assert process.returncode == 0, shown + problems
+    assert b'"text":"5"' in shown
+    assert b'id: 7\ndata: {"source":"command"' in shown
