@@ -239,7 +239,8 @@ def _output_of_all() -> Select[*tuple[Any, ...]]:
 def _last_events() -> Select[*tuple[Any, ...]]:
     of_one = select(Event.seq).where(Event.tenant_id == _tenant_id, Event.sandbox_id == _each.c.id)
     some = of_one.order_by(Event.seq.desc()).limit(_limit).lateral("some")
-    return select(some.c.seq).select_from(_each.join(some, true()))
+    found = select(some.c.seq).select_from(_each.join(some, true()))
+    return found.order_by(some.c.seq.desc()).limit(_limit)
 
 
 def _last_output() -> Select[*tuple[Any, ...]]:
@@ -249,7 +250,8 @@ def _last_output() -> Select[*tuple[Any, ...]]:
         .where(CommandOutput.sandbox_id == _each.c.id, _is_wanted)
     )
     some = of_one.order_by(CommandOutput.seq.desc()).limit(_limit).lateral("some")
-    return select(some.c.seq).select_from(_each.join(some, true()))
+    found = select(some.c.seq).select_from(_each.join(some, true()))
+    return found.order_by(some.c.seq.desc()).limit(_limit)
 
 
 _STATE = _state()

@@ -19,8 +19,9 @@ log = logging.getLogger(__name__)
 LOOK_EVERY = timedelta(seconds=2)
 STALLED_AFTER = timedelta(seconds=20)
 
-# What is read for those who are behind leaves half of the connections to those who are not.
-_READS = 2
+# What is read for those who are behind leaves the most connections to those who are not.
+_READS_LIVE = 3
+_READS_BEHIND = 2
 _LOOK_ANYWAY_AFTER = timedelta(seconds=30)
 _LOOK_PATIENCE = timedelta(seconds=10)
 _LAST_WORDS = timedelta(seconds=1)
@@ -45,8 +46,8 @@ class Streams:
         self._sessions = sessions
         self._look_every = look_every
         self._stalled_after = stalled_after
-        self._live = Reading(sessions, at_once=_READS)
-        self._behind = Reading(sessions, at_once=_READS)
+        self._live = Reading(sessions, at_once=_READS_LIVE)
+        self._behind = Reading(sessions, at_once=_READS_BEHIND)
         self._feeds: dict[Source, Feed] = {}
         self._by_topic: defaultdict[str, set[Feed]] = defaultdict(set)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}

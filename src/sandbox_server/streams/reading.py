@@ -1,6 +1,9 @@
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from weakref import WeakValueDictionary
 
 from sandbox_server.db.session import OUTAGES, Sessions
 from sandbox_server.streams.source import Page, Source
@@ -13,14 +16,19 @@ _TRY_AGAIN = timedelta(seconds=1)
 
 
 class Reading:
-    """Reads logs for many, few at a time: all who follow together take that many connections to the database."""
+    """Reads logs for many, few at a time: all who follow together take that many connections to the database.
+
+    Of these no tenant has all, however many streams it follows.
+    """
 
     def __init__(self, sessions: Sessions, *, at_once: int) -> None:
         self._sessions = sessions
         self._turns = asyncio.Semaphore(at_once)
+        self._of_one = at_once - 1
+        self._of_tenants: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def read(self, source: Source, *, after: int) -> Page:
-        async with self._turns, asyncio.timeout(_PATIENCE.total_seconds()):
+        async with self._turn(source):
             return await source.read(self._sessions, after=after, limit=_LIMIT)
 
     async def read_at_last(self, source: Source, *, after: int) -> Page:
@@ -33,5 +41,11 @@ class Reading:
             await asyncio.sleep(_TRY_AGAIN.total_seconds())
 
     async def find_tail(self, source: Source, *, count: int) -> int:
-        async with self._turns, asyncio.timeout(_PATIENCE.total_seconds()):
+        async with self._turn(source):
             return await source.find_tail(self._sessions, count=count)
+
+    @asynccontextmanager
+    async def _turn(self, source: Source) -> AsyncIterator[None]:
+        own = self._of_tenants.setdefault(source.tenant_id, asyncio.Semaphore(self._of_one))
+        async with own, self._turns, asyncio.timeout(_PATIENCE.total_seconds()):
+            yield

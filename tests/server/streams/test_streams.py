@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import pytest
 from sqlalchemy import text
@@ -171,3 +172,27 @@ async def test_all_streams_end_when_the_server_stops(streams, source, append):
     assert await asyncio.gather(*waiting) == [None, None, None]
     late = await streams.follow(source)
     assert [block async for block in late.blocks()] == []
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A stream that takes for ever to read."""
+
+    tenant_id: str
+    number: int
+    begun: asyncio.Queue[int] = field(compare=False)
+    topic = ""
+
+    async def read(self, sessions, *, after, limit):
+        self.begun.put_nowait(self.number)
+        await asyncio.Event().wait()
+
+
+async def test_no_tenant_has_all_that_is_read_at_a_time(streams, source, append):
+    await append()
+    begun: asyncio.Queue[int] = asyncio.Queue()
+    following = [asyncio.create_task(streams.follow(Stuck("other", n, begun))) for n in range(9)]
+    await begun.get()
+    assert not (await streams.follow(source)).is_over
+    for one in following:
+        one.cancel()
