@@ -29,8 +29,6 @@ from sandbox_server.streams.view import Frame
 STALLED_AFTER = timedelta(seconds=15)
 RECHECK_EVERY = timedelta(seconds=2)
 
-_LARGEST_MESSAGE = 2**20
-
 
 @dataclass(frozen=True)
 class Close:
@@ -42,7 +40,6 @@ class Close:
 
 ENDED = Close(1000, "The terminal has ended.")
 GOING_AWAY = Close(1001, "The server stops: attach again with `after`.")
-TOO_LARGE = Close(1009, f"A message may have {_LARGEST_MESSAGE} bytes.")
 BROKEN = Close(1011, "The database does not answer: attach again with `after`.")
 REFUSED = Close(4401, "The key or ticket does not hold any more.")
 STALLED = Close(4408, "What was sent was not read: attach again with `after`.")
@@ -110,8 +107,6 @@ class TerminalSocket:
             if message["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(message["code"])
             typed, said = message.get("bytes"), message.get("text") or ""
-            if len(typed or said) > _LARGEST_MESSAGE:
-                raise _Over(TOO_LARGE)
             try:
                 await (self._heed(said) if typed is None else self._type(typed))
             except SandboxError as error:

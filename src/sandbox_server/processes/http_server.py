@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from sandbox_server.processes.http_protocol import BoundedHttp, IsPassedOn, never
-from sandbox_server.processes.websocket_protocol import BoundedWebSocket
+from sandbox_server.processes.websocket_protocol import LARGEST_MESSAGE, BoundedWebSocket
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class HttpServer(uvicorn.Server):
                     "type[asyncio.Protocol]", partial(BoundedHttp, is_passed_on=is_passed_on)
                 ),
                 ws=BoundedWebSocket,
+                ws_max_size=LARGEST_MESSAGE,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
