@@ -3,6 +3,8 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sandbox_server.passing.tunnel import SWITCHED
+
 log = logging.getLogger("sandbox_server.access")
 
 
@@ -30,7 +32,12 @@ class AccessLog:
         finally:
             log.info(
                 "%s %s status=%d ms=%.1f",
-                *(scope["method"], _path(scope), status, (time.perf_counter() - began) * 1000),
+                *(
+                    scope["method"],
+                    _path(scope),
+                    scope.get(SWITCHED, status),
+                    (time.perf_counter() - began) * 1000,
+                ),
             )
 
 

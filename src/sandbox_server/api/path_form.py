@@ -3,6 +3,7 @@ import re
 from starlette.types import Receive, Scope, Send
 
 from sandbox_server.api.faults import Malformed
+from sandbox_server.api.request_metrics import NamedRoute
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.access import Scope as KeyScope
 from sandbox_server.domain.errors import SandboxNotFound
@@ -18,6 +19,7 @@ PATH_FORM = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _MOST = 65_535
+_ROUTE = NamedRoute(PATH_FORM)
 
 
 class PathForm:
@@ -27,6 +29,7 @@ class PathForm:
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = _ROUTE
         services: Services = scope["app"].state.services
         caller: Caller = scope["state"]["caller"]
         caller.require(KeyScope.SANDBOXES)

@@ -1,13 +1,22 @@
+from dataclasses import dataclass
 from time import perf_counter
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sandbox_server.ops.instruments import HTTP_REQUESTS, HTTP_SECONDS
+from sandbox_server.passing.tunnel import SWITCHED
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO_ANSWER = "none"
 _NO_ROUTE = "none"
+
+
+@dataclass(frozen=True)
+class NamedRoute:
+    """Stands in a scope for a route, where there is none of FastAPI's."""
+
+    path: str
 
 
 class RequestMetrics:
@@ -37,6 +46,6 @@ class RequestMetrics:
         finally:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
-            HTTP_REQUESTS.labels(method, route, status).inc()
+            HTTP_REQUESTS.labels(method, route, str(scope.get(SWITCHED, status))).inc()
             if not lasts:  # how long somebody follows says nothing about the server
                 HTTP_SECONDS.labels(method, route).observe(perf_counter() - began)

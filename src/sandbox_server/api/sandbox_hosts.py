@@ -1,5 +1,3 @@
-from dataclasses import dataclass
-
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,7 +7,7 @@ from sandbox_server.api.access_log import AccessLog
 from sandbox_server.api.fair_load import lasts
 from sandbox_server.api.pages import is_navigation, render
 from sandbox_server.api.preview_cookie import remember, remembered
-from sandbox_server.api.request_metrics import RequestMetrics
+from sandbox_server.api.request_metrics import NamedRoute, RequestMetrics
 from sandbox_server.api.tenant_shares import TenantShares
 from sandbox_server.api.ticket_reach import take_ticket
 from sandbox_server.domain.access import Caller, TicketCaller
@@ -23,12 +21,7 @@ from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.passage import Passage
 from sandbox_server.services import Services
 
-
-@dataclass(frozen=True)
-class _HostForm:
-    """What the metrics take for a route."""
-
-    path: str = "{port}-{sandbox_id}"
+_HOST_FORM = NamedRoute("{port}-{sandbox_id}")
 
 
 class SandboxHosts:
@@ -55,7 +48,7 @@ class SandboxHosts:
             return
         request_id = new_id()
         scope.setdefault("state", {})["request_id"] = request_id
-        scope["route"] = _HostForm()
+        scope["route"] = _HOST_FORM
         with log_context(request_id=request_id):
             await self._at_sandbox(scope, receive, send)
 

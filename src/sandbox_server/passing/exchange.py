@@ -9,7 +9,7 @@ from sandbox_server.passing.answer import PassedAnswer
 from sandbox_server.passing.client import Client
 from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.request import PassedRequest
-from sandbox_server.passing.tunnel import tunnel
+from sandbox_server.passing.tunnel import SWITCHED, tunnel
 from sandbox_server.passing.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
 PATIENCE = timedelta(minutes=10)
@@ -68,6 +68,7 @@ class Exchange:
                 self._expect_no_end(upstream)
             if answer.is_switch:
                 upload.cancel()
+                self._client.scope[SWITCHED] = answer.status
                 head = answer.switch_for(self._outside, self._address)
                 await tunnel(self._client.connection, upstream, head=head, note=self._note)
             else:

@@ -5,6 +5,9 @@ from typing import Protocol, cast
 # An extension of ASGI, whose `connection` is the ClientConnection that our HTTP server lends.
 EXTENSION = "sandbox_server.client"
 
+# In a scope the status with which its connection came to speak another protocol, of which ASGI knows nothing.
+SWITCHED = "sandbox_server.switched"
+
 
 class Connection(Protocol):
     """A connection that another protocol can be put on."""

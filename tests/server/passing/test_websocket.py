@@ -4,6 +4,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.engine.waiting import until
 from tests.server.passing.outside import PORT, WAIT
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.needs_engine]
@@ -107,3 +108,28 @@ async def test_of_a_websocket_that_breaks_off_the_other_side_is_told(outside, sa
         with pytest.raises(ConnectionClosed) as closed:
             await socket.recv()
     assert closed.value.rcvd is None
+
+
+async def test_a_websocket_is_logged_with_its_own_status_when_it_is_over(
+    outside, sandbox_id, caplog
+):
+    caplog.set_level("INFO", "sandbox_server.access")
+    async with dialled(outside, sandbox_id, path="/chat?secret=1") as socket:
+        await socket.recv()
+
+    async def logged():
+        return "GET /chat status=101" in caplog.text
+
+    await until(logged)
+    assert "secret" not in caplog.text
+
+
+async def test_a_websocket_ends_when_its_key_may_no_longer_use_sandboxes(outside, sandbox_id):
+    key_id, key = await outside.new_key()
+    async with dialled(outside, sandbox_id, headers={"X-API-Key": key}) as socket:
+        await socket.recv()
+        async with outside.api() as api:
+            changed = await api.patch(f"/v1/keys/{key_id}", json={"scopes": ["read"]})
+        assert changed.status_code == 200
+        with pytest.raises(ConnectionClosed):
+            await socket.recv()
