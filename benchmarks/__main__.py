@@ -16,6 +16,7 @@ from benchmarks.report import Figure, print_figure, print_heading
 from benchmarks.rows import rows
 from benchmarks.runtime import bare_runtime
 from benchmarks.serving import requests
+from benchmarks.transfer import transfers
 
 
 async def sandboxes() -> AsyncIterator[Figure]:
@@ -49,6 +50,7 @@ PARTS = {
     "requests": requests,
     "commands": command_recording,
     "followers": followers,
+    "transfers": transfers,
     "deadlines": deadlines,
     "rows": rows,
 }

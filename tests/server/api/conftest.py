@@ -158,17 +158,21 @@ async def server(database, sessions, backend_at):
 
 
 @pytest.fixture
-async def api(server, services, make_key):
-    """Call that server over a socket."""
-    living = server.living
-    served = replace(
+def served(server, services):
+    """Find what that server's API calls."""
+    return replace(
         services,
         controller=server.controller,
         commands=server.commands,
-        backends=living.backends,
-        vault=living.vault,
+        backends=server.living.backends,
+        vault=server.living.vault,
     )
-    key = await make_key(tenant=living.tenant_id, scopes=["sandboxes"])
+
+
+@pytest.fixture
+async def api(server, served, make_key):
+    """Call that server over a socket."""
+    key = await make_key(tenant=server.living.tenant_id, scopes=["sandboxes"])
     async with (
         serving(create_app(served)) as port,
         httpx.AsyncClient(
