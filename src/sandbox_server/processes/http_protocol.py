@@ -9,12 +9,14 @@ from typing import Any, cast
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from sandbox_server.passing.tunnel import EXTENSION
 
 MAX_HEAD = 64 * 1024
+MAX_HEADERS = 256
 # An extension of ASGI, whose `connection` is the one that a request came by.
 CONNECTION = "sandbox-server.connection"
 
@@ -25,6 +27,9 @@ IsPassedOn = Callable[[list[tuple[bytes, bytes]], bytes], bool]
 
 _TIME_FOR_HEAD = timedelta(seconds=30)
 _LITTLE = 64 * 1024
+# A read of 256 KiB is parsed at once if it holds no more than so many pieces.
+_PART = 4 * 1024
+_MANY = 100
 
 
 class Connection:
@@ -45,6 +50,27 @@ class Connection:
             connected.setsockopt(socket.IPPROTO_TCP, option, _LITTLE)
 
 
+class _Flow(FlowControl):
+    """Lets nothing more be read while a part of what was has to wait."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_held = False
+
+    def resume_reading(self) -> None:
+        if not self._is_held:
+            super().resume_reading()
+
+    def hold(self) -> None:
+        self._is_held = True
+        self.pause_reading()
+
+    def release(self, *, resume: bool = True) -> None:
+        was_held, self._is_held = self._is_held, False
+        if was_held and resume:
+            self.resume_reading()
+
+
 def never(_headers: list[tuple[bytes, bytes]], _target: bytes) -> bool:
     return False
 
@@ -52,8 +78,10 @@ def never(_headers: list[tuple[bytes, bytes]], _target: bytes) -> bool:
 class BoundedHttp(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 with bounds on the head of a request: how large it is, and how long it takes.
 
-    Nobody has shown a key before its end, and the parser keeps all of it in memory. What `is_passed_on` may become
-    another protocol that is none of ours: then the application is lent the connection.
+    Nobody has shown a key before its end, and the parser keeps all of it in memory. Nor does anybody keep the loop
+    from others: of many small requests or chunks a few are parsed in one turn, and no request before those that wait
+    are answered. What `is_passed_on` may become another protocol that is none of ours: then the application is lent
+    the connection.
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -74,6 +102,9 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._is_passed_on = is_passed_on
         self._early: bytearray | None = None
+        self._unparsed = bytearray()
+        self._parsing: asyncio.Handle | None = None
+        self._pieces = 0
 
     def is_closing(self) -> bool:
         """Tell whether the client is gone or about to be."""
@@ -96,11 +127,15 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow: _Flow = _Flow(transport)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
         self._end_running()
+        self._unparsed.clear()
+        if self._parsing is not None:
+            self._parsing.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -109,13 +144,12 @@ class BoundedHttp(HttpToolsProtocol):
         if self._early is not None:
             self._keep_early(data)
             return
-        self._parse(data)
-        if self._timer is not None:
-            self._received += len(data)
-            if self._received > MAX_HEAD:
-                self._refuse_head()
+        self._unparsed += data
+        if self._parsing is None:
+            self._parse_on()
 
     def on_message_begin(self) -> None:
+        self._pieces += 1
         super().on_message_begin()
         self.scope["extensions"] = {
             CONNECTION: {"connection": Connection(self.transport)},
@@ -124,8 +158,18 @@ class BoundedHttp(HttpToolsProtocol):
         self._expect_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._pieces += 1
         if self._timer is not None:  # a trailer must not pass for a header
             super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces += 1
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._unparsed and self._parsing is None:
+            self._parsing = self.loop.call_soon(self._parse_on)
 
     def on_headers_complete(self) -> None:
         self._stop_expecting()
@@ -136,6 +180,36 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _should_upgrade(self) -> bool:
         return not self._passed_on and super()._should_upgrade()
+
+    def _parse_on(self) -> None:
+        """Parse what was received, but no more than others can wait for."""
+        self._parsing = None
+        self._pieces = 0
+        while self._unparsed and self._pieces < _MANY and not self.pipeline:
+            part = bytes(self._unparsed[:_PART])
+            del self._unparsed[:_PART]
+            self._parse(part)
+            if self._timer is not None:
+                self._bound_head(len(part))
+            if self.transport.is_closing():
+                self._unparsed.clear()
+                return
+            if self.transport.get_protocol() is not self:
+                self._unparsed.clear()
+            elif self._early is not None:
+                self._keep_early(bytes(self._unparsed))
+                self._unparsed.clear()
+        if not self._unparsed:
+            self.flow.release(resume=len(self._early or b"") <= _MOST_EARLY)
+            return
+        self.flow.hold()
+        if not self.pipeline:
+            self._parsing = self.loop.call_soon(self._parse_on)
+
+    def _bound_head(self, received: int) -> None:
+        self._received += received
+        if self._received > MAX_HEAD or len(self.headers) > MAX_HEADERS:
+            self._refuse_head()
 
     def _parse(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -196,7 +270,8 @@ def _too_large() -> bytes:
         "title": "Request's head is too large",
         "status": status,
         "code": "head-too-large",
-        "detail": f"The request line and the headers have more than {MAX_HEAD} bytes.",
+        "detail": f"The request line and the headers have more than {MAX_HEAD} bytes, or there are more than "
+        f"{MAX_HEADERS} headers.",
     }
     body = json.dumps(problem).encode()
     return (

@@ -47,6 +47,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unparsed.clear()
+        if self._parsing is not None:
+            self._parsing.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -92,7 +94,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             super().data_received(part)
         if self._unparsed:
             self._parse_on()
-        elif not self.read_paused:
+        elif not self.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def _end_soon(self) -> None:

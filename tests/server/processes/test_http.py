@@ -1,6 +1,8 @@
 """The HTTP server against clients that mean it no good."""
 
 import asyncio
+import hashlib
+import re
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -13,20 +15,23 @@ from sandbox_server.processes.listening import listen
 
 
 async def answer_headers(scope, receive, send):
-    """Answer with the names of the request's headers, once all of it has arrived."""
-    while (await receive()).get("more_body"):
-        pass
-    names = b",".join(name for name, _ in scope["headers"])
+    """Answer with the names of the request's headers and the sum of its body, once all of it has arrived."""
+    body, more = hashlib.sha256(), True
+    while more:
+        message = await receive()
+        body.update(message.get("body", b""))
+        more = message.get("more_body", False)
+    names = b",".join([*(name for name, _ in scope["headers"]), body.hexdigest().encode()])
     headers = [(b"content-length", b"%d" % len(names))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": names})
 
 
 @asynccontextmanager
-async def serving():
+async def serving(app=answer_headers):
     listeners, started = listen("127.0.0.1", 0), asyncio.Event()
     server = HttpServer(
-        answer_headers,
+        app,
         stop_timeout=timedelta(seconds=1),
         on_started=started.set,
         on_stop=lambda: None,
@@ -34,7 +39,7 @@ async def serving():
     task = asyncio.create_task(server.serve(sockets=listeners))
     await started.wait()
     try:
-        yield listeners[0].getsockname()[1]
+        yield server, listeners[0].getsockname()[1]
     finally:
         server.should_exit = True
         await task
@@ -43,7 +48,7 @@ async def serving():
 @pytest.fixture
 async def say():
     """Send bytes on a connection of their own; gives all that is answered until it ends."""
-    async with serving() as port:
+    async with serving() as (_, port):
 
         async def say(*parts):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -95,4 +100,67 @@ async def test_a_trailer_does_not_pass_for_a_header(say):
         b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     answer = await say(chunked + b"1\r\nx\r\n0\r\nX-Api-Key: forged\r\n\r\n")
-    assert answer.endswith(b"host,connection,transfer-encoding")
+    assert b"\r\n\r\nhost,connection,transfer-encoding," in answer
+
+
+async def test_pipelined_requests_are_answered_in_their_order(say):
+    requests = b"".join(b"GET / HTTP/1.1\r\nHost: a\r\nX-%d: b\r\n\r\n" % n for n in range(1000))
+    answers = await say(requests + b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert re.findall(rb"x-(\d+)", answers) == [b"%d" % n for n in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "end"),
+    [(b"", b"1\r\nx\r\n", b"0\r\n\r\n"), (b"0\r\n", b"x:\r\n", b"\r\n")],
+    ids=["chunks", "trailers"],
+)
+async def test_a_flood_of_small_pieces_leaves_others_their_turns(begin, piece, end):
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head + begin + piece * 50_000 + end)
+        reading = asyncio.create_task(reader.read())
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert (await reading).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert turns > 50_000 * len(piece) / 8192
+        writer.close()
+
+
+async def test_requests_that_wait_for_others_are_hardly_looked_at():
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def answer_later(scope, receive, send):
+        asked.set()
+        await answer.wait()
+        await answer_headers(scope, receive, send)
+
+    async with serving(answer_later) as (server, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 5000)
+        async with asyncio.timeout(30):
+            await asked.wait()
+        [connection] = server.server_state.connections
+        assert len(connection.pipeline) < 200
+        writer.transport.abort()
+        answer.set()
+
+
+async def test_more_headers_than_anybody_has_use_for_are_refused(say):
+    answer = await say(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * 10_000 + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 431 ") or b"ConnectionResetError" in answer
+
+
+async def test_what_comes_in_parts_of_any_size_stays_whole(say):
+    body = bytes(range(256)) * 4096
+    chunked = b"".join(
+        b"%x\r\n%b\r\n" % (len(part), part)
+        for start in range(0, len(body), 777)
+        if (part := body[start : start + 777])
+    )
+    head = b"POST /sum HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answers = await say(head + chunked + b"0\r\n\r\n" + last)
+    assert hashlib.sha256(body).hexdigest().encode() in answers
