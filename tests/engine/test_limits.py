@@ -68,7 +68,7 @@ async def unmoved(engine, neighbour):
     times: list[float] = []
 
     async def ask():
-        async with httpx.AsyncClient(base_url=engine.url) as client:
+        async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
             while not is_over.is_set() or len(times) < 5:
                 started = time.monotonic()
                 assert (await client.get("/health")).json() == {"status": "ok"}

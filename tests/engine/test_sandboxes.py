@@ -87,7 +87,7 @@ async def test_an_unknown_template_is_an_error_that_names_it(options):
 async def test_a_wrong_api_key_is_refused(engine, key):
     with pytest.raises((AuthenticationException, SandboxException)):
         await AsyncSandbox.create(api_key=key or " ", api_url=engine.url, validate_api_key=False)
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         refused = await client.post("/sandboxes", headers={"X-API-Key": key}, json={})
         keyless = await client.get("/v2/sandboxes")
     assert refused.status_code == keyless.status_code == 401
@@ -117,7 +117,7 @@ async def test_an_absurd_timeout_is_refused_and_nothing_is_created(options, time
     ],
 )
 async def test_a_malformed_request_gets_e2b_s_error_shape(engine, body):
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         answer = await client.post(
             "/v2/sandboxes", content=body, headers={"X-API-Key": engine.api_key}
         )
@@ -130,7 +130,7 @@ async def test_what_the_engine_does_not_have_is_said(options, engine):
     with pytest.raises(SandboxException, match="not implemented by this engine") as caught:
         await AsyncSandbox.create(network={"https_ports": [443]}, **options)
     assert caught.value.status_code == 501
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         answer = await client.post("/templates", headers={"X-API-Key": engine.api_key})
     assert answer.status_code == 501
 
@@ -175,7 +175,7 @@ async def test_set_timeout_moves_the_deadline_both_ways(sandbox):
 async def test_refreshes_extend_and_never_shorten(sandbox, engine):
     before = (await sandbox.get_info()).end_at
     async with httpx.AsyncClient(
-        base_url=engine.url, headers={"X-API-Key": engine.api_key}
+        base_url=engine.url, headers={"X-API-Key": engine.api_key}, timeout=60
     ) as client:
         path = f"/sandboxes/{sandbox.sandbox_id}/refreshes"
         assert (await client.post(path, json={"duration": 20})).status_code == 204
@@ -295,7 +295,7 @@ async def test_the_list_filters_by_state_and_metadata_and_comes_in_pages(options
 
 async def test_a_wrong_page_token_or_filter_is_an_error(engine):
     async with httpx.AsyncClient(
-        base_url=engine.url, headers={"X-API-Key": engine.api_key}
+        base_url=engine.url, headers={"X-API-Key": engine.api_key}, timeout=60
     ) as client:
         for query in ("nextToken=nonsense", "limit=0", "limit=101", "state=dead", "metadata=a"):
             answer = await client.get(f"/v2/sandboxes?{query}")
@@ -317,7 +317,7 @@ async def test_host_names_are_those_under_the_engine_s_domain(sandbox, engine):
 
 
 async def test_health_answers_without_a_key(engine):
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         assert (await client.get("/health")).json() == {"status": "ok"}
 
 

@@ -21,7 +21,7 @@ async def client(request, engine, shared):
     """Make a client for signed URLs that is given nothing but them."""
     host = f"{ENVD_PORT}-{shared.sandbox_id}.localhost:{engine.port}"
     headers = {"Host": host} if request.param == "by its own host" else {}
-    async with httpx.AsyncClient(headers=headers) as client:
+    async with httpx.AsyncClient(headers=headers, timeout=60) as client:
         yield client
 
 
@@ -107,7 +107,7 @@ async def test_a_signature_is_good_for_one_operation(client, shared):
 async def test_a_signature_is_good_for_one_sandbox(engine, shared, sandbox):
     await sandbox.files.write("file", "the other one's")
     await shared.files.write("file", "the shared one's")
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         found = await client.get(sandbox.download_url("file"))
         refused = await client.get(sandbox.download_url("file"), headers=_routed(shared))
     assert found.text == "the other one's"
@@ -118,7 +118,7 @@ async def test_a_signature_ends_with_its_sandbox(engine, options):
     sandbox = await AsyncSandbox.create(timeout=60, **options)
     await sandbox.files.write("file", "x")
     url = sandbox.download_url("file")
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         assert (await client.get(url)).status_code == 200
         await sandbox.pause()
         assert (await client.get(url)).status_code == 502
@@ -164,7 +164,7 @@ ROUTES = [
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_without_its_token_a_sandbox_answers_nothing(engine, shared, sandbox, method, path):
     tokens = [None, "", "wrong", sandbox._envd_access_token, engine.api_key]
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         for token in tokens:
             answer = await client.request(
                 method,
@@ -181,7 +181,7 @@ async def test_without_its_token_a_sandbox_answers_nothing(engine, shared, sandb
 
 async def test_the_api_key_does_not_open_a_sandbox_and_its_token_not_the_api(engine, shared):
     token = shared._envd_access_token
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         keyed = await client.post(
             "/process.Process/List",
             json={},
@@ -226,7 +226,9 @@ async def test_tokens_differ_and_stay_the_same_for_the_life_of_a_sandbox(shared,
 async def test_an_expiration_that_is_no_number_is_the_callers_mistake(engine, shared):
     signature = get_signature("file", "read", None, shared._envd_access_token)
     for expiration in ("soon", "1e9", "", "9" * 40):
-        async with httpx.AsyncClient(base_url=engine.url, headers=_routed(shared)) as client:
+        async with httpx.AsyncClient(
+            base_url=engine.url, headers=_routed(shared), timeout=60
+        ) as client:
             answer = await client.get(
                 "/files",
                 params={

@@ -68,7 +68,7 @@ async def test_streams_and_file_objects_are_written_as_they_come(shared, directo
 async def test_a_download_is_compressed_for_those_who_ask_for_it(engine, shared, directory):
     await shared.files.write(f"{directory}/zeros", bytes(MIB))
     url = shared.download_url(f"{directory}/zeros")
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         compressed = await client.get(url, headers={"Accept-Encoding": "gzip"})
         plain = await client.get(url, headers={"Accept-Encoding": "identity"})
     assert compressed.headers["content-encoding"] == "gzip"

@@ -64,7 +64,7 @@ async def test_a_server_is_reached_whatever_address_it_is_bound_to(browse, servi
 
 async def test_headers_say_where_to_as_well_as_host_names(engine, serving):
     routed = {"E2b-Sandbox-Id": serving, "E2b-Sandbox-Port": "8001"}
-    async with httpx.AsyncClient(base_url=engine.url, headers=routed) as client:
+    async with httpx.AsyncClient(base_url=engine.url, headers=routed, timeout=60) as client:
         assert (await client.get("/by-headers")).json()["path"] == "/by-headers"
 
 

@@ -76,7 +76,7 @@ async def test_the_sdk_needs_nothing_but_the_domain(tls_engine, resolve):
     assert url.startswith(f"https://49983-{sandbox_id}.{NAME}:{tls_engine.port}/files?")
 
     address = f"https://127.0.0.1:{tls_engine.port}"
-    async with httpx.AsyncClient(verify=False) as browser:
+    async with httpx.AsyncClient(verify=False, timeout=60) as browser:
 
         async def page():
             answer = await browser.get(f"{address}/page.html", headers={"Host": host})

@@ -196,7 +196,7 @@ async def test_a_sandbox_that_does_not_ask_for_it_stays_paused(options, engine):
         await sandbox.pause()
         with pytest.raises(SandboxNotRunningException):
             await sandbox.commands.run("true")
-        async with httpx.AsyncClient(base_url=engine.url) as client:
+        async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
             host = {"Host": sandbox.get_host(8000)}
             asleep = await client.get("/", headers=host)
         assert asleep.status_code == 502
@@ -216,7 +216,7 @@ async def test_a_stranger_does_not_wake_a_private_sandbox_and_a_friend_does(opti
     created = await AsyncSandbox.create(
         lifecycle=WAKEABLE, network={"allow_public_traffic": False}, **options
     )
-    async with created as sandbox, httpx.AsyncClient(base_url=engine.url) as client:
+    async with created as sandbox, httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         await sandbox.pause()
         headers = {"Host": sandbox.get_host(8000)}
         for token in ({}, {"e2b-traffic-access-token": "0" * 64}):

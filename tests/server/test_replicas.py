@@ -181,7 +181,9 @@ async def test_a_key_that_is_revoked_on_one_server_is_refused_by_the_other(pair)
     async with pair.first.client() as admin:
         key = (await admin.post("/v1/keys", json={"scopes": ["read"]})).json()
         headers = {"X-API-Key": key["secret"]}
-        async with httpx.AsyncClient(base_url=pair.other.url, headers=headers) as holder:
+        async with httpx.AsyncClient(
+            base_url=pair.other.url, headers=headers, timeout=60
+        ) as holder:
             assert (await holder.get(SANDBOXES)).status_code == 200  # from now on it is trusted
             assert (await admin.delete(f"/v1/keys/{key['id']}")).status_code == 204
 
@@ -242,7 +244,7 @@ async def test_both_servers_tell_prometheus_the_same_of_what_they_share(pair, te
     await tenant.create()
 
     async def count(server):
-        async with httpx.AsyncClient(base_url=server.url) as local:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as local:
             return labelled(samples_in((await local.get("/metrics")).text), "sandboxes")
 
     async def agree():
@@ -315,7 +317,7 @@ async def test_two_servers_that_start_at_once_on_an_empty_database_are_both_read
             ]
             assert keys
             for each in (one, two):
-                async with httpx.AsyncClient(base_url=each.url) as anybody:
+                async with httpx.AsyncClient(base_url=each.url, timeout=60) as anybody:
                     assert (await anybody.get("/readyz")).status_code == 200
                     for key in keys:
                         told = await anybody.get("/v1/stats", headers={"X-API-Key": key})

@@ -66,7 +66,9 @@ async def test_the_sandbox_of_a_build_is_nobodys(own, begin):
             await AsyncSandbox.connect(sandbox_id, **own.engine.options)
         assert not await AsyncSandbox.kill(sandbox_id, **own.engine.options)
         headers = {"E2b-Sandbox-Id": sandbox_id, "E2b-Sandbox-Port": "49983"}
-        async with httpx.AsyncClient(base_url=own.engine.url, headers=headers) as client:
+        async with httpx.AsyncClient(
+            base_url=own.engine.url, headers=headers, timeout=60
+        ) as client:
             assert (await client.get("/health")).status_code == 502
         await _delete(own, building.template_id)
 

@@ -37,7 +37,9 @@ async def url(shared_box):
 @pytest_asyncio.fixture(loop_scope="module")
 async def http(box, url):
     """Make a client that asks for things as they are."""
-    async with httpx.AsyncClient(base_url=url, headers={"accept-encoding": "identity"}) as http:
+    async with httpx.AsyncClient(
+        base_url=url, headers={"accept-encoding": "identity"}, timeout=60
+    ) as http:
         yield http
 
 

@@ -146,7 +146,7 @@ async def test_an_answer_ends_broken_when_the_file_shrinks_under_way(http, home)
 async def test_an_answer_ends_when_the_sandbox_does():
     with file_box() as box:
         (box.inside / "home/user/large").write_bytes(bytes(16 * MIB))
-        async with answering(box) as url, httpx.AsyncClient(base_url=url) as http:
+        async with answering(box) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
             headers = {"accept-encoding": "identity"}
             request = http.build_request("GET", "/files?path=large", headers=headers)
             async with asyncio.timeout(10):

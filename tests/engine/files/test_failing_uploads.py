@@ -198,7 +198,7 @@ async def test_a_refusal_comes_before_the_body_is_sent(box, url):
 
 async def test_an_upload_to_a_sandbox_that_is_gone_says_so():
     with file_box() as box:
-        async with answering(box) as url, httpx.AsyncClient(base_url=url) as http:
+        async with answering(box) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
             box.root.close()
             answer = await post(http, "file", b"text")
     assert (answer.status_code, answer.json()["sandboxId"]) == (502, "box")

@@ -122,7 +122,7 @@ async def test_listing_the_root_leaves_the_kernels_file_systems_alone(client):
 async def test_a_listing_reads_the_same_in_both_encodings(url, client, box):
     box.run("touch a; ln -s a b", uid=1000)
     request = ListDirRequest(path="~")
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.post(
             "/filesystem.Filesystem/ListDir",
             content=request.to_json(),
@@ -235,7 +235,7 @@ async def test_without_its_default_user_a_sandbox_says_so(client, box):
     ids=["cut off", "wrong type", "list", "no text", "deep", "wide"],
 )
 async def test_a_malformed_request_is_the_clients_fault_and_harms_nobody(url, client, body):
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.post(
             "/filesystem.Filesystem/Stat",
             content=body,
@@ -246,7 +246,7 @@ async def test_a_malformed_request_is_the_clients_fault_and_harms_nobody(url, cl
 
 
 async def test_a_compressed_request_cannot_expand_without_end(url):
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.post(
             "/filesystem.Filesystem/Stat",
             content=gzip.compress(bytes(100 << 20)),
@@ -264,7 +264,7 @@ async def test_a_compressed_request_cannot_expand_without_end(url):
     ],
 )
 async def test_other_protocols_are_refused(url, method, content_type, status):
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.request(
             method, "/filesystem.Filesystem/Stat", headers={"content-type": content_type}
         )

@@ -177,7 +177,7 @@ async def test_publishing_a_template_is_noted(client, options, name):
 
 
 async def test_the_key_is_taken_as_an_access_token_too(engine):
-    async with httpx.AsyncClient(base_url=engine.url) as client:
+    async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         for sent, status in {f"Bearer {engine.api_key}": 200, "Bearer e2b_0": 401}.items():
             answer = await client.get("/templates", headers={"Authorization": sent})
             assert answer.status_code == status

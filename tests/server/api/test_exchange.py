@@ -98,7 +98,7 @@ async def test_a_body_of_the_allowed_size_is_read(port, key):
 
 
 async def test_a_client_that_does_not_wait_still_hears_that_its_body_is_too_large(app, key):
-    async with serving(app) as port, httpx.AsyncClient() as client:
+    async with serving(app) as port, httpx.AsyncClient(timeout=60) as client:
         answer = await client.post(
             f"http://127.0.0.1:{port}/v1/test/notes",
             content=b"x" * (50 * MEGABYTE),
@@ -172,7 +172,7 @@ async def test_a_websocket_without_a_key_is_told_why_it_is_refused(port, caplog)
 
 async def test_a_stream_that_breaks_off_is_cut_off(port, key):
     with pytest.raises(httpx.RemoteProtocolError):
-        async with httpx.AsyncClient(headers={"X-API-Key": key.decode()}) as client:
+        async with httpx.AsyncClient(headers={"X-API-Key": key.decode()}, timeout=60) as client:
             await client.get(f"http://127.0.0.1:{port}/v1/test/stream")
 
 

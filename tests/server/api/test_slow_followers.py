@@ -119,7 +119,7 @@ async def test_a_tenant_has_so_many_streams_and_calls_beside_them(reader, port, 
         assert refused.headers["retry-after"] == "5"
         assert (await reader.get(EVENTS)).status_code == 200
         async with (
-            httpx.AsyncClient(base_url=reader.base_url, headers=neighbour) as other,
+            httpx.AsyncClient(base_url=reader.base_url, headers=neighbour, timeout=60) as other,
             following(other, EVENTS),
         ):
             pass

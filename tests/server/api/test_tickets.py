@@ -311,7 +311,7 @@ async def test_no_ticket_is_in_any_line_that_is_logged(
 
     ticket = await make_ticket(admin, sandbox_id=sandbox_id)
     caplog.set_level(logging.DEBUG)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as stranger:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as stranger:
         for path in (f"/v1/sandboxes/{sandbox_id}", "/v1/keys"):
             told = await stranger.get(path, params={"ticket": ticket, "limit": "x"})
             assert ticket not in told.text

@@ -1,17 +1,3 @@
 """What these tests share with those of the API, whose metrics they are."""
 
-from tests.server.api.conftest import (  # noqa: F401 - fixtures
-    admin,
-    app,
-    backends,
-    commands,
-    controller,
-    locks,
-    make_key,
-    notifications,
-    services,
-    settings,
-    stranger,
-    streams,
-    vault,
-)
+from tests.server.api.conftest import *  # noqa: F403 - fixtures

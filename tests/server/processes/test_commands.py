@@ -27,7 +27,9 @@ def server_elsewhere(server):
 
 
 async def status_of_key(server, key):
-    async with httpx.AsyncClient(base_url=server.url, headers={"X-API-Key": key}) as caller:
+    async with httpx.AsyncClient(
+        base_url=server.url, headers={"X-API-Key": key}, timeout=60
+    ) as caller:
         return (await caller.get("/v1/stats")).status_code
 
 

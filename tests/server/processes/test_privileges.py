@@ -29,7 +29,7 @@ def closed():
 async def test_it_runs_from_where_its_account_may_not_go(server, closed):
     server.programs_at(closed / "clone" / "src")
     server.start()
-    async with httpx.AsyncClient(base_url=server.url) as anybody:
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as anybody:
         assert (await anybody.get("/openapi.json")).status_code == 200
         assert (await anybody.get("/v1/nothing")).status_code == 401
     assert server.stop() == 0

@@ -4,19 +4,7 @@ import pytest
 
 from sandbox_server.domain.errors import BackendError
 from sandbox_server.domain.templates import is_made_by_a_server
-from tests.server.api.conftest import (  # noqa: F401 - the API over a server at work
-    admin,
-    api,
-    app,
-    backends,
-    controller,
-    make_key,
-    server,
-    services,
-    settings,
-    stranger,
-    vault,
-)
+from tests.server.api.conftest import *  # noqa: F403 - the API over a server at work
 from tests.server.templates.building import Building
 
 
@@ -32,6 +20,6 @@ async def sweeping(backend_at):
 
 
 @pytest.fixture
-def building(api, server, sweeping):  # noqa: F811
+def building(api, server, sweeping):
     """Build templates at the engine."""
     return Building(api, server)

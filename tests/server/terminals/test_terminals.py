@@ -200,7 +200,7 @@ async def test_the_same_request_again_makes_no_second_terminal(pair, caller):
 
 async def test_who_may_only_read_sees_a_terminal_and_types_nothing(caller, shell):
     key = (await caller.post("/v1/keys", json={"scopes": ["read"]})).json()["secret"]
-    reader = httpx.AsyncClient(base_url=caller.base_url, headers={"X-API-Key": key})
+    reader = httpx.AsyncClient(base_url=caller.base_url, headers={"X-API-Key": key}, timeout=60)
     async with reader, viewing(reader, shell["path"]) as watcher:
         await watcher.type(b"echo no\r")
         assert (await watcher.until_told("problem"))["code"] == "scope-missing"
@@ -217,7 +217,7 @@ async def test_a_page_attaches_with_a_ticket_that_is_for_its_sandbox(pair, calle
         made = await caller.post("/v1/tickets", json={"ttl_s": 60, **body})
         return made.json()["ticket"]
 
-    async with httpx.AsyncClient(base_url=caller.base_url) as page:
+    async with httpx.AsyncClient(base_url=caller.base_url, timeout=60) as page:
         typing = await ticket(scope="sandboxes", sandbox_id=pair.sandbox_id)
         async with viewing(page, f"{shell['path']}?ticket={typing}&after=0") as viewer:
             await viewer.type(b"echo $((6 * 7))\r")
@@ -233,7 +233,7 @@ async def test_a_page_attaches_with_a_ticket_that_is_for_its_sandbox(pair, calle
 async def refused(caller):
     async def refuse(path, client=caller, **headers):
         if headers:
-            client = httpx.AsyncClient(base_url=caller.base_url, headers=headers)
+            client = httpx.AsyncClient(base_url=caller.base_url, headers=headers, timeout=60)
         with pytest.raises(InvalidStatus) as refusal:
             async with viewing(client, path):
                 pass
@@ -263,7 +263,9 @@ async def test_who_may_not_attach_is_told_why_before_the_connection_is_one(
 
 async def test_a_key_that_is_revoked_ends_what_it_sees(caller, shell):
     made = (await caller.post("/v1/keys", json={})).json()
-    other = httpx.AsyncClient(base_url=caller.base_url, headers={"X-API-Key": made["secret"]})
+    other = httpx.AsyncClient(
+        base_url=caller.base_url, headers={"X-API-Key": made["secret"]}, timeout=60
+    )
     async with other, viewing(other, shell["path"]) as viewer:
         await viewer.until_told("attached")
         await caller.delete(f"/v1/keys/{made['id']}")
