@@ -66,7 +66,7 @@ async def list_files(
     limit: FileLimit = 1000,
     cursor: FileCursor = None,
 ) -> Page[FileRead]:
-    """List what is in a directory, in the order of the paths. This and all that follows wakes a paused sandbox."""
+    """List what is in a directory, in the order of the paths; some 10,000 entries may be below it. It wakes a paused sandbox."""
     found = await tree.list_page(
         caller, place, depth=depth, limit=limit + 1, after=read_text(cursor)
     )

@@ -213,6 +213,6 @@ async def _remove(files: Files, entry: Entry, *, recursive: bool) -> None:
 
 async def _holds_something(files: Files, path: str) -> bool:
     try:
-        return bool(await files.list_below(path, depth=1))
+        return bool(await files.list_below(path, depth=1, limit=1))
     except TooManyEntries:
         return True

@@ -27,9 +27,7 @@ class FileTree:
     ) -> Sequence[Entry]:
         """List what is below a directory in the order of their paths, from the one after `after`."""
         async with self._way_in.into(caller, place) as hands:
-            found = await hands.files.list_below(place.path, depth=depth)
-        left = found if after is None else [entry for entry in found if entry.path > after]
-        return sorted(left, key=lambda entry: entry.path)[:limit]
+            return await hands.files.list_below(place.path, depth=depth, limit=limit, after=after)
 
     async def move(self, caller: Caller, place: Place, destination: str) -> Entry:
         """Give a file or a directory another name, in place of a file that has it."""

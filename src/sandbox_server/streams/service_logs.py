@@ -40,6 +40,7 @@ WANTED_FOR = timedelta(seconds=60)
 _FILE = re.compile(r"([a-z0-9][a-z0-9_.-]{0,62})\.log")
 _BEGAN_AT = re.compile(r"tail -c \+([0-9]{1,18}) ")
 _MOST_FILES = 32
+_MOST_LISTED = 1000
 _AT_ONCE = 8
 _UNWANTED_AT_ONCE = 50
 # What ends by itself, as where there is no `tail`, is not begun all the time.
@@ -172,7 +173,7 @@ class ServiceLogs:
 
 async def _list(files: Files) -> Sequence[Entry]:
     try:
-        return await files.list_below(DIRECTORY, depth=1)
+        return await files.list_below(DIRECTORY, depth=1, limit=_MOST_LISTED)
     except PathNotFound:
         return ()
 

@@ -1,5 +1,6 @@
 import asyncio
 import io
+import os
 import tarfile
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from tests.engine.waiting import until
 from tests.server.api.following import following
 from tests.server.api.serving import serving
 from tests.server.api.test_problems import assert_problem
+from tests.test_readme import README
 
 pytestmark = pytest.mark.needs_engine
 
@@ -359,3 +361,21 @@ async def test_a_watch_of_what_is_no_directory_is_refused(files):
     for path, status in (("none", 404), (".bashrc", 409)):
         answer = await files.api.get(f"{files.url}/watch", params={"path": path})
         assert answer.status_code == status
+
+
+async def test_the_commands_in_the_readme_work_as_they_stand(files, tmp_path):
+    section = README.read_text().partition("\n## Files\n")[2]
+    script = section.partition("```sh\n")[2].partition("```")[0]
+    key, server = files.api.headers["x-api-key"], str(files.api.base_url).rstrip("/")
+    shell = await asyncio.create_subprocess_exec(
+        *("sh", "-euxc", script.replace("curl ", "curl -sS --fail-with-body ")),
+        env=os.environ | {"KEY": key, "SERVER": server, "ID": files.sandbox_id},
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await shell.communicate()
+    assert shell.returncode == 0, said.decode()
+    assert b"\nhell+ curl" in said
+    assert await files.names("copy") == ["notes.md"]
+    assert_problem(await files.get("work/notes.md"), status=404, code="path-not-found")

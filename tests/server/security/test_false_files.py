@@ -138,7 +138,7 @@ async def test_a_listing_without_an_end_is_read_to_a_bound(files, proxy):
     proxy.on("POST /filesystem.Filesystem/ListDir", endless)
     async with asyncio.timeout(30):
         with pytest.raises(TooManyEntries):
-            await files.list_below("/tmp", depth=1)
+            await files.list_below("/tmp", depth=1, limit=10)
 
 
 async def test_an_answer_about_files_that_does_not_come_is_given_up(backend, access, proxy):
