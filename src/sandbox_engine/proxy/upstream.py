@@ -11,6 +11,10 @@ _BODY_BUFFER = 256 * 1024
 # How much an application may send that is not body: its heads, and what frames a chunk.
 _MAX_HEAD = 256 * 1024
 
+# A read of 256 KiB is parsed at once if it holds no more than so many pieces: else it takes several turns of the loop.
+_PART = 4 * 1024
+_MANY = 100
+
 
 class UpstreamLost(Exception):
     """The application ended the connection before its answer was whole."""
@@ -31,10 +35,13 @@ class Upstream(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser
         self._headers: Headers = []
         self._response: Response | None = None
-        self._body: list[bytes] = []
-        self._buffered = 0
+        self._body = bytearray()
+        self._received = bytearray()
+        self._parsing: asyncio.Handle | None = None
+        self._pieces = 0
         self._unparsed = 0
         self._early = b""
+        self._is_switched = False
         self._whole = True
         self._keep_alive = False
         self._failure: Exception | None = None
@@ -48,6 +55,7 @@ class Upstream(asyncio.Protocol):
         return (
             self._whole
             and not self._body
+            and not self._received
             and self._keep_alive
             and self.request_sent
             and not self._transport.is_closing()
@@ -86,11 +94,9 @@ class Upstream(asyncio.Protocol):
         """Wait for more of the answer's body, and tell whether that was the last of it."""
         while not self._body and not self._whole:
             await self._wait_progress()
-        body = b"".join(self._body)
+        body = bytes(self._body)
         self._body.clear()
-        if self._buffered > _BODY_BUFFER:
-            self._transport.resume_reading()
-        self._buffered = 0
+        self._read_on()
         return body, self._whole
 
     def take_over(self, protocol: asyncio.Protocol) -> bytes:
@@ -109,22 +115,9 @@ class Upstream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._whole:
-            self.abort(UpstreamInvalid("data that nobody asked for"))
-            return
-        self._unparsed += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._early = data[upgrade.args[0] :]
-            self._transport.pause_reading()
-        except httptools.HttpParserError as error:
-            self._keep_alive = False
-            if not self._whole:
-                self.abort(UpstreamInvalid(str(error)))
-        if self._unparsed > _MAX_HEAD:
-            self.abort(UpstreamInvalid("the head of the answer is too large"))
-        self._tell_progress()
+        self._received += data
+        if self._parsing is None:
+            self._parse_on()
 
     def eof_received(self) -> None:
         if self._response is not None and self._response.ends_with_connection:
@@ -132,6 +125,7 @@ class Upstream(asyncio.Protocol):
         self._fail(UpstreamLost())
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._received.clear()
         self._fail(UpstreamLost())
         self._writable.set()
 
@@ -142,11 +136,13 @@ class Upstream(asyncio.Protocol):
         self._writable.set()
 
     def on_message_begin(self) -> None:
+        self._pieces += 1
         if self._whole:
             raise UpstreamInvalid("more than one answer")
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._pieces += 1
         if self._response is None:  # what comes later are trailers
             self._headers.append((name, value))
 
@@ -168,11 +164,9 @@ class Upstream(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self._whole:
             raise UpstreamInvalid("a body that must not be there")
+        self._pieces += 1
         self._unparsed -= len(body)
-        self._body.append(body)
-        self._buffered += len(body)
-        if self._buffered > _BODY_BUFFER:
-            self._transport.pause_reading()
+        self._body += body
 
     def on_chunk_header(self) -> None:
         self._unparsed = 0
@@ -181,6 +175,49 @@ class Upstream(asyncio.Protocol):
         if self._response is not None:
             self._keep_alive = self._response.is_final and self._parser.should_keep_alive()
             self._whole = True
+
+    def _parse_on(self) -> None:
+        """Parse what was received, in one turn of the loop no more than others can wait for."""
+        self._parsing = None
+        self._pieces = 0
+        while self._received and self._pieces < _MANY and len(self._body) <= _BODY_BUFFER:
+            part = bytes(self._received[:_PART])
+            del self._received[:_PART]
+            self._parse(part)
+            if self._transport.is_closing():
+                self._received.clear()
+        self._read_on()
+        self._tell_progress()
+
+    def _read_on(self) -> None:
+        """Have more parsed or received, once who reads the body has taken what there is."""
+        if self._is_switched or self._transport.is_closing():
+            return
+        if len(self._body) > _BODY_BUFFER or self._received:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+        if self._received and self._parsing is None and len(self._body) <= _BODY_BUFFER:
+            self._parsing = asyncio.get_running_loop().call_soon(self._parse_on)
+
+    def _parse(self, part: bytes) -> None:
+        if self._whole:
+            self.abort(UpstreamInvalid("data that nobody asked for"))
+            return
+        self._unparsed += len(part)
+        try:
+            self._parser.feed_data(part)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._early = part[upgrade.args[0] :] + bytes(self._received)
+            self._received.clear()
+            self._is_switched = True
+            self._transport.pause_reading()
+        except httptools.HttpParserError as error:
+            self._keep_alive = False
+            if not self._whole:
+                self.abort(UpstreamInvalid(str(error)))
+        if self._unparsed > _MAX_HEAD:
+            self.abort(UpstreamInvalid("the head of the answer is too large"))
 
     def _fail(self, reason: Exception) -> None:
         self._failure = self._failure or reason

@@ -13,6 +13,10 @@ _MOST_WAITING = 256 * 1024
 # How much may be sent that is no body: heads, and what frames a chunk.
 _LARGEST_HEAD = 256 * 1024
 
+# A read of 256 KiB is parsed at once if it holds no more than so many pieces: else it takes several turns of the loop.
+_PART = 4 * 1024
+_MANY = 100
+
 
 class UpstreamLost(Exception):
     """The connection ended before the answer did."""
@@ -32,10 +36,13 @@ class Upstream(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser
         self._headers: list[Header] = []
         self._answer: PassedAnswer | None = None
-        self._body: list[bytes] = []
-        self._waiting = 0
+        self._body = bytearray()
+        self._received = bytearray()
+        self._parsing: asyncio.Handle | None = None
+        self._pieces = 0
         self._unparsed = 0
         self._early = b""
+        self._is_switched = False
         self._is_whole = True
         self._keeps_alive = False
         self._failure: Exception | None = None
@@ -49,6 +56,7 @@ class Upstream(asyncio.Protocol):
         return (
             self._is_whole
             and not self._body
+            and not self._received
             and self._keeps_alive
             and self.request_sent
             and not self._transport.is_closing()
@@ -86,11 +94,9 @@ class Upstream(asyncio.Protocol):
         """Wait for more of the answer's body, and tell whether that was the last of it."""
         while not self._body and not self._is_whole:
             await self._wait_progress()
-        body = b"".join(self._body)
+        body = bytes(self._body)
         self._body.clear()
-        if self._waiting > _MOST_WAITING:
-            self._transport.resume_reading()
-        self._waiting = 0
+        self._read_on()
         return body, self._is_whole
 
     def take_over(self, protocol: asyncio.Protocol) -> bytes:
@@ -109,22 +115,9 @@ class Upstream(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_whole:
-            self.abort(UpstreamInvalid("sent what nobody asked for"))
-            return
-        self._unparsed += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._early = data[upgrade.args[0] :]
-            self._transport.pause_reading()
-        except httptools.HttpParserError:
-            self._keeps_alive = False
-            if not self._is_whole:
-                self.abort(UpstreamInvalid("answered what is no HTTP/1.1"))
-        if self._unparsed > _LARGEST_HEAD:
-            self.abort(UpstreamInvalid("answered with too large a head"))
-        self._tell_progress()
+        self._received += data
+        if self._parsing is None:
+            self._parse_on()
 
     def eof_received(self) -> None:
         if self._answer is not None and self._answer.ends_with_connection:
@@ -132,6 +125,7 @@ class Upstream(asyncio.Protocol):
         self._fail(UpstreamLost())
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._received.clear()
         self._fail(UpstreamLost())
         self._writable.set()
 
@@ -142,11 +136,13 @@ class Upstream(asyncio.Protocol):
         self._writable.set()
 
     def on_message_begin(self) -> None:
+        self._pieces += 1
         if self._is_whole:
             raise UpstreamInvalid
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._pieces += 1
         if self._answer is None:  # what comes later are trailers
             self._headers.append((name, value))
 
@@ -166,11 +162,9 @@ class Upstream(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self._is_whole:
             raise UpstreamInvalid
+        self._pieces += 1
         self._unparsed -= len(body)
-        self._body.append(body)
-        self._waiting += len(body)
-        if self._waiting > _MOST_WAITING:
-            self._transport.pause_reading()
+        self._body += body
 
     def on_chunk_header(self) -> None:
         self._unparsed = 0
@@ -179,6 +173,49 @@ class Upstream(asyncio.Protocol):
         if self._answer is not None:
             self._keeps_alive = not self._answer.is_switch and self._parser.should_keep_alive()
             self._is_whole = True
+
+    def _parse_on(self) -> None:
+        """Parse what was received, in one turn of the loop no more than others can wait for."""
+        self._parsing = None
+        self._pieces = 0
+        while self._received and self._pieces < _MANY and len(self._body) <= _MOST_WAITING:
+            part = bytes(self._received[:_PART])
+            del self._received[:_PART]
+            self._parse(part)
+            if self._transport.is_closing():
+                self._received.clear()
+        self._read_on()
+        self._tell_progress()
+
+    def _read_on(self) -> None:
+        """Have more parsed or received, once who reads the body has taken what there is."""
+        if self._is_switched or self._transport.is_closing():
+            return
+        if len(self._body) > _MOST_WAITING or self._received:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+        if self._received and self._parsing is None and len(self._body) <= _MOST_WAITING:
+            self._parsing = asyncio.get_running_loop().call_soon(self._parse_on)
+
+    def _parse(self, part: bytes) -> None:
+        if self._is_whole:
+            self.abort(UpstreamInvalid("sent what nobody asked for"))
+            return
+        self._unparsed += len(part)
+        try:
+            self._parser.feed_data(part)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._early = part[upgrade.args[0] :] + bytes(self._received)
+            self._received.clear()
+            self._is_switched = True
+            self._transport.pause_reading()
+        except httptools.HttpParserError:
+            self._keeps_alive = False
+            if not self._is_whole:
+                self.abort(UpstreamInvalid("answered what is no HTTP/1.1"))
+        if self._unparsed > _LARGEST_HEAD:
+            self.abort(UpstreamInvalid("answered with too large a head"))
 
     def _fail(self, reason: Exception) -> None:
         self._failure = self._failure or reason
