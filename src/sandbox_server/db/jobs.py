@@ -50,6 +50,7 @@ from sandbox_server.db.job_statements import (
 from sandbox_server.db.models import Row
 from sandbox_server.domain.errors import JobNotFound
 from sandbox_server.domain.jobs import DeadJob, LeasedJob, LeaseLost
+from sandbox_server.domain.texts import storable
 
 AT_ONCE = timedelta()
 
@@ -157,7 +158,7 @@ class JobRepository:
             job,
             {
                 **freed(func.least(ROW.woken_at, next_at)),
-                "last_error": _storable(error),
+                "last_error": storable(error[:_LONGEST_ERROR]),
                 "dead_at": case((dead, NOW)),
             },
         )
@@ -234,8 +235,3 @@ def _given(due: dict[LeasedJob, datetime | None]) -> dict[str, Any]:
 
 def _new_holder(worker: str) -> str:
     return f"{worker}/{secrets.token_hex(4)}"
-
-
-def _storable(text: str) -> str:
-    """Leave out what PostgreSQL's text cannot hold, and what nobody would read to the end."""
-    return text[:_LONGEST_ERROR].replace("\0", "").encode(errors="replace").decode()

@@ -30,6 +30,7 @@ from sandbox_server.domain.errors import (
     PathRefused,
     SandboxError,
 )
+from sandbox_server.domain.texts import storable
 
 _LONGEST_TEXT = 500
 
@@ -55,7 +56,7 @@ async def inside_failure(
         error = await ahandle_rpc_exception_with_health(error, sandbox.is_running)
     if isinstance(error, asyncio.CancelledError):
         raise error
-    text = str(error)[:_LONGEST_TEXT]
+    text = storable(str(error)[:_LONGEST_TEXT])
     if path is not None and (refusal := _path_refusal(error, path, text)) is not None:
         return refusal
     match error:

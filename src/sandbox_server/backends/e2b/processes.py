@@ -33,6 +33,7 @@ from sandbox_server.backends.processes import (
 )
 from sandbox_server.domain.commands import TerminalSize
 from sandbox_server.domain.errors import BackendError, SandboxError, StdinClosed
+from sandbox_server.domain.texts import storable
 
 T = TypeVar("T")
 Events = AsyncGenerator[ProcessEvent, None]
@@ -224,5 +225,5 @@ def _event_of(message: _Message) -> ProcessEvent | None:
 
 
 def _words(said: str) -> str:
-    """Leave out what PostgreSQL's text cannot hold, and what nobody would read to the end."""
-    return said[:_LONGEST_WORDS].replace("\0", "").encode(errors="replace").decode()
+    """Leave out what nobody would read to the end."""
+    return storable(said[:_LONGEST_WORDS])

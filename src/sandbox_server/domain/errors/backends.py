@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 from sandbox_server.domain.errors.kinds import SandboxError
+from sandbox_server.domain.texts import storable
 
 
 class NoBackend(SandboxError):
@@ -19,9 +20,10 @@ class BackendError(SandboxError):
     title = "Sandbox provider failed"
 
     def __init__(self, backend: str, reason: str, *, retry_after: timedelta | None = None) -> None:
-        super().__init__(f"Backend {backend!r}: {reason}")
+        said = storable(reason)
+        super().__init__(f"Backend {backend!r}: {said}")
         self.backend = backend
-        self.reason = reason
+        self.reason = said
         self.retry_after = retry_after
 
 

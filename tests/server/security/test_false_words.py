@@ -1,0 +1,46 @@
+"""What a sandbox says of its failures, where its owner has root in it."""
+
+import json
+
+import pytest
+
+from sandbox_server.domain.commands import CommandState
+from tests.server.faults import Exchange
+from tests.server.lifecycle.living import new_living
+from tests.server.lifecycle.serving import running_server
+from tests.server.streams.commanding import run
+
+pytestmark = pytest.mark.needs_engine
+
+START = "POST /process.Process/Start"
+
+
+def refusal(message):
+    """Answer a start with an error in these words."""
+
+    async def fault(exchange: Exchange) -> None:
+        body = json.dumps({"error": {"code": "invalid_argument", "message": message}}).encode()
+        await exchange.answer(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+json\r\nConnection: close\r\n\r\n\x02"
+            + len(body).to_bytes(4, "big")
+            + body
+        )
+        exchange.hang_up()
+
+    return fault
+
+
+@pytest.fixture
+async def server(database, sessions, backend_at, proxy):
+    living = await new_living(sessions, backend_at(proxy.url))
+    async with running_server(database, living) as server:
+        yield server
+
+
+@pytest.mark.parametrize("words", ["a\0b", "a\ud800b"], ids=["NUL", "half a character"])
+async def test_a_command_ends_whatever_the_sandbox_says_of_its_failure(server, proxy, words):
+    sandbox_id = (await server.running()).id
+    proxy.on(START, refusal(words))
+    ended = await run(server, sandbox_id, "true")
+    assert ended.state is CommandState.FAILED
+    assert "a" in ended.state_reason
