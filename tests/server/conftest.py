@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+import pytest_asyncio
 
 from sandbox_server.backends.e2b import E2BBackend
 from sandbox_server.backends.provider import Endpoint, NewSandbox
@@ -13,6 +14,9 @@ from tests.browser import WatchedPage, running_chromium
 from tests.engine.process import running_engine
 from tests.server.databases import BUNDLED, new_database, running_servers
 from tests.server.faults import FaultyProxy
+from tests.server.lifecycle.living import living_at, new_living
+from tests.server.lifecycle.serving import running_server
+from tests.server.passing.outside import serving_outside
 from tests.server.scratch import scratch_directory
 
 
@@ -21,6 +25,12 @@ def servers():
     """Start the PostgreSQL servers that tests ask for; they end with the session."""
     with running_servers() as servers:
         yield servers
+
+
+@pytest.fixture(scope="session")
+def bundled_url(servers):
+    """Find the PostgreSQL for what tests share."""
+    return servers.url(BUNDLED)
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +122,40 @@ async def backend_at(engine):
         for left in await sweeper.list_all():
             with contextlib.suppress(BackendError):
                 await sweeper.kill(left.id)
+
+
+@pytest.fixture
+async def living(sessions, backend_at):
+    """Have a server look after a tenant's sandboxes at the engine."""
+    return await new_living(sessions, backend_at())
+
+
+@pytest.fixture
+async def server(database, living):
+    """Run a server for one caller."""
+    async with running_server(database, living) as server:
+        yield server
+
+
+@pytest.fixture
+async def replica(database_url, backend_at, living):
+    """Run a second server on the same database, with connections of its own."""
+    engine = create_engine(database_url)
+    other = living_at(create_sessions(engine), backend_at(), tenant_id=living.tenant_id)
+    async with running_server(engine, other) as server:
+        yield server
+    await engine.dispose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outside(bundled_url, engine, tmp_path_factory):
+    """Run all of a server in this process, for all tests of a module."""
+    state_dir = tmp_path_factory.mktemp("state")
+    async with (
+        new_database(bundled_url) as url,
+        serving_outside(url, engine, state_dir=state_dir) as outside,
+    ):
+        yield outside
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """The server as its users have it: started by its command, with all the processes that come of it."""
 
+import base64
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,7 @@ from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.processes.engine import EngineNote, LocalEngine
 from sandbox_server.processes.living import LivingProcess
 from sandbox_server.settings import Settings, variable_of
-from tests.engine.process import IMAGES
+from tests.engine.process import IMAGES, EngineProcess
 from tests.ports import free_port
 from tests.server.scratch import scratch_parent
 
@@ -194,3 +196,18 @@ def server_process(
         yield server
     finally:
         server.remove()
+
+
+def variables_of(engine: EngineProcess, database_url: str) -> dict[str, str]:
+    """Have a server use an engine and a database that are there."""
+    return {
+        "DATABASE_URL": database_url,
+        "SANDBOX_SERVER_ENCRYPTION_KEYS": new_encryption_key(),
+        "E2B_API_KEY": engine.api_key,
+        "E2B_API_URL": engine.url,
+        "E2B_SANDBOX_URL": engine.url,
+    }
+
+
+def new_encryption_key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()

@@ -1,7 +1,6 @@
 """Two servers on one database and one provider: to callers they are one, whichever they ask."""
 
 import asyncio
-import base64
 import secrets
 import shutil
 from contextlib import asynccontextmanager
@@ -16,9 +15,9 @@ from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from tests.engine.waiting import until
 from tests.server.api.following import following
-from tests.server.databases import BUNDLED, new_database
+from tests.server.databases import new_database
 from tests.server.ops.reading import labelled, samples_in
-from tests.server.running import ServerProcess, server_process
+from tests.server.running import ServerProcess, new_encryption_key, server_process, variables_of
 
 pytestmark = pytest.mark.needs_engine
 
@@ -40,25 +39,6 @@ class Pair:
     other: ServerProcess
     database_url: str
     variables: dict[str, str]
-
-
-def variables_of(engine, database_url):
-    return {
-        "DATABASE_URL": database_url,
-        "SANDBOX_SERVER_ENCRYPTION_KEYS": new_key(),
-        "E2B_API_KEY": engine.api_key,
-        "E2B_API_URL": engine.url,
-        "E2B_SANDBOX_URL": engine.url,
-    }
-
-
-def new_key():
-    return base64.b64encode(secrets.token_bytes(32)).decode()
-
-
-@pytest.fixture(scope="module")
-def bundled_url(servers):
-    return servers.url(BUNDLED)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -326,7 +306,7 @@ async def test_two_servers_that_start_at_once_on_an_empty_database_are_both_read
 
 
 def test_a_server_with_another_encryption_key_does_not_start(pair):
-    variables = pair.variables | {"SANDBOX_SERVER_ENCRYPTION_KEYS": new_key()}
+    variables = pair.variables | {"SANDBOX_SERVER_ENCRYPTION_KEYS": new_encryption_key()}
     with server_process(variables=variables) as stranger:
         refused = stranger.run("serve", "--port", "0")
     assert refused.returncode == 78

@@ -32,8 +32,6 @@ from sandbox_server.streams.recordings import open_recordings
 from sandbox_server.streams.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
 from tests.server.api.serving import running, serving
-from tests.server.lifecycle.living import new_living
-from tests.server.lifecycle.serving import running_server
 
 
 @pytest.fixture
@@ -150,16 +148,8 @@ async def make_key(sessions):
 
 
 @pytest.fixture
-async def server(database, sessions, backend_at):
-    """Run a server that has sandboxes at the engine."""
-    living = await new_living(sessions, backend_at())
-    async with running_server(database, living) as server:
-        yield server
-
-
-@pytest.fixture
 def served(server, services):
-    """Find what that server's API calls."""
+    """Find what the API calls of a server that has sandboxes at the engine."""
     return replace(
         services,
         controller=server.controller,

@@ -11,19 +11,13 @@ import pytest_asyncio
 
 from tests.engine.waiting import until
 from tests.server.api.following import following
-from tests.server.databases import BUNDLED, new_database
-from tests.server.running import server_process
-from tests.server.test_replicas import variables_of
+from tests.server.databases import new_database
+from tests.server.running import server_process, variables_of
 from tests.test_readme import README
 
 pytestmark = pytest.mark.needs_engine
 
 ABSENT = "0" * 20
-
-
-@pytest.fixture(scope="module")
-def bundled_url(servers):
-    return servers.url(BUNDLED)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

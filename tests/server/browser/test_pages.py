@@ -8,9 +8,8 @@ import pytest_asyncio
 
 from tests.browser import WatchedPage
 from tests.server.browser.pages import running_site
-from tests.server.databases import BUNDLED, new_database
-from tests.server.running import server_process
-from tests.server.test_replicas import variables_of
+from tests.server.databases import new_database
+from tests.server.running import server_process, variables_of
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 
@@ -77,11 +76,6 @@ document.addEventListener("keydown", ({key}) => {
 def site():
     with running_site(page=PAGE) as site:
         yield site
-
-
-@pytest.fixture(scope="module")
-def bundled_url(servers):
-    return servers.url(BUNDLED)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

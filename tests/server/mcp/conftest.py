@@ -5,28 +5,9 @@ import pytest_asyncio
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from tests.server.databases import BUNDLED, new_database
-from tests.server.passing.outside import serving_outside
-
 TOOL_SERVER = Path(__file__).with_name("tool_server.py").read_text()
 
 _AWAIT_PORT = "until (echo >/dev/tcp/127.0.0.1/6060); do sleep 0.02; done"
-
-
-@pytest.fixture(scope="module")
-def database_server(servers):
-    return servers.url(BUNDLED)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def outside(database_server, engine, tmp_path_factory):
-    """Run a server for all tests of a module."""
-    state_dir = tmp_path_factory.mktemp("state")
-    async with (
-        new_database(database_server) as url,
-        serving_outside(url, engine, state_dir=state_dir) as outside,
-    ):
-        yield outside
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -152,10 +152,10 @@ async def test_listening_to_a_paused_sandbox_begins_at_once_and_wakes_nothing(
 
 
 async def test_a_stop_of_the_server_ends_the_stream_of_who_waits_for_a_paused_sandbox(
-    database_server, engine, tmp_path
+    bundled_url, engine, tmp_path
 ):
     async with (
-        new_database(database_server) as url,
+        new_database(bundled_url) as url,
         serving_outside(url, engine, state_dir=tmp_path) as outside,
         outside.api() as api,
     ):

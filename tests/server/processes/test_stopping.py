@@ -1,15 +1,13 @@
 """What a stop does to sandboxes, and what the next start finds."""
 
-import base64
 import os
-import secrets
 import shutil
 import signal
 
 import pytest
 
 from tests.engine.waiting import until
-from tests.server.running import server_process
+from tests.server.running import server_process, variables_of
 
 pytestmark = pytest.mark.needs_engine
 
@@ -108,14 +106,8 @@ async def test_a_stop_touches_no_sandbox_where_other_servers_may_share_the_datab
 
 
 async def test_servers_on_one_database_share_everything(database_url, engine):
-    elsewhere = {
-        "DATABASE_URL": database_url,
-        "SANDBOX_SERVER_ENCRYPTION_KEYS": base64.b64encode(secrets.token_bytes(32)).decode(),
-        "E2B_API_KEY": engine.api_key,
-        "E2B_API_URL": engine.url,
-        "E2B_SANDBOX_URL": engine.url,
-    }
-    with server_process(variables=elsewhere) as first, server_process(variables=elsewhere) as other:
+    variables = variables_of(engine, database_url)
+    with server_process(variables=variables) as first, server_process(variables=variables) as other:
         first.start()
         other.start()
         assert not (other.state_dir / "admin.key").exists()  # there is one already

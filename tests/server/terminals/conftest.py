@@ -6,9 +6,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.server.databases import BUNDLED, new_database
-from tests.server.running import ServerProcess, server_process
-from tests.server.test_replicas import variables_of
+from tests.server.databases import new_database
+from tests.server.running import ServerProcess, server_process, variables_of
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,6 @@ class Pair:
     @property
     def path(self):
         return f"/v1/sandboxes/{self.sandbox_id}/terminals"
-
-
-@pytest.fixture(scope="module")
-def bundled_url(servers):
-    return servers.url(BUNDLED)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
