@@ -59,10 +59,10 @@ async def test_what_is_answered_is_what_the_client_knows(api):
     assert told.keys() == SandboxRead.model_fields.keys()
 
 
-async def test_the_provider_is_told_what_the_network_allows(api, engine):
+async def test_the_provider_is_told_what_the_network_allows(api, server, engine):
     network = {"allow_internet": True, "deny_out": ["10.0.0.0/8"]}
-    ports = (await create(api, network=network)).json()["urls"]["ports"]
-    at_provider = ports.partition("}-")[2].partition(".")[0]
+    sandbox = (await create(api, network=network)).json()
+    at_provider = (await server.living.row(sandbox["id"])).backend_sandbox_id
     told = await engine.ask(f"/sandboxes/{at_provider}")
     assert told["allowInternetAccess"] is True
     assert told["network"]["denyOut"] == ["10.0.0.0/8"]

@@ -142,6 +142,7 @@ async def test_listening_to_a_paused_sandbox_begins_at_once_and_wakes_nothing(
     api, client_of, sandbox_id
 ):
     async with client_of(sandbox_id) as client:
+        await until_listened(client)  # what it says to begin with would wake the sandbox
         listening = {"Mcp-Session-Id": client.transport.get_session_id(), **ACCEPT}
         await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
         path = f"/v1/sandboxes/{sandbox_id}/mcp/"
