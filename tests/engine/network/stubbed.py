@@ -24,6 +24,16 @@ class EngineElsewhere(EngineProcess):
         return ["nsenter", f"--mount={self._mounts}", *super().command(name)]
 
 
+# The namespace begins with a copy of every mount. Disks of other engines' sandboxes would stay in use
+# for as long as it is there, and these sandboxes could not resume.
+_OF_ITS_OWN = """
+mount --bind "$1" /etc/resolv.conf
+while read -r device target type rest; do
+    case "$target $device $type" in /*/*/*" /dev/loop"*|/*/*/*" overlay") umount -l "$target" ;; esac
+done </proc/mounts
+"""
+
+
 @contextmanager
 def stubbed(place: Path) -> Iterator[Path]:
     """Make a mount namespace that has the stub in its list of resolvers."""
@@ -32,8 +42,7 @@ def stubbed(place: Path) -> Iterator[Path]:
     mounts.touch()
     run("mount", "--bind", str(place), str(place))
     run("mount", "--make-private", str(place))
-    bind = ["mount", "--bind", str(configuration), "/etc/resolv.conf"]
-    run("unshare", f"--mount={mounts}", *bind)
+    run("unshare", f"--mount={mounts}", "sh", "-ec", _OF_ITS_OWN, "sh", str(configuration))
     yield mounts
     run("umount", str(mounts))
     run("umount", str(place))

@@ -222,7 +222,7 @@ async def test_a_volume_in_constant_use_stays_sound_and_nothing_is_left(
         assert len((await small_volume.read_file(f"/{number}")).splitlines()) == 4
     await leftovers.back_to(small_engine, before)
     image = place_of(small_engine, small_volume) / "volume.img"
-    assert not loops.is_in_use(image)
+    await until(lambda: _is(not loops.is_in_use(image)), timeout=60)
     checked = await asyncio.to_thread(
         subprocess.run, ["e2fsck", "-f", "-n", image], capture_output=True, text=True, check=False
     )
