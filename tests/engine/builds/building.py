@@ -2,12 +2,11 @@
 
 import secrets
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from e2b import BuildException, Template
 
-from tests.engine.process import IMAGES, EngineProcess
+from tests.engine.process import EngineProcess
 
 _SANDBOX_ENDED = "the build has ended"
 
@@ -48,8 +47,3 @@ class Builds:
         before = self.engine.log.count(_SANDBOX_ENDED)
         yield
         assert self.engine.log.count(_SANDBOX_ENDED) == before
-
-
-def layers() -> set[Path]:
-    """List the layers that there are."""
-    return set((IMAGES / "layers").iterdir())
