@@ -9,6 +9,7 @@ PostgreSQL is nobody's child. What ends without a word has crashed: the engine g
 """
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -78,10 +79,22 @@ def _serve_as_account(settings: Settings, listeners: list[socket.socket]) -> int
 def _serve(work: Work, link: GuardLink | None = None) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
+    _collect_garbage_seldom()
     at_rest = uvloop.run(serve_api(work))
     if at_rest and link is not None:
         link.stop_engine()
     return 0
+
+
+def _collect_garbage_seldom() -> None:
+    """Keep the collector from stopping everything for long, again and again, where there are many connections.
+
+    With a thousand followers it took a fifth of a second each time, and came so often that p99 of their events was
+    336 ms instead of 90. What is loaded by now is never garbage.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 def _work(
