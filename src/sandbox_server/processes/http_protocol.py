@@ -27,7 +27,8 @@ IsPassedOn = Callable[[list[tuple[bytes, bytes]], bytes], bool]
 
 _TIME_FOR_HEAD = timedelta(seconds=30)
 _LITTLE = 64 * 1024
-# A read of 256 KiB is parsed at once if it holds no more than so many pieces.
+# A read of 256 KiB is parsed at once if it holds no more than so many pieces. What is surely one piece is parsed as one:
+# uvicorn puts pieces together by copying all of them for each.
 _PART = 4 * 1024
 _MANY = 100
 
@@ -105,6 +106,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._unparsed = bytearray()
         self._parsing: asyncio.Handle | None = None
         self._pieces = 0
+        self._expected = 0  # of a body that is one piece, however much of it is parsed at once
 
     def is_closing(self) -> bool:
         """Tell whether the client is gone or about to be."""
@@ -164,6 +166,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._pieces += 1
+        self._expected = max(0, self._expected - len(body))
         super().on_body(body)
 
     def on_response_complete(self) -> None:
@@ -173,6 +176,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_expecting()
+        self._expected = _length_of_body(self.headers)
         self._passed_on = self._is_passed_on(self.headers, self.url)
         super().on_headers_complete()
         if self.parser.should_upgrade() and not self._should_upgrade():
@@ -186,8 +190,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._parsing = None
         self._pieces = 0
         while self._unparsed and self._pieces < _MANY and not self.pipeline:
-            part = bytes(self._unparsed[:_PART])
-            del self._unparsed[:_PART]
+            size = max(_PART, self._expected)
+            part = bytes(self._unparsed[:size])
+            del self._unparsed[:size]
             self._parse(part)
             if self._timer is not None:
                 self._bound_head(len(part))
@@ -261,6 +266,13 @@ class BoundedHttp(HttpToolsProtocol):
             # Else it would be read as a part of the answer to the request before.
             self.transport.write(_too_large())
         self.transport.close()
+
+
+def _length_of_body(headers: list[tuple[bytes, bytes]]) -> int:
+    """Tell how much of a body follows that is in no chunks."""
+    said = dict(headers)
+    length = said.get(b"content-length", b"")
+    return int(length) if length.isdigit() and b"transfer-encoding" not in said else 0
 
 
 def _too_large() -> bytes:
