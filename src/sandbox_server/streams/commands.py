@@ -38,6 +38,9 @@ from sandbox_server.streams.waits import Waits
 MOST_AT_ONCE = 500
 """Commands that one sandbox may run at once; each has a connection of its own."""
 
+MOST_OF_TENANT = 2500
+"""Those of all its sandboxes. An engine has four files open for each, and opens 20,000 for all tenants."""
+
 _ALL_KINDS = frozenset(CommandKind)
 _ENDED_STATES = frozenset(CommandState) - COMMAND_LIVING
 _LOOK_AGAIN_S = 2.0
@@ -55,12 +58,14 @@ class Commands:
         growth: LogGrowth,
         *,
         most_at_once: int = MOST_AT_ONCE,
+        most_of_tenant: int = MOST_OF_TENANT,
     ) -> None:
         self._sessions = sessions
         self._controller = controller
         self._recordings = recordings
         self._growth = growth
         self._most_at_once = most_at_once
+        self._most_of_tenant = most_of_tenant
         self._waits = Waits()
 
     async def start(
@@ -79,8 +84,7 @@ class Commands:
         if (made := await self._find_made(caller, idempotency)) is not None:
             return await self._wait_begun(caller, sandbox_id, made, wait=wait)
         used = await self._use(caller, sandbox_id, request.kind, wait=wait)
-        if self._recordings.count(sandbox_id) >= self._most_at_once:
-            raise TooManyCommands(self._most_at_once)
+        self._require_room(caller, sandbox_id)
         command_id = new_id()
         row = await self._add(caller, command_id, used, request, idempotency)
         if isinstance(row, str):
@@ -251,6 +255,12 @@ class Commands:
             return await CommandRepository(session).find(
                 command.id, sandbox_id=command.sandbox_id, tenant_id=command.tenant_id
             )
+
+    def _require_room(self, caller: Caller, sandbox_id: str) -> None:
+        if self._recordings.count(sandbox_id) >= self._most_at_once:
+            raise TooManyCommands("The sandbox", self._most_at_once)
+        if self._recordings.count(caller.tenant_id) >= self._most_of_tenant:
+            raise TooManyCommands("The tenant", self._most_of_tenant)
 
     async def _reach(
         self, caller: Caller, sandbox_id: str, command_id: str

@@ -49,7 +49,7 @@ class Recordings:
         self._bound = bound
         self._running: dict[str, Recording] = {}
         self._tasks: dict[Recording, asyncio.Task[None]] = {}
-        self._living: Counter[str] = Counter()
+        self._living: Counter[str] = Counter()  # of each sandbox, and of each tenant
         self._left = asyncio.Event()
         self._looking = asyncio.Lock()
         self._has_closed = False
@@ -66,9 +66,9 @@ class Recordings:
     def find(self, command_id: str) -> Recording | None:
         return self._running.get(command_id)
 
-    def count(self, sandbox_id: str) -> int:
-        """Count the commands of a sandbox that are recorded here."""
-        return self._living[sandbox_id]
+    def count(self, owner_id: str) -> int:
+        """Count the commands of a sandbox, or of a tenant, that are recorded here."""
+        return self._living[owner_id]
 
     def begin(self, row: Command, used: UsableSandbox, process: NewProcess) -> Recording:
         """Start a command that has been written down; it goes on whatever becomes of who asked for it."""
@@ -163,7 +163,7 @@ class Recordings:
     def _run(self, recording: Recording, work: Coroutine[None, None, None]) -> None:
         row = recording.row
         self._running[row.id] = recording
-        self._living[row.sandbox_id] += 1
+        self._living.update((row.sandbox_id, row.tenant_id))
         task = asyncio.create_task(self._see_through(recording, work), name=f"command {row.id}")
         self._tasks[recording] = task
 
@@ -179,6 +179,7 @@ class Recordings:
         finally:
             del self._tasks[recording]
             del self._running[row.id]
-            self._living[row.sandbox_id] -= 1
-            if not self._living[row.sandbox_id]:
-                del self._living[row.sandbox_id]
+            for owner_id in (row.sandbox_id, row.tenant_id):
+                self._living[owner_id] -= 1
+                if not self._living[owner_id]:
+                    del self._living[owner_id]

@@ -168,13 +168,16 @@ async def test_hundreds_of_long_commands_leave_room_for_short_ones(server, sandb
     assert (last.state, last.exit_code) == (CommandState.EXITED, 0)
 
 
-async def test_no_sandbox_runs_more_commands_at_once_than_it_may(server, sandbox_id):
+@pytest.mark.parametrize("bound", ["most_at_once", "most_of_tenant"])
+async def test_no_sandbox_or_tenant_runs_more_commands_at_once_than_it_may(
+    server, sandbox_id, bound
+):
     few = Commands(
         server.living.sessions,
         server.controller,
         server.recordings,
         LogGrowth(Notifications(server.living.sessions.kw["bind"])),
-        most_at_once=1,
+        **{bound: 1},
     )
     request = CommandRequest(cmd="sleep 1009", background=True)
     command = await few.start(server.caller, sandbox_id, request)

@@ -29,7 +29,7 @@ SandboxError
     QueueFull
     RateLimited               a key asks too often
     TooManyAtOnce             a tenant does not wait for its answers
-    TooManyCommands           a sandbox runs as many as it may
+    TooManyCommands           a sandbox or a tenant runs as many as it may
     TooManyStreams            a tenant follows more than one server keeps open for it
     TooManyTickets            a tenant makes more than end
   FileChanged               it is not the version that the request is about

@@ -40,9 +40,9 @@ class TooManyCommands(LimitReached):
     title = "Too many commands at once"
     remediation = "Wait for some to end, or end them."
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, whose: str, most: int) -> None:
         super().__init__(
-            f"The sandbox has {most} commands running, as many as it may.",
+            f"{whose} has {most} commands running, as many as it may.",
             retry_after=timedelta(seconds=5),
         )
 
