@@ -138,6 +138,7 @@ def test_images_are_out_of_reach_of_the_machines_accounts(base):
     assert stat.S_IMODE(IMAGES.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
     lines: list[str] = []
     recipe = small_recipe()

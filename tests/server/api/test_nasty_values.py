@@ -81,6 +81,8 @@ async def test_no_value_of_a_parameter_makes_the_server_fail(send, operations):
     for operation in operations:
         for parameter in operation.parameters:
             for text in TEXTS:
+                if parameter["in"] == "path" and not text:
+                    continue  # that is another path
                 sent = {parameter["name"]: text}
                 body: dict[str, Any] | None = {} if operation.fields else None
                 answer = await send(operation, parameters=sent, body=body)
