@@ -29,7 +29,7 @@ def install(package: str, version: str) -> Path:
                 check=True,
                 capture_output=True,
                 text=True,
-                timeout=100,
+                timeout=60,
             )
         except subprocess.SubprocessError as error:
             pytest.skip(f"npm cannot install {package}@{version} here: {error}")
