@@ -14,7 +14,7 @@ class LogEvent(EventRead):
 class LogRecord(Told):
     """What a command, a terminal or a service wrote, or something that happened to it. What there is depends on `type`."""
 
-    source: Literal["command", "terminal", "service"]
+    source: Literal["command", "terminal", "service", "agent"]
     seq: int
     sandbox_id: str
     command_id: str

@@ -136,7 +136,10 @@ class Template(Row):
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id | None] = mapped_column(ForeignKey(Tenant.id))
     name: Mapped[str]
-    definition_sealed: Mapped[bytes | None]  # None: it was built elsewhere
+    definition_sealed: Mapped[
+        bytes | None
+    ]  # None: it was built elsewhere, or comes with the server
+    has_services: Mapped[Switch]
     deleted_at: Mapped[datetime | None]
 
 
@@ -166,6 +169,7 @@ class TemplateBuild(Row):
     log_tail: Mapped[str] = mapped_column(server_default="")
     log_size: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     seen_at: Mapped[datetime | None]
+    digest: Mapped[str | None]  # of what a template that comes with the server was built from
 
 
 class Sandbox(Row):
@@ -216,12 +220,19 @@ class Sandbox(Row):
             "template_id",
             postgresql_where=text("ended_at IS NULL AND template_id IS NOT NULL"),
         ),
+        Index(
+            None,
+            "awaited_template_id",
+            postgresql_where=text("ended_at IS NULL AND awaited_template_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     tenant_id: Mapped[Id] = mapped_column(ForeignKey(Tenant.id))
     template: Mapped[str]
     template_id: Mapped[Id | None]  # where the name is that of a template of its tenant's own
+    awaited_template_id: Mapped[Id | None]  # which is being built, so that nobody may have it yet
+    template_note: Mapped[str | None]  # why it is made from another one than the default
     backend: Mapped[str | None] = mapped_column(ForeignKey(Backend.name))
     backend_sandbox_id: Mapped[str | None]
     candidates: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
@@ -232,7 +243,9 @@ class Sandbox(Row):
     labels: Mapped[Document] = mapped_column("metadata")
     envs_sealed: Mapped[bytes | None]
     access_sealed: Mapped[bytes | None]
-    tools_token_sealed: Mapped[bytes | None]  # what the tool server in it asks its callers for
+    tools_token_sealed: Mapped[bytes | None]  # what the services in it ask their callers for
+    has_services: Mapped[Switch]  # services that read their settings from a file which we write
+    services_digest: Mapped[bytes | None]  # of the settings that are in that file
     resources: Mapped[Document]
     network: Mapped[Document]
     volumes: Mapped[Document]
@@ -303,6 +316,9 @@ class Command(Row):
     cols: Mapped[int | None]
     rows: Mapped[int | None]
     timeout: Mapped[timedelta | None]
+    agent: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB
+    )  # of a run of one: which, and what follows
 
     state: Mapped[CommandState] = mapped_column(server_default=CommandState.STARTING)
     state_reason: Mapped[str | None]
@@ -384,6 +400,7 @@ class Snapshot(Row):
     name: Mapped[str | None]
     state: Mapped[str] = mapped_column(server_default="creating")
     state_reason: Mapped[str | None]
+    has_services: Mapped[Switch]
     temporary: Mapped[Switch]  # made for one fork, and of no use once that has ended
 
 

@@ -11,6 +11,8 @@ class CommandKind(StrEnum):
     TERMINAL = "terminal"
     SERVICE = "service"
     """The log of a service of the template."""
+    AGENT = "agent"
+    """A run of a coding agent."""
 
 
 class CommandState(StrEnum):

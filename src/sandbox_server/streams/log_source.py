@@ -25,6 +25,7 @@ class LogKind(StrEnum):
     COMMAND = "command"
     TERMINAL = "terminal"
     SERVICE = "service"
+    AGENT = "agent"
 
 
 # Of a terminal there is all that it showed, which few want to read with the rest.

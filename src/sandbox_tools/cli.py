@@ -1,0 +1,25 @@
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+
+# Each is imported when it is asked for: the tool server has no memory to spare for what the others need.
+_COMMANDS = {
+    "serve": ("sandbox_tools.serve", "serve the tools by MCP"),
+    "serve-agents": ("sandbox_tools.agents.serve", "serve coding agents by WebSocket"),
+    "run-agent": ("sandbox_tools.agents.run", "have the agent server carry out one prompt"),
+    "setting": ("sandbox_tools.setting", "print one of the settings of this sandbox"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the `sandbox-tools` command."""
+    parser = argparse.ArgumentParser(
+        prog="sandbox-tools", description="What a sandbox has for the agents that work in it."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, (_, text) in _COMMANDS.items():
+        commands.add_parser(name, help=text, description=f"{text.capitalize()}.", add_help=False)
+    given, rest = parser.parse_known_args(arguments)
+    module, _ = _COMMANDS[given.command]
+    ended: int = import_module(module).main(rest)
+    return ended

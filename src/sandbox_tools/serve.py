@@ -1,0 +1,22 @@
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from sandbox_tools.server import make_server
+from sandbox_tools.settings_file import PATH, SettingsFile
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="sandbox-tools serve")
+    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
+    parser.add_argument("--port", type=int, default=6060)
+    parser.add_argument("--settings", type=Path, default=PATH)
+    given = parser.parse_args(arguments)
+    app = make_server(SettingsFile(given.settings)).http_app(
+        path="/mcp/", host_origin_protection=False
+    )
+    uvicorn.run(app, host=given.host, port=given.port, log_level="warning", access_log=False)
+    return 0

@@ -1,0 +1,55 @@
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PATH = Path("/etc/sandbox/tools.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxSettings:
+    """What the server of a sandbox tells those in it; see docs/in-the-sandbox.md."""
+
+    token: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    sandbox_id: str | None = None
+    api_url: str | None = None
+    ports_url: str | None = None
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    mcp_servers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+
+
+class SettingsFile:
+    """The file that a sandbox's server writes, and replaces while its readers run."""
+
+    def __init__(self, path: Path = PATH) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._settings = SandboxSettings()
+
+    def read(self) -> SandboxSettings:
+        """Give what the file says now; it is read again only when it is another one."""
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                now = (status.st_ino, status.st_mtime_ns, status.st_size)
+                if now != self._seen:
+                    self._settings = _read(file.read())
+                    self._seen = now
+        except OSError:
+            self._seen, self._settings = None, SandboxSettings()
+        return self._settings
+
+
+def _read(content: bytes) -> SandboxSettings:
+    """Take what is known; whatever else a newer server says is for a newer reader."""
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return SandboxSettings()
+    if not isinstance(document, dict):
+        return SandboxSettings()
+    known = SandboxSettings.__dataclass_fields__
+    return SandboxSettings(**{name: document[name] for name in known if document.get(name)})
