@@ -6,6 +6,7 @@ import uvicorn
 
 from sandbox_tools.server import make_server
 from sandbox_tools.settings_file import PATH, SettingsFile
+from sandbox_tools.workspace import Workspace
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -14,9 +15,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
     parser.add_argument("--port", type=int, default=6060)
     parser.add_argument("--settings", type=Path, default=PATH)
+    parser.add_argument("--workspace", type=Path, help="by default /workspace, or else the home")
     given = parser.parse_args(arguments)
-    app = make_server(SettingsFile(given.settings)).http_app(
-        path="/mcp/", host_origin_protection=False
-    )
+    workspace = Workspace(given.workspace) if given.workspace else None
+    server = make_server(SettingsFile(given.settings), workspace=workspace)
+    app = server.http_app(path="/mcp/", host_origin_protection=False)
     uvicorn.run(app, host=given.host, port=given.port, log_level="warning", access_log=False)
     return 0

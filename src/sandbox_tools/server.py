@@ -1,17 +1,41 @@
+"""The tool server. A toolset is a package of this one with a `register(server, ground)` in its `__init__`, called by `make_server`.
+
+- A tool is an async function or method, handed to `server.tool(function, annotations=READS)`: its name is the tool's, its docstring
+  what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread or a subprocess, and
+  ends when the call is cancelled. Progress: `await context.report_progress(done, all, text)` with a `context: Context` argument.
+- It fails by `ToolError("A sentence: what is wrong, and what to do.")`. An OSError becomes one by itself; anything else is told as a
+  fault of the tool server, without its text.
+- What it says is bounded by `bounds`, with the cut marked. Structured output is a model as return type; text is `str`.
+- `ground` has the `settings`, read anew for each call, and the `workspace`: paths are `ground.workspace.path(given)`, commands run in
+  `ground.workspace.root`. What must be closed is opened by `ground.while_serving(lambda: its_async_context_manager)`.
+- `ground.health.add("name", tell)` puts `tell()` into `GET /health`, which is open to all.
+- Imports at the top are paid by every sandbox that idles: the tool server has 100 MB, nearly all of it fastmcp's. Import playwright,
+  SDKs, fastmcp's client and the like where they are first used.
+"""
+
 from fastmcp import FastMCP
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
+from sandbox_tools import files
 from sandbox_tools.access import TokenOfTheFile
+from sandbox_tools.failures import FailuresAsSentences
+from sandbox_tools.ground import Ground
 from sandbox_tools.settings_file import SettingsFile
+from sandbox_tools.workspace import Workspace
+
+_TOOLSETS = (files.register,)
 
 
-def make_server(settings: SettingsFile) -> FastMCP:
-    """Put all tools together; whoever adds some has a `register(server, …)` that is called here."""
-    server = FastMCP("sandbox", auth=TokenOfTheFile(settings))
-    server.custom_route("/health", methods=["GET"])(_tell_health)
+def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -> FastMCP:
+    """Put all tools together."""
+    ground = Ground(settings, workspace or Workspace.of_this_machine())
+    server = FastMCP(
+        "sandbox",
+        auth=TokenOfTheFile(settings),
+        lifespan=ground.lifespan,
+        mask_error_details=True,
+        middleware=[FailuresAsSentences()],
+    )
+    for register in _TOOLSETS:
+        register(server, ground)
+    server.custom_route("/health", methods=["GET"])(ground.health.endpoint(server))
     return server
-
-
-async def _tell_health(_request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
