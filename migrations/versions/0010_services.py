@@ -2,13 +2,14 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 revision = "0010"
 down_revision = "0009"
 
 ID = sa.Text(collation="C")
 FALSE = sa.text("false")
+NONE = sa.text("'{}'")
 
 
 def upgrade() -> None:
@@ -20,6 +21,10 @@ def upgrade() -> None:
     op.add_column("sandboxes", sa.Column("services_digest", sa.LargeBinary()))
     op.add_column("sandboxes", sa.Column("template_note", sa.Text()))
     op.add_column("sandboxes", sa.Column("awaited_template_id", ID))
+    op.add_column(
+        "sandboxes",
+        sa.Column("awaited_backends", ARRAY(sa.Text()), server_default=NONE, nullable=False),
+    )
     op.create_index(
         "sandboxes_awaited_template_id_idx",
         "sandboxes",
@@ -37,7 +42,7 @@ def downgrade() -> None:
     op.drop_column("commands", "agent")
     op.drop_column("template_builds", "digest")
     op.drop_index("sandboxes_awaited_template_id_idx", "sandboxes")
-    for name in ("awaited_template_id", "template_note", "services_digest"):
+    for name in ("awaited_backends", "awaited_template_id", "template_note", "services_digest"):
         op.drop_column("sandboxes", name)
     for table in ("templates", "snapshots", "sandboxes"):
         op.drop_column(table, "has_services")

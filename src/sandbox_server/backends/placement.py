@@ -56,4 +56,9 @@ def _at_snapshot(
         raise InvalidRequest(
             f"The snapshot {snapshot.id} is at {snapshot.backend}, not at {asked.backend}."
         )
-    return replace(place, template=snapshot.id, candidates=(snapshot.backend,))
+    return replace(
+        place,
+        template=snapshot.id,
+        candidates=(snapshot.backend,),
+        has_services=snapshot.has_services,
+    )

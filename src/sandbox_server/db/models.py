@@ -232,6 +232,7 @@ class Sandbox(Row):
     template: Mapped[str]
     template_id: Mapped[Id | None]  # where the name is that of a template of its tenant's own
     awaited_template_id: Mapped[Id | None]  # which is being built, so that nobody may have it yet
+    awaited_backends: Mapped[list[str]] = mapped_column(server_default=text("'{}'"))
     template_note: Mapped[str | None]  # why it is made from another one than the default
     backend: Mapped[str | None] = mapped_column(ForeignKey(Backend.name))
     backend_sandbox_id: Mapped[str | None]

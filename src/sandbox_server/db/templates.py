@@ -145,8 +145,10 @@ def _with_places() -> Select[*_Place]:
             Template.id,
             Template.tenant_id,
             Template.created_at,
+            Template.has_services,
             Backend.name,
             Backend.templates_at,
+            TemplateBuild.state,
             TemplateBuild.ready_at,
             TemplateBuild.cpu_count,
             TemplateBuild.memory_mb,
@@ -167,10 +169,14 @@ def _as_known(rows: Sequence[Row[*_Place]]) -> KnownTemplate:
             for row in rows
             if row.ready_at is not None or _may_be_there(row)
         },
+        has_services=rows[0].has_services,
+        building=frozenset(
+            row.name for row in rows if row.ready_at is None and row.state == "building"
+        ),
     )
 
 
 def _may_be_there(row: Row[*_Place]) -> bool:
     """Tell whether a backend may have what is everybody's, since it was not asked after the first that has it."""
     asked_since = row.templates_at is not None and row.templates_at > row.created_at
-    return row.tenant_id is None and not asked_since
+    return row.tenant_id is None and row.state is None and not asked_since

@@ -25,6 +25,7 @@ class Place:
     candidates: tuple[str, ...] = ()
     defaults: Defaults
     resources: Mapping[str, Any] = field(default_factory=dict)
+    has_services: bool = False
 
 
 def choose(
@@ -81,6 +82,7 @@ def of_template(place: Place, known: KnownTemplate) -> Place:
         template_id=known.id if known.is_own else None,
         candidates=fitting,
         resources={**place.resources, **alike},
+        has_services=known.has_services,
     )
 
 

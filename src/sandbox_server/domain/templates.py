@@ -75,6 +75,10 @@ class KnownTemplate:
     id: str
     is_own: bool
     sizes: Mapping[str, Size]
+    has_services: bool = False
+    """Whether sandboxes of it have the services that read their settings from a file."""
+    building: frozenset[str] = frozenset()
+    """The backends that have none that could be used, and are about to."""
 
 
 def name_at_provider(template_id: str) -> str:

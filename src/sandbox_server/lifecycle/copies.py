@@ -137,6 +137,7 @@ class Copies:
             backend=source.backend,
             name=name,
             state="creating",
+            has_services=source.has_services,
             temporary=temporary,
         )
         await SnapshotRepository(session).add(row)

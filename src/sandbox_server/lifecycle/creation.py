@@ -25,7 +25,7 @@ from sandbox_server.vault import Vault
 
 _COPIED = (
     *("tenant_id", "agent_type", "user_id", "labels", "resources", "network", "volumes"),
-    *("timeout", "on_timeout", "idle_timeout", "auto_resume", "priority"),
+    *("timeout", "on_timeout", "idle_timeout", "auto_resume", "priority", "has_services"),
 )
 
 
@@ -132,6 +132,8 @@ class Creation:
             labels=dict(wanted.metadata),
             envs_sealed=seal_envs(self._vault, sandbox_id, wanted.secrets()),
             resources=dict(place.resources),
+            has_services=place.has_services,
+            awaited_backends=[],
             network=dict(wanted.network),
             volumes=dict(wanted.volumes),
             state=State.QUEUED,

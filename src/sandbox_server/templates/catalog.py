@@ -154,6 +154,7 @@ class Catalog:
         check(definition)
         self._require_known(backends or ())
         wanted = list(backends or self._backends)
+        row.has_services = False
         if definition.from_template is not None:
             definition, wanted = await _stand_on(
                 session, row, definition, wanted, any_will_do=not backends
@@ -188,6 +189,7 @@ async def _stand_on(
     there = list(having(backends, list(known.sizes), template=name))
     if len(there) < len(backends) and not any_will_do:
         raise InvalidRequest(f"The template {name!r} is only at {', '.join(sorted(there))}.")
+    row.has_services = known.has_services
     if known.is_own:
         definition = replace(definition, from_template=name_at_provider(known.id))
     return definition, there

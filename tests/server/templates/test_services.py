@@ -1,0 +1,42 @@
+"""Sandboxes whose template has services that read their settings from a file."""
+
+import pytest
+
+from sandbox_server.db.models import Template, TemplateBuild
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.requests import ForkRequest
+from tests.server.lifecycle.living import MINUTE
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+async def with_services(sessions, living):
+    """Have everybody's template be one with services."""
+    async with sessions.begin() as session:
+        session.add(template := Template(id=new_id(), name="base", has_services=True))
+        await session.flush()
+        session.add(
+            TemplateBuild(
+                template_id=template.id,
+                backend=living.backend_name,
+                state="ready",
+                ready_at=await living.now(),
+            )
+        )
+
+
+@pytest.mark.usefixtures("with_services")
+async def test_services_are_in_what_is_made_from_what_has_them(building, server):
+    await building.build("own", from_template="base")
+    source = await server.running(template="own")
+    assert source.has_services
+    fork = await server.controller.fork(server.caller, source.id, ForkRequest(), wait=2 * MINUTE)
+    assert fork.has_services
+    snapshot = await server.controller.snapshot(server.caller, source.id, wait=2 * MINUTE)
+    assert (await server.create(template=snapshot.id)).has_services
+
+
+async def test_services_are_in_nothing_else(building, server):
+    await building.build("own")
+    assert not (await server.running(template="own")).has_services
