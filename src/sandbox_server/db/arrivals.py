@@ -57,4 +57,6 @@ def fresh(row: Sandbox, now: datetime, *, queue_timeout: timedelta | None) -> No
     """Fill in what the database does in a row that is inserted by its session."""
     row.created_at = row.queued_at = now
     row.wanted, row.generation = 1, 0
+    row.has_services = row.has_services or False
+    row.awaited_backends = []  # it is let in
     row.queue_expires_at = None if queue_timeout is None else now + queue_timeout

@@ -133,7 +133,6 @@ class Creation:
             envs_sealed=seal_envs(self._vault, sandbox_id, wanted.secrets()),
             resources=dict(place.resources),
             has_services=place.has_services,
-            awaited_backends=[],
             network=dict(wanted.network),
             volumes=dict(wanted.volumes),
             state=State.QUEUED,
