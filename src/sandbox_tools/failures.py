@@ -7,6 +7,8 @@ from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams
 from pydantic import ValidationError as InvalidArguments
 
+from sandbox_tools.os_errors import sentence_about
+
 
 class FailuresAsSentences(Middleware):
     """Has calls fail with what an agent can act on, whatever it was that failed."""
@@ -41,8 +43,7 @@ def _about_argument(wrong: Mapping[str, Any]) -> str:
 
 def _about(tool: str, cause: BaseException) -> str:
     if isinstance(cause, OSError) and cause.strerror:
-        about = f" {cause.filename}" if cause.filename is not None else ""
-        return f"{tool} failed:{about}: {cause.strerror}."
+        return sentence_about(cause)
     return (
         f"{tool} failed by a fault of the tool server ({type(cause).__name__}), which its log"
         " tells more about. Try another way."

@@ -1,11 +1,12 @@
 """The tool server. A toolset is a package of this one with a `register(server, ground)` in its `__init__`, called by `make_server`.
 
 - A tool is an async function or method, handed to `server.tool(function, annotations=READS)`: its name is the tool's, its docstring
-  what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread or a subprocess, and
-  ends when the call is cancelled. Progress: `await context.report_progress(done, all, text)` with a `context: Context` argument.
-- It fails by `ToolError("A sentence: what is wrong, and what to do.")`. An OSError becomes one by itself; anything else is told as a
-  fault of the tool server, without its text.
-- What it says is bounded by `bounds`, with the cut marked. Structured output is a model as return type; text is `str`.
+  what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread (`threads.in_thread`) or a
+  subprocess, and ends when the call is cancelled. Progress: `await context.report_progress(done, all, text)` with a `context: Context`.
+- It fails by `ToolError("A sentence: what is wrong, and what to do.")`. An OSError becomes one by itself (`os_errors`); anything else
+  is told as a fault of the tool server, without its text.
+- What it says is bounded by `bounds`, with the cut marked. Structured output is a model as return type. For text it is `str`, declared with
+  `output_schema=None`: else clients get it a second time as JSON, and some show agents only that.
 - `ground` has the `settings`, read anew for each call, and the `workspace`: paths are `ground.workspace.path(given)`, commands run in
   `ground.workspace.root`. What must be closed is opened by `ground.while_serving(lambda: its_async_context_manager)`.
 - `ground.health.add("name", tell)` puts `tell()` into `GET /health`, which is open to all.

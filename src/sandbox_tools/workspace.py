@@ -1,6 +1,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastmcp.exceptions import ToolError
+
 _WORKSPACE = Path("/workspace")
 
 
@@ -17,4 +19,9 @@ class Workspace:
 
     def path(self, given: str) -> Path:
         """Make a path absolute, with `~` as the home directory; symlinks and `..` stay as they are."""
-        return self.root / Path(given).expanduser()
+        if "\0" in given:
+            raise ToolError("A path has no NUL character in it.")
+        try:
+            return self.root / Path(given).expanduser()
+        except RuntimeError:
+            raise ToolError(f"There is no user {given.partition('/')[0]} with a home.") from None

@@ -6,4 +6,4 @@ from sandbox_tools.ground import Ground
 
 
 def register(server: FastMCP, ground: Ground) -> None:
-    server.tool(Reading(ground.workspace).read_file, annotations=READS)
+    server.tool(Reading(ground.workspace).read_file, annotations=READS, output_schema=None)
