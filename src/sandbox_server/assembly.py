@@ -19,12 +19,14 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
+from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.housekeeping import Housekeeping, Retention
 from sandbox_server.lifecycle.kinds import (
     ADMISSION,
     HOUSEKEEPING,
     PATROL,
     SANDBOX,
+    SERVICES,
     SNAPSHOT,
     TEMPLATE_BUILD,
     TEMPLATES,
@@ -39,6 +41,7 @@ from sandbox_server.log import log_context
 from sandbox_server.ops.event_loop import watch_event_loop
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.overview import Overview
+from sandbox_server.passing.destinations import PublicAddress
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.scheduler.worker import Handler
@@ -120,7 +123,8 @@ def _assemble(
     notifications: Notifications,
 ) -> Server:
     changes = Changes(notifications)
-    reconciler = Reconciler(sessions, backends, vault, changes)
+    furnishing = Furnishing(sessions, backends, vault, PublicAddress(settings.url_from_outside))
+    reconciler = Reconciler(sessions, backends, vault, changes, furnishing=furnishing)
     patrol = Patrol(sessions, backends, vault, reconciler)
     admission = Admission(sessions)
     rest = Rest(sessions, admission, notifications)
@@ -128,6 +132,7 @@ def _assemble(
     handlers = {
         SANDBOX: _named_in_log(reconciler.settle),
         ADMISSION: rest.admit,
+        SERVICES: _named_in_log(furnishing.settle),
         SNAPSHOT: Snapshots(sessions, backends).settle,
         TEMPLATE_BUILD: Builds(sessions, backends, vault).settle,
         TEMPLATES: Listing(sessions, backends).work,

@@ -6,7 +6,7 @@ from sandbox_server.backends.registry import Backends
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.tools_token import ToolsTokens
+from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.passing.destinations import PublicAddress
 from sandbox_server.passing.passing import Passing
@@ -39,8 +39,12 @@ class Services:
         return Passing(self.controller, self.authenticator)
 
     @cached_property
+    def furnishing(self) -> Furnishing:
+        return Furnishing(self.sessions, self.backends, self.vault, self.public_address)
+
+    @cached_property
     def tool_servers(self) -> ToolServers:
-        return ToolServers(self.controller, self.passing, ToolsTokens(self.sessions, self.vault))
+        return ToolServers(self.controller, self.passing, self.furnishing)
 
     @cached_property
     def public_address(self) -> PublicAddress:

@@ -151,6 +151,16 @@ class SandboxUpdate(Given):
     ) = None
     auto_resume: AutoResume | None = None
     priority: Priority | None = None
+    mcp_servers: (
+        Annotated[
+            McpServers,
+            Field(
+                description="In place of all that were given; a running sandbox's services are told at once, "
+                "a paused one's when it resumes."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class KeepAlive(Given):

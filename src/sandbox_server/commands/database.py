@@ -17,7 +17,7 @@ from sandbox_server.db.migrating import is_current
 from sandbox_server.db.programs import Programs
 from sandbox_server.db.session import without_transaction
 from sandbox_server.db.stats import StatsRepository
-from sandbox_server.lifecycle.kinds import SANDBOX, SNAPSHOT
+from sandbox_server.lifecycle.kinds import SANDBOX, SERVICES, SNAPSHOT
 from sandbox_server.processes.database import opened, running_database
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.first_start import ADMIN_KEY_FILE
@@ -88,7 +88,9 @@ def make_new_installation(settings: Settings, _given: Mapping[str, Any]) -> int:
 
     async def renew(url: str) -> int:
         async with opened(url) as sessions, sessions.begin() as session:
-            return await InstallationRepository(session).renew(job_kinds=[SANDBOX, SNAPSHOT])
+            return await InstallationRepository(session).renew(
+                job_kinds=[SANDBOX, SERVICES, SNAPSHOT]
+            )
 
     with sole_server(settings.state_dir), running_database(settings) as url:
         count = asyncio.run(renew(url))

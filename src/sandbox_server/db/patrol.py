@@ -56,7 +56,7 @@ class PatrolRepository:
         adopted = insert(Sandbox).values(values).on_conflict_do_nothing()
         return await self._session.scalar(adopted.returning(Sandbox.id)) is not None
 
-    async def revive_jobs(self, backend: str, *, kind: str) -> None:
+    async def revive_jobs(self, backend: str, *, kinds: Sequence[str]) -> None:
         """Have what failed while the backend was away tried at once, as often as anything new.
 
         Rows that another transaction holds are skipped: their holder says when they are due.
@@ -65,7 +65,7 @@ class PatrolRepository:
         there = select(Sandbox.id).where(Sandbox.backend == backend)
         held = (
             select(Job.id)
-            .where(Job.kind == kind, Job.subject.in_(there), failed, Job.leased_by.is_(None))
+            .where(Job.kind.in_(kinds), Job.subject.in_(there), failed, Job.leased_by.is_(None))
             .with_for_update(skip_locked=True)
         )
         now = func.statement_timestamp()

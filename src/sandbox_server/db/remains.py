@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,11 +27,11 @@ class RemainsRepository:
         self._session = session
         self._limit = limit
 
-    async def remove_ended(self, age: timedelta, *, job_kind: str) -> int:
+    async def remove_ended(self, age: timedelta, *, job_kinds: Sequence[str]) -> int:
         """Remove sandboxes that ended so long ago, with their jobs."""
         removed = await self._remove(Sandbox.id, where=Sandbox.ended_at < _now - age)
         await self._session.execute(
-            delete(Job).where(Job.kind == job_kind, Job.subject.in_(removed))
+            delete(Job).where(Job.kind.in_(job_kinds), Job.subject.in_(removed))
         )
         return len(removed)
 

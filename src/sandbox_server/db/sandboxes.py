@@ -144,6 +144,20 @@ class SandboxRepository:
             raise SandboxNotFound(sandbox_id)
         return kept
 
+    async def note_settings(self, written: Sandbox, digest: bytes) -> bool:
+        """Keep what a sandbox's services were told, if that is still what they are to know."""
+        noted = await self._session.scalar(
+            update(Sandbox)
+            .where(
+                Sandbox.id == written.id,
+                Sandbox.access_sealed == written.access_sealed,
+                Sandbox.envs_sealed.is_not_distinct_from(written.envs_sealed),
+            )
+            .values(services_digest=digest)
+            .returning(Sandbox.id)
+        )
+        return noted is not None
+
     async def want_all_paused(self, wish: Wish) -> Sequence[str]:
         """Want everything paused that has a place to run at, whoever's it is; gives whose target that changes."""
         changed = await self._session.scalars(

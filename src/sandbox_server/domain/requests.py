@@ -47,6 +47,7 @@ class SandboxPatch(TypedDict, total=False):
     idle_timeout: timedelta | None
     auto_resume: bool
     priority: int
+    mcp_servers: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from sandbox_server.domain.wording import explain
 from sandbox_server.lifecycle import outcomes
 from sandbox_server.lifecycle.calls import Calls
 from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.sealed import seal_access
 from sandbox_server.lifecycle.transitions import HoldBack, Transition, Transitions, into, wish_of
@@ -43,11 +44,17 @@ class Acts:
     """
 
     def __init__(
-        self, sessions: Sessions, backends: Backends, vault: Vault, changes: Changes | None
+        self,
+        sessions: Sessions,
+        backends: Backends,
+        vault: Vault,
+        changes: Changes | None,
+        furnishing: Furnishing,
     ) -> None:
         self._transitions = Transitions(sessions, changes)
         self._calls = Calls(backends, vault)
         self._vault = vault
+        self._furnishing = furnishing
         self._provider_acts = {
             Act.START: self._start,
             Act.PAUSE: self._pause,
@@ -100,7 +107,7 @@ class Acts:
                 raise
             return await self._make_wait(look, outcomes.not_let_in(error), error)
         try:
-            return await self._commit(look, self._runs(look, access))
+            return await self._commit(look, await self._runs(look, access))
         except (Superseded, SandboxNotFound):
             await self._account_for(look.row, access)
             raise
@@ -115,7 +122,7 @@ class Acts:
         except BackendBusy as error:
             waits = outcomes.not_let_back_in(error, rules=rules)
             return await self._make_wait(look, waits, error)
-        return await self._commit(look, self._runs(look, access))
+        return await self._commit(look, await self._runs(look, access))
 
     async def _pause(self, look: Look) -> Look:
         try:
@@ -154,7 +161,7 @@ class Acts:
     async def _recorded(self, look: Look, step: Step, said: Transition) -> Sequence[Transition]:
         row, rules = look.row, self._calls.rules(look.row)
         if step.to is State.RUNNING and row.state is not State.PAUSING:
-            runs = self._runs(look, await self._calls.connect(look))
+            runs = await self._runs(look, await self._calls.connect(look))
             return [replace(runs, told=said.told or runs.told, target=said.target)]
         said = replace(said, values=look.found_id)
         change = outcomes.becomes(step.to, rules=rules)
@@ -168,7 +175,7 @@ class Acts:
         change = outcomes.becomes(state, rules=self._calls.rules(look.row))
         return Transition(change=change, told=wish_of(look.row))
 
-    def _runs(self, look: Look, access: Access) -> Transition:
+    async def _runs(self, look: Look, access: Access) -> Transition:
         row = look.row
         return Transition(
             change=outcomes.runs(row, since=look.runs_since, rules=self._calls.rules(row)),
@@ -176,6 +183,7 @@ class Acts:
             values={
                 "backend_sandbox_id": access.provider_id,
                 "access_sealed": seal_access(self._vault, row.id, access),
+                **await self._furnishing.furnish(row, access),
             },
         )
 

@@ -72,6 +72,7 @@ class SandboxController:
         own_work = OwnWork(scheduler, reconciler)
         self._sessions = sessions
         self._backends = backends
+        self._vault = vault
         self._changes = changes
         self._waiting = Waiting(sessions, changes)
         self._attending = Waiting(sessions, changes, look_again=_ATTEND_EVERY)
@@ -164,7 +165,7 @@ class SandboxController:
     async def update(self, caller: Caller, sandbox_id: str, patch: SandboxPatch) -> Sandbox:
         """Change what its owner may of a sandbox; a timeout counts from now, be it less than before."""
         return await self._intents.change(
-            caller.tenant_id, sandbox_id, patched(patch, caller), actor=caller.actor
+            caller.tenant_id, sandbox_id, patched(patch, caller, self._vault), actor=caller.actor
         )
 
     async def set_timeout(self, caller: Caller, sandbox_id: str, timeout: timedelta) -> Sandbox:

@@ -132,7 +132,7 @@ class Creation:
             labels=dict(wanted.metadata),
             envs_sealed=seal_envs(self._vault, sandbox_id, wanted.secrets()),
             resources=dict(place.resources),
-            has_services=place.has_services,
+            has_services=place.has_services or bool(wanted.mcp_servers),
             network=dict(wanted.network),
             volumes=dict(wanted.volumes),
             state=State.QUEUED,

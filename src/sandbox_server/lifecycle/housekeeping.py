@@ -8,7 +8,7 @@ from sandbox_server.db.remains import RemainsRepository
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.lifecycle.kinds import HOUSEKEEPING, SANDBOX
+from sandbox_server.lifecycle.kinds import HOUSEKEEPING, SANDBOX, SERVICES
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,9 @@ class Housekeeping:
     async def work(self, _job: LeasedJob) -> datetime:
         kept = self._retention
         removed = {
-            "sandboxes": await self._all(lambda r: r.remove_ended(kept.ended, job_kind=SANDBOX)),
+            "sandboxes": await self._all(
+                lambda r: r.remove_ended(kept.ended, job_kinds=[SANDBOX, SERVICES])
+            ),
             "commands": await self._all(lambda r: r.remove_commands(kept.output)),
             "events": await self._all(lambda r: r.remove_events(kept.events)),
             "requests": await self._all(lambda r: r.remove_idempotency_keys(kept.idempotency)),

@@ -19,10 +19,13 @@ from sandbox_server.domain.steps import require_wish
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle.admission import Admission, require_room_in_queue
 from sandbox_server.lifecycle.changes import Changes
-from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
+from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SERVICES
 from sandbox_server.lifecycle.own_work import OwnWork
 
 Change = Callable[[Deadlines, datetime], Deadlines]
+
+# Where services read what they are told, or soon will.
+_AWAKE = frozenset({State.STARTING, State.RUNNING, State.RESUMING})
 
 
 def unchanged(row: Deadlines, _now: datetime) -> Deadlines:
@@ -99,6 +102,8 @@ class Intents:
             after = change(row)(deadlines_of(row), now)
             set_deadlines(row, after)
             await self._look_earlier(session, row, before, after, now)
+            if row.has_services and row.services_digest is None and row.state in _AWAKE:
+                await JobRepository(session).due(SERVICES, row.id)
             await _tell(session, row, before, after, actor=actor)
         return row
 

@@ -1,6 +1,7 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import deadlines_of
@@ -10,9 +11,11 @@ from sandbox_server.domain.due import waits_for_place
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxPatch
 from sandbox_server.lifecycle.intents import Change
+from sandbox_server.lifecycle.sealed import open_envs, seal_envs
+from sandbox_server.vault import Vault
 
 
-def patched(patch: SandboxPatch, caller: Caller) -> Callable[[Sandbox], Change]:
+def patched(patch: SandboxPatch, caller: Caller, vault: Vault) -> Callable[[Sandbox], Change]:
     """Make the change of a row and its deadlines that a patch says."""
 
     def change_row(row: Sandbox) -> Change:
@@ -23,6 +26,8 @@ def patched(patch: SandboxPatch, caller: Caller) -> Callable[[Sandbox], Change]:
             row.labels = patch["metadata"]
         if "auto_resume" in patch:
             row.auto_resume = patch["auto_resume"]
+        if "mcp_servers" in patch:
+            _give_servers(row, patch["mcp_servers"], vault)
         return change_deadlines
 
     def change_deadlines(row: Deadlines, now: datetime) -> Deadlines:
@@ -35,6 +40,16 @@ def patched(patch: SandboxPatch, caller: Caller) -> Callable[[Sandbox], Change]:
         return row
 
     return change_row
+
+
+def _give_servers(row: Sandbox, servers: Mapping[str, Any], vault: Vault) -> None:
+    """Have its services told of other MCP servers: what they know is out of date from here on."""
+    known = open_envs(vault, row.id, row.envs_sealed)
+    known.pop("mcp_servers", None)
+    told = {**known, "mcp_servers": dict(servers)} if servers else known
+    row.envs_sealed = seal_envs(vault, row.id, told)
+    row.has_services = True
+    row.services_digest = None
 
 
 def _require_waiting(row: Sandbox) -> None:

@@ -17,7 +17,7 @@ from sandbox_server.domain.errors import BackendBusy, BackendError
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.lifecycle.comparison import Seen, compare
 from sandbox_server.lifecycle.crowd import for_each
-from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
+from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SERVICES
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.silence import PATIENCE, Patience, Silence
 from sandbox_server.lifecycle.strangers import Strangers
@@ -127,7 +127,7 @@ class Patrol:
             if not await BackendRepository(session).answered(name):
                 return
             log.info("backend answers name=%s", name)
-            await PatrolRepository(session).revive_jobs(name, kind=SANDBOX)
+            await PatrolRepository(session).revive_jobs(name, kinds=[SANDBOX, SERVICES])
             await JobRepository(session).due(ADMISSION, name)
 
     async def _note_failure(self, name: str, error: BackendError) -> None:

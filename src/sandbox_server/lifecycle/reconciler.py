@@ -16,6 +16,7 @@ from sandbox_server.domain.state import ENDED, State
 from sandbox_server.domain.steps import Act, Truth, next_step
 from sandbox_server.lifecycle.acts import Acts
 from sandbox_server.lifecycle.changes import Changes
+from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.outcomes import BUSY_FOR
 from sandbox_server.lifecycle.truth import ask
@@ -31,11 +32,18 @@ class Reconciler:
     """Makes sandboxes what is wanted of them, one step after the other, whoever began it."""
 
     def __init__(
-        self, sessions: Sessions, backends: Backends, vault: Vault, changes: Changes | None = None
+        self,
+        sessions: Sessions,
+        backends: Backends,
+        vault: Vault,
+        changes: Changes | None = None,
+        *,
+        furnishing: Furnishing | None = None,
     ) -> None:
+        furnishing = furnishing or Furnishing(sessions, backends, vault)
         self._sessions = sessions
         self._backends = backends
-        self._acts = Acts(sessions, backends, vault, changes)
+        self._acts = Acts(sessions, backends, vault, changes, furnishing)
         self._handed_over: dict[str, Look] = {}
 
     def hand_over(self, row: Sandbox, now: datetime, *, fresh: bool = False) -> None:

@@ -87,8 +87,7 @@ class Transitions:
                 await _offer_place(session, row, backend, hold_back)
             if row.state in ENDED and re.match(PATTERN, row.template):
                 await JobRepository(session).wake(kinds.SNAPSHOT, row.template)
-            if wake:
-                await JobRepository(session).due(kinds.SANDBOX, row.id)
+            await _have_seen_to(session, row, wake=wake)
             by = self._changes.name if self._changes else ""
             if not events:
                 await repository.announce(row.id, by=by)
@@ -151,6 +150,13 @@ def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator
             reason=told.reason,
             before=had,
         )
+
+
+async def _have_seen_to(session: AsyncSession, row: Sandbox, *, wake: bool) -> None:
+    if row.state is State.RUNNING and row.has_services and row.services_digest is None:
+        await JobRepository(session).due(kinds.SERVICES, row.id)
+    if wake:
+        await JobRepository(session).due(kinds.SANDBOX, row.id)
 
 
 async def _offer_place(

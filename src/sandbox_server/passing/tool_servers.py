@@ -12,7 +12,7 @@ from sandbox_server.domain.errors import (
     ToolsRefused,
 )
 from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.tools_token import ToolsTokens
+from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.passing.client import Client
 from sandbox_server.passing.destinations import Destination
@@ -36,11 +36,11 @@ class ToolServers:
     """
 
     def __init__(
-        self, controller: SandboxController, passing: Passing, tokens: ToolsTokens
+        self, controller: SandboxController, passing: Passing, furnishing: Furnishing
     ) -> None:
         self._controller = controller
         self._passing = passing
-        self._tokens = tokens
+        self._furnishing = furnishing
         self._listening = Listening(controller)
 
     def end_waits(self) -> None:
@@ -85,11 +85,11 @@ class ToolServers:
             await end(passage.client)
 
     async def _ask(self, passage: Passage, used: UsableSandbox, question: "_Question") -> None:
-        token = await self._tokens.get(used)
+        token = await self._furnishing.token(used.row)
         try:
             await self._attempt(passage, question, token)
         except _TokenRefused:
-            await self._tokens.write(used, token)
+            await self._furnishing.write(used.row)
             try:
                 await self._attempt(passage, question, token)
             except _TokenRefused:

@@ -22,10 +22,12 @@ from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SNAPSHOT, TEMPLATE_BUILD
+from sandbox_server.lifecycle.furnishing import Furnishing
+from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SERVICES, SNAPSHOT, TEMPLATE_BUILD
 from sandbox_server.lifecycle.reconciler import Reconciler
 from sandbox_server.lifecycle.snapshots import Snapshots
 from sandbox_server.lifecycle.using import Using
+from sandbox_server.passing.destinations import PublicAddress
 from sandbox_server.scheduler.policy import Policy
 from sandbox_server.scheduler.queue import SandboxQueueScheduler
 from sandbox_server.streams.commands import Commands
@@ -35,6 +37,8 @@ from sandbox_server.templates.builds import Builds
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE, Living
 from tests.server.scheduler.scheduling import POLLING
+
+PUBLIC = PublicAddress("http://localhost:8100")
 
 
 def caller_of(tenant_id: str, **fields: Any) -> Caller:
@@ -125,10 +129,12 @@ async def running_server(
     notifications = Notifications(database)
     admission = Admission(sessions)
     changes = Changes(notifications)
-    reconciler = Reconciler(sessions, living.backends, living.vault, changes)
+    furnishing = Furnishing(sessions, living.backends, living.vault, PUBLIC)
+    reconciler = Reconciler(sessions, living.backends, living.vault, changes, furnishing=furnishing)
     handlers = {
         SANDBOX: reconciler.settle,
         ADMISSION: admission.work,
+        SERVICES: furnishing.settle,
         SNAPSHOT: Snapshots(sessions, living.backends).settle,
         TEMPLATE_BUILD: Builds(sessions, living.backends, living.vault).settle,
     }
