@@ -1,9 +1,10 @@
+from functools import cache
 from importlib.metadata import version
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from sandbox_server.api import (
     backends,
@@ -63,16 +64,27 @@ def create_app(services: Services) -> FastAPI:
         version=version("sandbox-server"),
         openapi_url=None,  # ours is written once
         redirect_slashes=False,
-        generate_unique_id_function=_name_of,
     )
     app.state.services = services
     problems.install(app)
-    for routes in _ROUTES:
-        app.include_router(routes.router)
-    app.router.routes.append(Route(PATH_FORM, PathForm(), include_in_schema=False))
-    app.include_router(mcp.router)
+    app.router.routes.extend(_routes())
     _surround(app, services)
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Give the routes as their modules made them.
+
+    `include_router` would wrap each module's, look at every wrapper for every request, and make them anew for every app.
+    """
+    path_form = Route(PATH_FORM, PathForm(), include_in_schema=False)
+    listed = (route for module in _ROUTES for route in module.router.routes)
+    routes = (*listed, path_form, *mcp.router.routes)
+    for route in routes:
+        if isinstance(route, APIRoute):
+            route.unique_id = route.name
+    return routes
 
 
 def _surround(app: FastAPI, services: Services) -> None:
@@ -101,7 +113,3 @@ def _surround(app: FastAPI, services: Services) -> None:
     app.add_middleware(AccessLog)
     app.add_middleware(RequestIds)
     app.add_middleware(SandboxHosts, services=services, requests=requests, streams=streams)
-
-
-def _name_of(route: APIRoute) -> str:
-    return route.name

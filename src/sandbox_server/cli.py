@@ -1,12 +1,12 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from sandbox_server import doctor
 from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryptionKey
 from sandbox_server.access.tenants import DEFAULT_TENANT
 from sandbox_server.commands import database, keys
@@ -17,7 +17,6 @@ from sandbox_server.domain.errors import SandboxError
 from sandbox_server.log import configure_logging
 from sandbox_server.processes import raising
 from sandbox_server.processes.errors import CannotServe
-from sandbox_server.serve import serve
 from sandbox_server.settings import Settings, flags, variable_of
 
 _UNUSABLE = 78  # EX_CONFIG
@@ -61,14 +60,25 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     names = [name for name, _ in flags()]
-    _add(commands, "serve", "serve until stopped", lambda s, _: serve(s), settings=names)
-    _add(commands, "doctor", "check what the server needs here", doctor.command, settings=names)
+    _add(commands, "serve", "serve until stopped", _serve, settings=names)
+    _add(commands, "doctor", "check what the server needs here", _examine, settings=names)
     _add_keys(commands)
     _add_database(commands)
     guard = commands.add_parser(raising.COMMAND)  # for `serve` alone, so without a word of help
     guard.add_argument("--directory", type=Path, required=True)
     guard.set_defaults(command=lambda _, given: raising.guard(given["directory"]))
     return parser
+
+
+# What takes half a second to load is loaded for those alone who need it.
+def _serve(settings: Settings, _given: Mapping[str, Any]) -> int:
+    ended: int = import_module("sandbox_server.serve").serve(settings)
+    return ended
+
+
+def _examine(settings: Settings, given: Mapping[str, Any]) -> int:
+    ended: int = import_module("sandbox_server.doctor").command(settings, given)
+    return ended
 
 
 def _add(
