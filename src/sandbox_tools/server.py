@@ -16,14 +16,14 @@
 
 from fastmcp import FastMCP
 
-from sandbox_tools import files
+from sandbox_tools import files, shell
 from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.failures import FailuresAsSentences
 from sandbox_tools.ground import Ground
 from sandbox_tools.settings_file import SettingsFile
 from sandbox_tools.workspace import Workspace
 
-_TOOLSETS = (files.register,)
+_TOOLSETS = (files.register, shell.register)
 
 
 def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -> FastMCP:

@@ -1,0 +1,101 @@
+import signal
+from datetime import timedelta
+from typing import Annotated
+
+from fastmcp import Context
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from sandbox_tools.ground import Ground
+from sandbox_tools.shell.directories import directory
+from sandbox_tools.shell.environment import own_environment, settings_environment
+from sandbox_tools.shell.outputs import Output, OutputFiles
+from sandbox_tools.shell.process import Ended, run
+
+_MOST_BYTES = 128 * 1024 - 1  # what Linux lets one argument have, with its end
+_KILLED = 128 + signal.SIGKILL
+
+
+class Commands:
+    def __init__(self, ground: Ground, files: OutputFiles) -> None:
+        self._ground = ground
+        self._files = files
+
+    async def run_command(
+        self,
+        context: Context,
+        command: Annotated[
+            str,
+            Field(min_length=1, description="For `bash -lc`: any script, of several lines too."),
+        ],
+        timeout_s: Annotated[
+            float, Field(gt=0, le=86_400, description="After so many seconds it is killed.")
+        ] = 120,
+        cwd: Annotated[
+            str | None, Field(description="Where it runs; by default the workspace.")
+        ] = None,
+    ) -> str:
+        """Run a command to its end, and give its output (stdout and stderr as they came) and exit code.
+
+        Each call has a bash of its own: `cd` and variables do not last (shell_open gives a shell in which they do). There is no
+        terminal, and stdin is empty. At the timeout, and when the call is cancelled, all its processes are killed. Long
+        output is cut in the middle; the answer names the file that has the whole.
+        """
+        output = Output(self._files.open)
+
+        async def tell(seconds: float, line: str) -> None:
+            await context.report_progress(min(seconds, timeout_s), timeout_s, line or None)
+
+        try:
+            ended = await run(
+                checked(command),
+                cwd=directory(self._ground.workspace, cwd),
+                environment=own_environment()
+                | {"TERM": "dumb"}
+                | settings_environment(self._ground.settings),
+                timeout=timedelta(seconds=timeout_s),
+                output=output,
+                tell=tell,
+            )
+        finally:
+            output.close()
+        return f"{_with_line_end(output.text())}[{_about(ended, output, timeout_s)}]"
+
+
+def checked(command: str) -> str:
+    """Refuse what no process can be given."""
+    if "\0" in command:
+        raise ToolError("The command has a NUL character, which no command can have.")
+    if len(command.encode(errors="surrogateescape")) > _MOST_BYTES:
+        raise ToolError(
+            "The command is longer than 128 KiB. Write it to a file with write_file, and run that."
+        )
+    return command
+
+
+def _with_line_end(text: str) -> str:
+    return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _about(ended: Ended, output: Output, timeout_s: float) -> str:
+    if ended.timed_out:
+        return (
+            f"killed: it had not ended after {timeout_s:g} s. Give it a larger timeout_s, or run it"
+            " with background=true"
+        )
+    told = how_it_ended(ended.exit_code)
+    if not output.size:
+        told = f"no output; {told}"
+    if ended.left_running:
+        told += f"; processes that it started still run, and write to {output.file or 'nowhere'}"
+    return told
+
+
+def how_it_ended(exit_code: int) -> str:
+    if exit_code < 0:
+        told = f"killed by signal {-exit_code} ({signal.strsignal(-exit_code)})"
+    else:
+        told = f"exit code {exit_code}"
+    if exit_code in (_KILLED, -signal.SIGKILL):
+        told += ", perhaps since the sandbox had no memory left"
+    return told

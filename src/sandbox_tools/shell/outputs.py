@@ -1,0 +1,121 @@
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+class OutputFiles:
+    """The files with what commands wrote, of which the newest are kept."""
+
+    def __init__(self, directory: Path, *, kept: int = 20) -> None:
+        self._directory = directory
+        self._kept = kept
+
+    def open(self) -> tuple[int, Path]:
+        """Make one more, and remove the oldest beyond those that are kept."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, path = tempfile.mkstemp(
+            prefix="command-", suffix=".txt", dir=self._directory, text=False
+        )
+        for old in self._oldest_first()[: -self._kept]:
+            old.unlink(missing_ok=True)
+        return descriptor, Path(path)
+
+    def _oldest_first(self) -> list[Path]:
+        return sorted(self._directory.glob("command-*.txt"), key=_changed)
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+class Output:
+    """What a command writes: its beginning and end at hand, the whole in a file once it is long."""
+
+    def __init__(
+        self,
+        open_file: Callable[[], tuple[int, Path]],
+        *,
+        head: int = 10_000,
+        tail: int = 20_000,
+        most_in_file: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._open_file = open_file
+        self._head_size = head
+        self._tail_size = tail
+        self._most_in_file = most_in_file
+        self._begun = bytearray()
+        self._end = bytearray()
+        self._descriptor: int | None = None
+        self._in_file = 0
+        self._not_kept: str | None = None
+        self.file: Path | None = None
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        if self.size + len(data) > self._head_size + self._tail_size:
+            self.keep_whole()
+        if self._descriptor is not None:
+            self._write(data)
+        self.size += len(data)
+        room = max(0, self._head_size - len(self._begun))
+        self._begun += data[:room]
+        self._end += data[room:]
+        if len(self._end) > 2 * self._tail_size:
+            del self._end[: -self._tail_size]
+
+    def keep_whole(self) -> Path | None:
+        """Have a file with all that was and will be written, if there is room for one."""
+        if self.file is None and self._not_kept is None:
+            try:
+                self._descriptor, self.file = self._open_file()
+            except OSError as error:
+                self._not_kept = error.strerror
+            self._write(bytes(self._begun + self._end))
+        return self.file
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def last_line(self, at_most: int = 200) -> str:
+        """Give the last line with anything in it, for who watches."""
+        seen = (self._end or self._begun)[-4 * at_most :].decode(errors="replace")
+        lines = [line for line in seen.replace("\r", "\n").split("\n") if line.strip()]
+        return lines[-1].strip()[-at_most:] if lines else ""
+
+    def text(self) -> str:
+        """Give it whole, or its beginning and end with what is between them counted."""
+        head, tail = self._begun, self._end[-self._tail_size :]
+        cut = self.size - len(head) - len(tail)
+        if cut <= 0:
+            return (head + tail).decode(errors="replace")
+        between = f"\n[… {cut} bytes cut; {self._where()} …]\n"
+        return f"{_decoded(head)}{between}{_decoded(tail)}"
+
+    def _where(self) -> str:
+        if self.file is None:
+            return f"they could not be kept: {self._not_kept}"
+        if self._in_file < self.size:
+            return f"the first {self._in_file} bytes are in {self.file}"
+        return f"the whole is in {self.file}"
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)[: max(0, self._most_in_file - self._in_file)]
+        while view and self._descriptor is not None:
+            try:
+                written = os.write(self._descriptor, view)
+            except OSError:  # the disk is full: what is there stays
+                self.close()
+                return
+            self._in_file += written
+            view = view[written:]
+
+
+def _decoded(piece: bytes | bytearray) -> str:
+    """Decode a piece that may begin or end within a character."""
+    return piece.decode(errors="replace").strip("\ufffd")

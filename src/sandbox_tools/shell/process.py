@@ -1,0 +1,139 @@
+import asyncio
+import os
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+
+from sandbox_tools.shell.family import end_family
+from sandbox_tools.shell.outputs import Output
+
+_AT_ONCE = 64 * 1024
+_MOST_AFTER_THE_END = 1024 * 1024  # what a pipe may hold at most, unless root made it larger
+_BETWEEN_TELLINGS_S = 1.0
+
+Tell = Callable[[float, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    exit_code: int  # negative: the signal that ended it
+    timed_out: bool
+    left_running: bool  # processes of it still hold its output open
+
+
+async def run(
+    command: str,
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    timeout: timedelta,
+    output: Output,
+    tell: Tell,
+) -> Ended:
+    """Run a command until it ends, or its time is over, or the call is cancelled, and all of it ends then."""
+    async with _started(command, cwd=cwd, environment=environment) as (process, reading):
+        with _read_into(output, reading):
+            try:
+                timed_out = not await _wait(process, timeout, output, tell)
+            finally:
+                if process.returncode is None:
+                    with anyio.CancelScope(shield=True):
+                        await end_family(process.pid)
+                        await process.wait()
+        left_running = _read_rest(output, reading)
+        if left_running:
+            await _keep_reading(output, reading)
+    assert process.returncode is not None
+    return Ended(exit_code=process.returncode, timed_out=timed_out, left_running=left_running)
+
+
+@asynccontextmanager
+async def _started(
+    command: str, *, cwd: Path, environment: Mapping[str, str]
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *("bash", "-lc", command),
+                cwd=cwd,
+                env=environment,
+                stdin=DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        yield process, reading
+    finally:
+        os.close(reading)
+
+
+async def _wait(
+    process: asyncio.subprocess.Process, timeout: timedelta, output: Output, tell: Tell
+) -> bool:
+    """Tell now and then how far it is; false if it has not ended in time."""
+    now = asyncio.get_running_loop().time
+    start = now()
+    exited = asyncio.ensure_future(process.wait())
+    try:
+        while (left := timeout.total_seconds() - (now() - start)) > 0:
+            await asyncio.wait({exited}, timeout=min(left, _BETWEEN_TELLINGS_S))
+            if exited.done():
+                return True
+            await tell(now() - start, output.last_line())
+        return False
+    finally:
+        exited.cancel()
+
+
+@contextmanager
+def _read_into(output: Output, reading: int) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        data = os.read(reading, _AT_ONCE)
+        if data:
+            output.add(data)
+        else:
+            loop.remove_reader(reading)
+
+    loop.add_reader(reading, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(reading)
+
+
+def _read_rest(output: Output, reading: int) -> bool:
+    """Read what was written before the end; whether others may write more."""
+    read = 0
+    while read < _MOST_AFTER_THE_END:
+        try:
+            data = os.read(reading, _AT_ONCE)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        output.add(data)
+        read += len(data)
+    return True
+
+
+async def _keep_reading(output: Output, reading: int) -> None:
+    """Have another process write down what comes, so that nobody who still writes waits or is killed for it."""
+    os.set_blocking(reading, True)
+    kept = os.open(output.keep_whole() or os.devnull, os.O_WRONLY | os.O_APPEND)
+    try:
+        await asyncio.create_subprocess_exec(
+            "cat", stdin=reading, stdout=kept, stderr=DEVNULL, start_new_session=True
+        )
+    finally:
+        os.close(kept)

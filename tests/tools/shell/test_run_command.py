@@ -1,0 +1,140 @@
+import asyncio
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from fastmcp.exceptions import ToolError
+
+from tests.tools.waiting import until
+
+
+async def run(tools, command, **arguments):
+    return (await tools.call_tool("run_command", {"command": command} | arguments)).content[0].text
+
+
+def alive(path):
+    """Whether the process whose pid is in a file still runs."""
+    stat = Path(f"/proc/{path.read_text().strip()}/stat")
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.fixture
+def place(tool_server, request):
+    directory = tool_server.workspace / request.node.name
+    directory.mkdir()
+    return directory
+
+
+async def test_stdout_and_stderr_come_in_their_order_with_the_exit_code(tools):
+    text = await run(tools, "echo one; echo two >&2; echo three\nprintf four; exit 3")
+    assert text == "one\ntwo\nthree\nfour\n[exit code 3]"
+
+
+async def test_a_script_may_write_to_its_stderr_by_name(tools):
+    text = await run(tools, "echo one; echo two > /dev/stderr; echo three > /dev/stdout")
+    assert text == "one\ntwo\nthree\n[exit code 0]"
+
+
+async def test_it_runs_in_the_workspace_or_where_it_is_told_to(tools, tool_server):
+    assert await run(tools, "pwd") == f"{tool_server.workspace}\n[exit code 0]"
+    assert await run(tools, "pwd", cwd="/usr") == "/usr\n[exit code 0]"
+    with pytest.raises(ToolError, match="The directory /nowhere does not exist"):
+        await run(tools, "pwd", cwd="/nowhere")
+
+
+async def test_a_command_that_reads_finds_its_stdin_empty(tools):
+    assert await run(tools, "cat; read x || echo none") == "none\n[exit code 0]"
+
+
+async def test_it_has_the_variables_of_the_sandbox_and_not_the_token(tools, tool_server):
+    tool_server.set(envs={"GREETING": "hello 'you'\nthere"})
+    assert await run(tools, 'echo "$GREETING"') == "hello 'you'\nthere\n[exit code 0]"
+    assert tool_server.token not in await run(tools, "env")
+
+
+async def test_what_does_not_end_in_time_is_killed_and_what_it_wrote_is_told(tools, place):
+    command = """
+        trap 'echo asked to end' TERM
+        (trap '' TERM; echo $BASHPID > stubborn; sleep 600) &
+        setsid --wait sh -c 'echo $$ > elsewhere; exec sleep 600' &
+        echo begun
+        until [ -s stubborn ] && [ -s elsewhere ]; do sleep 0.01; done
+        wait; wait; wait
+    """
+    text = await run(tools, command, timeout_s=1.5, cwd=str(place))
+    assert text.startswith("begun\n")
+    assert "asked to end\n" in text
+    assert "[killed: it had not ended after 1.5 s." in text
+    assert not alive(place / "stubborn")
+    assert not alive(place / "elsewhere")
+
+
+async def test_a_cancelled_call_ends_the_command(tools, place):
+    call = asyncio.create_task(run(tools, "sleep 600 & echo $! > pid; wait", cwd=str(place)))
+    await until(lambda: (place / "pid").exists() and (place / "pid").read_text())
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+    await until(lambda: not alive(place / "pid"))
+
+
+async def test_processes_that_are_left_running_hold_up_nobody_and_keep_writing(tools, place):
+    command = "(until [ -e go ]; do sleep 0.01; done; echo later; echo done > done) & echo started"
+    text = await run(tools, command, cwd=str(place))
+    assert text.startswith("started\n[exit code 0; processes that it started still run")
+    (place / "go").touch()
+    await until((place / "done").exists)
+    (path,) = re.findall(r"write to (\S+)\]", text)
+    file = Path(path)
+    await until(lambda: file.read_text() == "started\nlater\n")
+
+
+async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(tools):
+    text = await run(tools, "seq 100000; echo end")
+    assert len(text) < 31_000
+    assert text.startswith("1\n2\n3\n")
+    assert text.endswith("\n100000\nend\n[exit code 0]")
+    (path,) = re.findall(r"\n\[… \d+ bytes cut; the whole is in (\S+) …\]\n", text)
+    file = Path(path)
+    assert file.read_text() == "".join(f"{n}\n" for n in range(1, 100_001)) + "end\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_bytes_that_are_no_text_are_told_as_well_as_they_can_be(tools):
+    assert await run(tools, r"printf 'a\377b\000c'") == "a\ufffdb\0c\n[exit code 0]"
+
+
+async def test_progress_tells_the_last_line_while_it_runs(tools, place):
+    told: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+    os.mkfifo(place / "fifo")
+
+    async def progress(done, total, message):
+        told.put_nowait((total, message))
+
+    call = asyncio.create_task(
+        tools.call_tool(
+            "run_command",
+            {"command": "echo one; echo two; cat fifo", "cwd": str(place)},
+            progress_handler=progress,
+        )
+    )
+    async with asyncio.timeout(60):
+        assert await told.get() == (120, "two")
+        (place / "fifo").open("w").close()
+        await call
+
+
+async def test_what_ended_a_command_is_told(tools):
+    assert (
+        await run(tools, "kill -SEGV $$") == "[no output; killed by signal 11 (Segmentation fault)]"
+    )
+    assert "perhaps since the sandbox had no memory left" in await run(tools, "kill -KILL $$")
+
+
+async def test_a_command_that_is_too_long_for_a_process_says_so(tools):
+    with pytest.raises(ToolError, match="Write it to a file with write_file, and run that"):
+        await run(tools, f": {'x' * 140_000}")
