@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from mcp_types import CallToolRequestParams
 from pydantic import ValidationError as InvalidArguments
 
 from sandbox_tools.os_errors import sentence_about
+
+_log = logging.getLogger(__name__)
 
 
 class FailuresAsSentences(Middleware):
@@ -44,6 +47,7 @@ def _about_argument(wrong: Mapping[str, Any]) -> str:
 def _about(tool: str, cause: BaseException) -> str:
     if isinstance(cause, OSError) and cause.strerror:
         return sentence_about(cause)
+    _log.error("tool_failed tool=%s", tool, exc_info=cause)
     return (
         f"{tool} failed by a fault of the tool server ({type(cause).__name__}), which its log"
         " tells more about. Try another way."

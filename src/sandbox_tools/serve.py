@@ -4,6 +4,7 @@ from pathlib import Path
 
 import uvicorn
 
+from sandbox_tools.log import configure_log
 from sandbox_tools.server import make_server
 from sandbox_tools.settings_file import PATH, SettingsFile
 from sandbox_tools.workspace import Workspace
@@ -17,6 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--settings", type=Path, default=PATH)
     parser.add_argument("--workspace", type=Path, help="by default /workspace, or else the home")
     given = parser.parse_args(arguments)
+    configure_log()
     workspace = Workspace(given.workspace) if given.workspace else None
     server = make_server(SettingsFile(given.settings), workspace=workspace)
     app = server.http_app(path="/mcp/", host_origin_protection=False)

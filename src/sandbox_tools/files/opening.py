@@ -1,0 +1,34 @@
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from fastmcp.exceptions import ToolError
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading; what is none, such as a pipe, would be waited for without an end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        require_file(path, os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def require_file(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+    raise ToolError(f"{path} is {kind}, not a file.")

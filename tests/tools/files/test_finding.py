@@ -1,0 +1,182 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from fastmcp.exceptions import ToolError
+
+from sandbox_tools.files.grepping import Grepping
+from sandbox_tools.workspace import Workspace
+
+
+def make(directory, *names):
+    for age, name in enumerate(names):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("needle\n")
+        os.utime(path, (10**9 - age, 10**9 - age))
+
+
+async def test_a_directory_is_listed_by_name_with_what_things_are(directory, text_of):
+    make(directory, "b.txt", "src/a.py", ".hidden")
+    (directory / "link").symlink_to("b.txt")
+    os.mkfifo(directory / "pipe")
+    told = await text_of("list_directory", path=directory)
+    assert told.splitlines() == [
+        ".hidden (7 bytes)",
+        "b.txt (7 bytes)",
+        "link -> b.txt",
+        "pipe (pipe)",
+        "src/",
+    ]
+
+
+async def test_with_a_depth_directories_in_it_are_listed_too_but_none_that_is_only_cache(
+    directory, text_of
+):
+    make(directory, "a/b/c/d.txt", "node_modules/x/y.js")
+    (directory / "a" / "up").symlink_to(directory)
+    told = await text_of("list_directory", path=directory, depth=3)
+    assert told.splitlines() == [
+        "a/",
+        "a/b/",
+        "a/b/c/",
+        f"a/up -> {directory}",
+        "node_modules/ (not entered)",
+    ]
+
+
+async def test_a_long_listing_is_cut_where_it_says_so(directory, text_of, refusal_of):
+    assert "is empty" in await text_of("list_directory", path=directory)
+    for number in range(1_001):
+        (directory / f"{number:04}").touch()
+    *told, last = (await text_of("list_directory", path=directory)).splitlines()
+    assert len(told) == 1_000
+    assert last.startswith("[Cut after 1,000 lines.")
+    assert "There is no x" in await refusal_of("list_directory", path=directory / "x")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*.py", ["a.py"]),
+        ("**/*.py", ["a.py", "src/b.py", "src/deep/er/c.py", ".github/d.py"]),
+        ("src/**/*.py", ["src/b.py", "src/deep/er/c.py"]),
+        ("src/**", ["src/b.py", "src/deep/er/c.py", "src/e.ts", "src/f[1].tsx"]),
+        ("src/*.{ts,tsx}", ["src/e.ts", "src/f[1].tsx"]),
+        ("{src,.github}/[bd].py", ["src/b.py", ".github/d.py"]),
+        ("**/[!a-c].py", [".github/d.py"]),
+        ("src/f[[]1].*", ["src/f[1].tsx"]),
+        ("src/f\\[1\\].*", ["src/f[1].tsx"]),
+        ("./src/?.ts", ["src/e.ts"]),
+        ("node_modules/**/*.py", ["node_modules/g.py"]),
+    ],
+)
+async def test_files_are_found_by_patterns_the_newest_first(directory, text_of, pattern, names):
+    make(
+        directory,
+        *"a.py src/b.py src/deep/er/c.py .github/d.py src/e.ts src/f[1].tsx node_modules/g.py .git/h.py".split(),
+    )
+    told = await text_of("glob", pattern=pattern, path=directory)
+    assert told.splitlines() == [str(directory / name) for name in names]
+    assert await text_of("glob", pattern=f"{directory}/{pattern}") == told
+
+
+async def test_what_no_file_matches_and_what_too_many_do_is_said(directory, text_of, refusal_of):
+    make(directory, "a.py", "b.py", "c.py")
+    assert "No file in" in await text_of("glob", pattern="*.rs", path=directory)
+    told = await text_of("glob", pattern="*.py", path=directory, limit=2)
+    assert told.splitlines()[-1].startswith("[Cut after 2 lines. There are 3:")
+    assert "not a pattern for paths" in await refusal_of("glob", pattern="[z-a]", path=directory)
+    assert "There is no x" in await refusal_of("glob", pattern="x/*", path=directory)
+
+
+@pytest.fixture(params=["ripgrep", "plain"])
+def grep(request, tmp_path, monkeypatch):
+    """Search as the tool does, with ripgrep and without; paths are told without the directory's."""
+    if request.param == "plain":
+        monkeypatch.setenv("PATH", "")
+    elif not shutil.which("rg"):
+        pytest.skip("There is no ripgrep here.")
+
+    async def search(pattern, **options):
+        told = await Grepping(Workspace(tmp_path)).grep(pattern, **options)
+        return told.replace(f"{tmp_path}/", "").splitlines()
+
+    return search
+
+
+async def test_lines_are_found_with_their_path_and_number(grep, tmp_path):
+    make(tmp_path, "a.py", "src/b.py", ".github/c", "node_modules/d", ".git/e")
+    (tmp_path / ".gitignore").write_text("src\n")
+    (tmp_path / "src/b.py").write_bytes(b"hay\r\nthe Needle: (x)\r\n")
+    assert await grep("needle") == [".github/c:1:needle", "a.py:1:needle"]
+    assert await grep("needle", ignore_case=True, path="src") == ["src/b.py:2:the Needle: (x)"]
+    assert await grep(r"^\w+ [A-Z]\w+:.*\)$") == ["src/b.py:2:the Needle: (x)"]
+    assert await grep("(x)", literal=True) == ["src/b.py:2:the Needle: (x)"]
+    assert await grep("needle", path="a.py") == ["a.py:1:needle"]
+    assert await grep("needle", path="node_modules") == ["node_modules/d:1:needle"]
+    assert await grep("--needle") == [f"[Nothing in {tmp_path} matches.]"]
+
+
+async def test_context_is_told_apart_from_what_matches(grep, tmp_path):
+    (tmp_path / "a").write_text("".join(f"{n}\n" for n in "1 2 x 4 x 6 7 8 9 x".split()))
+    (tmp_path / "b").write_text("x\n")
+    assert await grep("x", context=1) == [
+        *("a-2-2", "a:3:x", "a-4-4", "a:5:x", "a-6-6"),
+        *("--", "a-9-9", "a:10:x"),
+        *("--", "b:1:x"),
+    ]
+
+
+async def test_only_files_or_counts_are_told_on_request(grep, tmp_path):
+    make(tmp_path, "a.py", "src/b.py")
+    (tmp_path / "a.py").write_text("needle\nhay\nneedle needle\n")
+    assert await grep("needle", mode="files") == ["a.py", "src/b.py"]
+    assert await grep("needle", mode="count") == ["a.py:2", "src/b.py:1"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("*.py", ["a.py", "src/b.py", "src/in/c.py"]),
+        ("src/*.py", ["src/b.py"]),
+        ("/*.py", ["a.py"]),
+        ("src/**/*.{py,ts}", ["src/b.py", "src/d.ts", "src/in/c.py"]),
+        ("!*.py", ["src/d.ts"]),
+    ],
+)
+async def test_globs_choose_the_files(grep, tmp_path, glob, names):
+    make(tmp_path, "a.py", "src/b.py", "src/in/c.py", "src/d.ts")
+    assert await grep("needle", mode="files", glob=glob) == names
+
+
+async def test_what_is_no_text_is_passed_over(grep, tmp_path):
+    (tmp_path / "binary").write_bytes(b"\0\1needle\n")
+    (tmp_path / "secret").symlink_to("/etc/passwd")
+    (tmp_path / "utf16").write_text("the needle\n", encoding="utf-16")
+    os.mkfifo(tmp_path / "pipe")
+    assert await grep("needle|root") == ["utf16:1:the needle"]
+
+
+async def test_an_answer_is_bounded_in_lines_and_in_their_length(grep, tmp_path):
+    (tmp_path / "a").write_text(f"{'x' * 5_000}\n" * 100)
+    told = await grep("x", limit=3)
+    assert len(told) == 4
+    assert all(2_000 < len(line) < 2_100 and line.endswith("]") for line in told[:3])
+    assert told[3].startswith("[Cut after 3 lines.")
+    assert sum(map(len, await grep("x"))) < 60_000
+
+
+async def test_what_is_no_regular_expression_is_said(grep, tmp_path):
+    with pytest.raises(
+        ToolError, match=r"The search cannot be made: (?s:.)*(unclosed|unterminated)"
+    ):
+        await grep("(needle")
+
+
+async def test_the_tool_searches_the_workspace(directory, text_of, refusal_of):
+    make(directory, "a.txt")
+    told = await text_of("grep", pattern="needle", path=Path(directory.name))
+    assert told == f"{directory}/a.txt:1:needle"
+    assert "There is no x" in await refusal_of("grep", pattern="x", path=directory / "x")

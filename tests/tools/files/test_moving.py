@@ -1,0 +1,81 @@
+from pathlib import Path
+
+
+async def test_a_file_is_moved_to_a_path_or_into_a_directory(directory, text_of):
+    (directory / "a").write_text("a")
+    said = await text_of("move", source=directory / "a", destination=directory / "new" / "b")
+    assert said == f"Moved {directory}/a to {directory}/new/b."
+    await text_of("move", source=directory / "new" / "b", destination=directory)
+    await text_of("move", source=directory / "b", destination=f"{directory}/other/")
+    assert (directory / "other" / "b").read_text() == "a"
+
+
+async def test_what_is_at_the_destination_is_replaced_only_on_request(
+    directory, text_of, refusal_of
+):
+    (directory / "a").write_text("a")
+    (directory / "b").write_text("b")
+    move = {"source": directory / "a", "destination": directory / "b"}
+    assert "Set overwrite" in await refusal_of("move", **move)
+    assert (directory / "b").read_text() == "b"
+    await text_of("move", **move, overwrite=True)
+    assert (directory / "b").read_text() == "a"
+
+
+async def test_what_cannot_be_moved_is_said(directory, refusal_of):
+    (directory / "in" / "a").mkdir(parents=True)
+    (directory / "a").mkdir()
+    (directory / "file").touch()
+    said = await refusal_of(
+        "move", source=directory / "in", destination=directory / "in" / "a" / "b"
+    )
+    assert "cannot be moved into itself" in said
+    for source, destination in (("a", "in"), ("a", "file")):
+        move = {"source": directory / source, "destination": directory / destination}
+        assert "is there already" in await refusal_of("move", **move, overwrite=True)
+    assert "There is no x" in await refusal_of("move", source=directory / "x", destination="y")
+
+
+async def test_a_move_to_another_file_system_is_a_move_too(directory, text_of):
+    (directory / "tree").mkdir()
+    (directory / "tree" / "a").write_text("a")
+    there = Path(f"/dev/shm/{directory.parent.parent.name}-{directory.name}")
+    assert there.parent.stat().st_dev != directory.stat().st_dev
+    await text_of("move", source=directory / "tree", destination=there)
+    await text_of("move", source=there, destination=directory / "back")
+    assert not there.exists()
+    assert (directory / "back" / "a").read_text() == "a"
+
+
+async def test_directories_are_deleted_with_what_is_in_them_only_on_request(
+    directory, text_of, refusal_of
+):
+    (directory / "tree" / "empty").mkdir(parents=True)
+    (directory / "tree" / "-rf").touch()
+    await text_of("delete", path=directory / "tree" / "empty")
+    assert "Set recursive" in await refusal_of("delete", path=directory / "tree")
+    assert (
+        await text_of("delete", path=directory / "tree", recursive=True)
+        == f"Deleted {directory}/tree."
+    )
+    assert "There is no tree" in await refusal_of("delete", path=directory / "tree")
+
+
+async def test_of_a_symlink_only_the_link_is_deleted(directory, text_of):
+    (directory / "kept").mkdir()
+    (directory / "kept" / "a").touch()
+    (directory / "link").symlink_to("kept")
+    await text_of("delete", path=directory / "link", recursive=True)
+    assert [entry.name for entry in directory.iterdir()] == ["kept"]
+    assert (directory / "kept" / "a").exists()
+
+
+async def test_the_workspace_and_the_home_are_not_deleted(tool_server, refusal_of):
+    for path in (
+        ".",
+        "/",
+        "~",
+        tool_server.workspace.parent,
+        f"{tool_server.workspace}/../workspace",
+    ):
+        assert "which is needed" in await refusal_of("delete", path=path, recursive=True)
