@@ -216,4 +216,5 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         streaming.cancel()
         passing.cancel()
         server.services.passing.close()
+        server.services.service_health.close()
         watching.cancel()

@@ -10,6 +10,7 @@ from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.ops.exposition import Exposition
 from sandbox_server.passing.destinations import PublicAddress
 from sandbox_server.passing.passing import Passing
+from sandbox_server.passing.service_health import ServiceHealth
 from sandbox_server.passing.tool_servers import ToolServers
 from sandbox_server.settings import Settings
 from sandbox_server.streams.commands import Commands
@@ -37,6 +38,10 @@ class Services:
     @cached_property
     def passing(self) -> Passing:
         return Passing(self.controller, self.authenticator)
+
+    @cached_property
+    def service_health(self) -> ServiceHealth:
+        return ServiceHealth(self.sessions, self.controller.reach_into)
 
     @cached_property
     def furnishing(self) -> Furnishing:

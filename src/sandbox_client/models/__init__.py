@@ -70,6 +70,12 @@ from sandbox_client.models.sandboxes import (
     Timeout,
     Urls,
 )
+from sandbox_client.models.services import (
+    McpServerRead,
+    ServicesRead,
+    ServiceState,
+    ToolServerRead,
+)
 from sandbox_client.models.snapshots import (
     MetricRead,
     SandboxFork,
@@ -174,6 +180,7 @@ __all__ = [
     "LogEvent",
     "LogGap",
     "LogRecord",
+    "McpServerRead",
     "MetricRead",
     "Name",
     "Network",
@@ -201,6 +208,8 @@ __all__ = [
     "SandboxUpdate",
     "SandboxVerb",
     "Seconds",
+    "ServiceState",
+    "ServicesRead",
     "SessionSandbox",
     "SnapshotCreate",
     "SnapshotRead",
@@ -234,6 +243,7 @@ __all__ = [
     "Timeout",
     "TimeoutVerb",
     "Told",
+    "ToolServerRead",
     "Urls",
     "Verb",
     "VerbSandbox",

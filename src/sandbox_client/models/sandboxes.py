@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from sandbox_client.models.services import ServicesRead
 from sandbox_client.models.wire import Envs, Given, Labels, Name, Seconds, Storable, Told
 
 _LARGEST_SERVERS = 256 * 1024
@@ -178,7 +179,13 @@ class Urls(Told):
 
     mcp: str
     code_server: str
-    agent: str
+    code_server_password: Annotated[
+        str | None,
+        Field(
+            description="What code-server asks for; null for tickets, for keys that may only read, and without services."
+        ),
+    ] = None
+    agent: Annotated[str, Field(description="A WebSocket: the sandbox's agent server.")]
     ports: str
 
 
@@ -239,3 +246,9 @@ class SandboxRead(Told):
     auto_resume: bool
     priority: int
     queue: QueuePlace | None
+    services: (
+        Annotated[
+            ServicesRead, Field(description="null: its template starts none that we know of.")
+        ]
+        | None
+    ) = None

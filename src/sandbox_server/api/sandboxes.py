@@ -57,7 +57,7 @@ async def create_sandbox(
     )
     response.headers["Location"] = f"/v1/sandboxes/{row.id}"
     say_whether_done(response, row)
-    return await view_sandbox(services, row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.get("")
@@ -72,7 +72,7 @@ async def list_sandboxes(
     rows = await services.controller.list_page(
         caller, wanted, limit=limit + 1, before=read_id(cursor)
     )
-    items = await view_sandboxes(services, rows[:limit])
+    items = await view_sandboxes(services, rows[:limit], caller)
     return page_of(rows, items, limit=limit, position=lambda row: row.id)
 
 
@@ -81,7 +81,9 @@ async def get_sandbox(
     sandbox_id: SandboxIdPath, caller: Reader, services: ServicesDep
 ) -> SandboxRead:
     """Tell what a sandbox is, what is wanted of it, and its deadlines."""
-    return await view_sandbox(services, await services.controller.get(caller, sandbox_id))
+    row = await services.controller.get(caller, sandbox_id)
+    await services.service_health.ask(row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.patch("/{sandbox_id}")
@@ -90,7 +92,7 @@ async def update_sandbox(
 ) -> SandboxRead:
     """Change metadata, timeouts or what they do; a timeout counts from now on."""
     row = await services.controller.update(caller, sandbox_id, a_change(body))
-    return await view_sandbox(services, row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.delete("/{sandbox_id}", status_code=204, responses={202: {"model": None}})
@@ -109,7 +111,7 @@ async def pause_sandbox(
     """Freeze a sandbox; its memory, its files and the rest of its time are kept until it is resumed."""
     row = await services.controller.pause(caller, sandbox_id)
     say_whether_done(response, row)
-    return await view_sandbox(services, row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.post("/{sandbox_id}/resume", responses={202: {"model": SandboxRead}})
@@ -123,7 +125,7 @@ async def resume_sandbox(
     """Let a paused sandbox run on. Without room it waits for a place (202)."""
     row = await services.controller.resume(caller, sandbox_id, wait=timedelta(seconds=wait))
     say_whether_done(response, row)
-    return await view_sandbox(services, row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.post("/{sandbox_id}/keepalive")
@@ -137,7 +139,7 @@ async def keep_sandbox_awake(
         awake_for=timedelta(seconds=body.awake_s),
         timeout=None if body.timeout_s is None else timedelta(seconds=body.timeout_s),
     )
-    return await view_sandbox(services, row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.post("/{sandbox_id}/fork", status_code=201, responses={202: {"model": SandboxRead}})
@@ -161,7 +163,7 @@ async def fork_sandbox(
     )
     response.headers["Location"] = f"/v1/sandboxes/{row.id}"
     say_whether_done(response, row)
-    return await view_sandbox(services, row)
+    return await view_sandbox(services, row, caller)
 
 
 @router.get("/{sandbox_id}/metrics")

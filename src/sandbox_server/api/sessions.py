@@ -29,4 +29,4 @@ async def use_session_sandbox(
     response.headers["Location"] = f"/v1/sandboxes/{found.row.id}"
     response.status_code = 201 if found.created else 200
     say_whether_done(response, found.row)
-    return await view_sandbox(services, found.row)
+    return await view_sandbox(services, found.row, caller)

@@ -26,6 +26,7 @@ from sandbox_server.api.deps import Operator, Reader, SandboxIdQuery, ServicesDe
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.views import view_urls
 from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import OnTimeout
@@ -52,7 +53,7 @@ async def verb_create(
         timeout=None if body.timeout is None else timedelta(seconds=body.timeout),
     )
     idempotency = repeatable(request, idempotency_key, body)
-    return _tell(services, await work.create(caller, wanted, idempotency=idempotency))
+    return _tell(services, caller, await work.create(caller, wanted, idempotency=idempotency))
 
 
 @router.post("/connect")
@@ -60,7 +61,7 @@ async def verb_connect(
     body: SandboxVerb, caller: Operator, services: ServicesDep, work: WorkDep
 ) -> VerbSandbox:
     """Resume a sandbox if it is paused, and answer when it runs."""
-    return _tell(services, await work.connect(caller, body.sandbox_id))
+    return _tell(services, caller, await work.connect(caller, body.sandbox_id))
 
 
 @router.get("/status")
@@ -68,7 +69,7 @@ async def verb_status(
     sandbox_id: SandboxIdQuery, caller: Reader, services: ServicesDep
 ) -> VerbSandbox:
     """Tell what a sandbox is."""
-    return _tell(services, await services.controller.get(caller, sandbox_id))
+    return _tell(services, caller, await services.controller.get(caller, sandbox_id))
 
 
 @router.post("/timeout")
@@ -79,13 +80,13 @@ async def verb_timeout(body: TimeoutVerb, caller: Operator, services: ServicesDe
         body.sandbox_id,
         {"timeout": timedelta(seconds=body.timeout), "on_timeout": OnTimeout.DELETE},
     )
-    return _tell(services, row)
+    return _tell(services, caller, row)
 
 
 @router.post("/delete")
 async def verb_delete(body: SandboxVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
     """End a sandbox; one that has ended already stays so."""
-    return _tell(services, await services.controller.delete(caller, body.sandbox_id))
+    return _tell(services, caller, await services.controller.delete(caller, body.sandbox_id))
 
 
 @router.post("/expose-port")
@@ -126,12 +127,12 @@ async def verb_read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) ->
     return _told(body.path, content)
 
 
-def _tell(services: Services, row: Sandbox) -> VerbSandbox:
+def _tell(services: Services, caller: Caller, row: Sandbox) -> VerbSandbox:
     return VerbSandbox(
         sandbox_id=row.id,
         status=row.state,
         status_reason=row.state_reason,
-        urls=view_urls(services, row),
+        urls=view_urls(services, row, caller),
     )
 
 

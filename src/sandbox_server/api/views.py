@@ -13,44 +13,50 @@ from sandbox_client.models import (
     SnapshotRead,
     Urls,
 )
+from sandbox_server.api.service_views import view_services
 from sandbox_server.backends.provider import Usage
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.db.session import without_transaction
+from sandbox_server.domain.access import Caller, Scope, TicketCaller
 from sandbox_server.domain.due import idle_pause_at, waits_for_place
 from sandbox_server.domain.errors import InvalidTransition, NotReady
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.lifecycle.answers import ASK_AGAIN
 from sandbox_server.lifecycle.queue_view import QueueView, describe_queues
+from sandbox_server.lifecycle.sealed import open_tools_token
+from sandbox_server.lifecycle.service_settings import password_of
+from sandbox_server.passing.service_health import CODE_SERVER_PORT
 from sandbox_server.services import Services
 
-CODE_SERVER_PORT = 9000
-AGENT_PORT = 3000
 
-
-async def view_sandbox(services: Services, row: Sandbox) -> SandboxRead:
-    [view] = await view_sandboxes(services, [row])
+async def view_sandbox(services: Services, row: Sandbox, caller: Caller) -> SandboxRead:
+    [view] = await view_sandboxes(services, [row], caller)
     return view
 
 
-async def view_sandboxes(services: Services, rows: Sequence[Sandbox]) -> list[SandboxRead]:
+async def view_sandboxes(
+    services: Services, rows: Sequence[Sandbox], caller: Caller
+) -> list[SandboxRead]:
     """Tell what sandboxes are; the database is asked for more only if some of them wait."""
     places: Mapping[str, QueueView] = {}
     if any(waits_for_place(deadlines_of(row)) for row in rows):
         async with without_transaction(services.sessions) as session:
             places = await describe_queues(session, rows)
-    return [_view(services, row, places.get(row.id)) for row in rows]
+    return [_view(services, row, caller, places.get(row.id)) for row in rows]
 
 
-def view_urls(services: Services, row: Sandbox) -> Urls | None:
+def view_urls(services: Services, row: Sandbox, caller: Caller) -> Urls | None:
     """Tell where a sandbox's servers are reached, as long as there is a sandbox."""
     if _find_direct(services, row) is None:
         return None
-    url = partial(services.public_address.url, row.id)
+    public = services.public_address
+    url = partial(public.url, row.id)
     return Urls(
-        mcp=f"{services.public_address.api_url}/v1/sandboxes/{row.id}/mcp/",
+        mcp=f"{public.api_url}/v1/sandboxes/{row.id}/mcp/",
         code_server=url(CODE_SERVER_PORT),
-        agent=url(AGENT_PORT),
+        code_server_password=_password(services, row, caller),
+        agent=f"{public.websocket_url}/v1/sandboxes/{row.id}/agent/socket",
         ports=url("{port}"),
     )
 
@@ -94,7 +100,15 @@ def _view_place(place: QueueView) -> QueuePlace:
     )
 
 
-def _view(services: Services, row: Sandbox, place: QueueView | None) -> SandboxRead:
+def _password(services: Services, row: Sandbox, caller: Caller) -> str | None:
+    """Tell it to whom it lets do no more than they may anyway, and for no longer: a ticket ends before it."""
+    may_know = caller.may(Scope.SANDBOXES) and not isinstance(caller, TicketCaller)
+    if not (may_know and row.has_services) or row.tools_token_sealed is None:
+        return None
+    return password_of(open_tools_token(services.vault, row.id, row.tools_token_sealed))
+
+
+def _view(services: Services, row: Sandbox, caller: Caller, place: QueueView | None) -> SandboxRead:
     return SandboxRead(
         id=row.id,
         state=row.state,
@@ -107,7 +121,7 @@ def _view(services: Services, row: Sandbox, place: QueueView | None) -> SandboxR
         session_id=row.session_id,
         metadata=row.labels,
         resources=Resources.model_validate(row.resources),
-        urls=view_urls(services, row),
+        urls=view_urls(services, row, caller),
         created_at=row.created_at,
         started_at=row.started_at,
         last_activity_at=row.last_activity_at,
@@ -124,6 +138,7 @@ def _view(services: Services, row: Sandbox, place: QueueView | None) -> SandboxR
         auto_resume=row.auto_resume,
         priority=row.priority,
         queue=None if place is None else _view_place(place),
+        services=view_services(row, services.service_health.known(row)),
     )
 
 

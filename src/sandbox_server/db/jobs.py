@@ -183,6 +183,12 @@ class JobRepository:
         if not (await self._session.execute(retried.returning(ROW.id, TOLD))).all():
             raise JobNotFound(str(job_id))
 
+    async def find_error(self, kind: str, subject: str) -> str | None:
+        """Find why a subject's job failed the last time, if it did not succeed since."""
+        return await self._session.scalar(
+            select(ROW.last_error).where(ROW.kind == kind, ROW.subject == subject)
+        )
+
     async def list_dead(self, *, limit: int, after: int = 0) -> Sequence[DeadJob]:
         """List what is left alone, by id."""
         columns = (ROW.id, ROW.kind, ROW.subject, ROW.attempts, ROW.last_error, ROW.dead_at)

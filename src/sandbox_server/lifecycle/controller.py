@@ -248,6 +248,10 @@ class SandboxController:
         """Get a sandbox that runs, which is no activity and wakes none."""
         return self._using.usable(require_running(await self.get(caller, sandbox_id)))
 
+    def reach_into(self, row: Sandbox) -> UsableSandbox:
+        """Get the way into a sandbox that was seen running."""
+        return self._using.usable(row)
+
     async def until_left(self, caller: Caller, sandbox_id: str) -> Sandbox:
         """Wait until a sandbox runs no more."""
 

@@ -32,6 +32,11 @@ class PublicAddress:
         self.host = parts.netloc.lower()
         self._below = f".{_name_of(self.host)}"
 
+    @property
+    def websocket_url(self) -> str:
+        """Name where the API's WebSockets are."""
+        return self.api_url.replace("http", "ws", 1)
+
     def url(self, sandbox_id: str, port: int | str) -> str:
         """Name a port by a host of its own, or any port, as a pattern."""
         return f"{self.scheme}://{port}-{sandbox_id}.{self.host}"

@@ -47,7 +47,7 @@ class Pool:
             self._forget_idle(server)
             if upstream.is_reusable:
                 return upstream
-            self._drop(upstream)
+            self.drop(upstream)
         return None
 
     def release(self, upstream: Upstream, address: PortAddress) -> None:
@@ -55,7 +55,7 @@ class Pool:
         server = _server_of(address)
         has_room = self._idling < _MOST_IDLE and len(self._idle.get(server, ())) < _MOST_IDLE_AT_ONE
         if not (upstream.is_reusable and has_room):
-            self._drop(upstream)
+            self.drop(upstream)
             return
         loop = asyncio.get_running_loop()
         self._idle[server][upstream] = loop.call_later(
@@ -76,14 +76,15 @@ class Pool:
     def _expire(self, upstream: Upstream, server: _Server) -> None:
         self._idle[server].pop(upstream)
         self._forget_idle(server)
-        self._drop(upstream)
+        self.drop(upstream)
 
     def _forget_idle(self, server: _Server) -> None:
         self._idling -= 1
         if not self._idle[server]:
             del self._idle[server]
 
-    def _drop(self, upstream: Upstream) -> None:
+    def drop(self, upstream: Upstream) -> None:
+        """Cut a connection."""
         self._open.discard(upstream)
         upstream.abort(UpstreamLost())
 

@@ -27,6 +27,7 @@ from sandbox_server.domain.deadlines import Rules
 from sandbox_server.domain.due import next_due
 from sandbox_server.domain.state import State, may_follow, serves
 from sandbox_server.lifecycle.kinds import HOUSEKEEPING, PATROL, SANDBOX
+from sandbox_server.lifecycle.settings_file import SETTINGS_FILE
 from tests.engine.process import EngineProcess
 from tests.engine.waiting import until
 from tests.server.crash.postgres import PostgresProxy
@@ -115,6 +116,15 @@ class Replicas:
         assert made["state"] == "running"
         return str(made["id"])
 
+    async def settings(self, sandbox_id: str) -> dict[str, Any]:
+        """Read what the services in a sandbox are told."""
+        body = {"sandbox_id": sandbox_id, "command": f"cat {SETTINGS_FILE}"}
+        async with self.survivor.client() as caller:
+            answer = await caller.post("/sandboxes/run-command", json=body)
+        assert answer.is_success, answer.text
+        settings: dict[str, Any] = json.loads(answer.json()["output"])
+        return settings
+
     async def rows(self) -> Sequence[Sandbox]:
         """List the sandboxes that have not ended, oldest first."""
         living = select(Sandbox).where(Sandbox.ended_at.is_(None)).order_by(Sandbox.id)
@@ -176,10 +186,10 @@ class Replicas:
         assert there == {row.backend_sandbox_id: row.state for row in rows}
         await self._require_snapshots()
         async with self.sessions() as session:
-            jobs = {job.subject: job for job in await session.scalars(select(Job))}
-            assert not [job.subject for job in jobs.values() if job.dead_at or job.leased_by]
+            jobs = {(job.kind, job.subject): job for job in await session.scalars(select(Job))}
+            assert not [key for key, job in jobs.items() if job.dead_at or job.leased_by]
         for row in rows:
-            await self._require_looked_after(row, jobs[row.id])
+            await self._require_looked_after(row, jobs[SANDBOX, row.id])
 
     async def _require_snapshots(self) -> None:
         kept = {row.backend_snapshot_id for row in await self.snapshots()}

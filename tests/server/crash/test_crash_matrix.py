@@ -110,4 +110,4 @@ async def test_what_a_server_was_at_when_it_was_killed_the_other_finishes(replic
 @pytest.mark.parametrize("name", TRANSITIONS)
 async def test_whatever_step_a_server_dies_at_the_other_finishes_in_time(replicas, name, moment):
     steps = await _walk_through(replicas, TRANSITIONS[name], moment)
-    assert steps
+    assert steps or (moment is Moment.LATE and not TRANSITIONS[name].asks_provider)

@@ -16,6 +16,9 @@ from tests.server.running import ServerProcess
 
 Ask = tuple[str, str]
 
+SERVERS = {"mine": {"command": "a-server"}}
+OTHERS = {"other": {"command": "another"}}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
@@ -27,12 +30,18 @@ class Transition:
     """What there was before; None: nothing."""
     asks: Ask | None = None
     """How a caller asks for it; he asks again who gets no answer."""
+    body: Mapping[str, Any] | None = None
     after: timedelta | None = None
     """How much later it is done unasked."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    patched: Mapping[str, Any] | None = None
+    """What of it was changed before."""
     with_one_waiting: bool = False
     """Whether there is no room for another one, who waits."""
     first_create: Fault | None = None
+    told: Mapping[str, Any] | None = None
+    """The MCP servers that the services in the newest one know of."""
+    asks_provider: bool = True
     moves: str | None = None
     """The instant of its row that is later when it has been done."""
 
@@ -48,14 +57,41 @@ TRANSITIONS = {
         first_create=answer_with(429, Retry_After="1"),
         leaves=[State.RUNNING],
     ),
+    "start-with-services": Transition(
+        found=None,
+        asks=("POST", ""),
+        body={"mcp_servers": SERVERS},
+        leaves=[State.RUNNING],
+        told=SERVERS,
+    ),
+    "other-servers-for-services": Transition(
+        fields={"mcp_servers": OTHERS},
+        asks=("PATCH", "/{id}"),
+        asks_provider=False,
+        body={"mcp_servers": SERVERS},
+        leaves=[State.RUNNING],
+        told=SERVERS,
+    ),
     "pause": Transition(asks=("POST", "/{id}/pause"), leaves=[State.PAUSED]),
-    "resume": Transition(found=State.PAUSED, asks=("POST", "/{id}/resume"), leaves=[State.RUNNING]),
+    "resume": Transition(
+        found=State.PAUSED,
+        fields={"mcp_servers": OTHERS},
+        patched={"mcp_servers": SERVERS},
+        asks=("POST", "/{id}/resume"),
+        leaves=[State.RUNNING],
+        told=SERVERS,
+    ),
     "kill": Transition(asks=("DELETE", "/{id}"), leaves=[]),
     "kill-that-frees-a-place": Transition(
         asks=("DELETE", "/{id}"), with_one_waiting=True, leaves=[State.RUNNING]
     ),
     "snapshot": Transition(asks=("POST", "/{id}/snapshots"), leaves=[State.RUNNING]),
-    "fork": Transition(asks=("POST", "/{id}/fork"), leaves=[State.RUNNING, State.RUNNING]),
+    "fork": Transition(
+        fields={"mcp_servers": SERVERS},
+        asks=("POST", "/{id}/fork"),
+        leaves=[State.RUNNING, State.RUNNING],
+        told=SERVERS,
+    ),
     "expiry-that-pauses": Transition(
         fields={"timeout_s": 1800, "on_timeout": "pause"}, after=31 * MINUTE, leaves=[State.PAUSED]
     ),
@@ -98,6 +134,9 @@ class Scene:
             self._id = await replicas.create(**transition.fields)
         if transition.found is State.PAUSED:
             await replicas.ask(replicas.survivor, "POST", f"/{self._id}/pause")
+        if transition.patched is not None:
+            body = dict(transition.patched)
+            await replicas.ask(replicas.survivor, "PATCH", f"/{self._id}", json=body)
         if transition.with_one_waiting:
             await replicas.set_capacity(1)
             await replicas.ask(replicas.survivor, "POST", "", params={"wait": 0})
@@ -116,7 +155,11 @@ class Scene:
             return
         method, path = self._transition.asks
         await self._replicas.ask(
-            server, method, path.format(id=self._id), headers={"Idempotency-Key": self._key}
+            server,
+            method,
+            path.format(id=self._id),
+            headers={"Idempotency-Key": self._key},
+            **({} if self._transition.body is None else {"json": self._transition.body}),
         )
 
     async def require_nothing_happened(self) -> None:
@@ -136,6 +179,10 @@ class Scene:
         if name := self._transition.moves:
             (row,) = rows
             assert getattr(row, name) > getattr(self._before[row.id], name)
+        if self._transition.told is not None:
+            settings = await self._replicas.settings(rows[-1].id)
+            told = settings["sandbox_id"], settings["mcp_servers"]
+            assert told == (rows[-1].id, self._transition.told)
         if self._transition.with_one_waiting:
             assert self._id not in {row.id for row in rows}
 

@@ -149,18 +149,52 @@ async def test_why_no_settings_are_taken_is_said_without_them(server):
     assert await run(server, sandbox_id, "ls -A /etc/sandbox") == "tools.json"
 
 
+async def hold_writing(server, sandbox_id):
+    """Have whatever is written wait, in the middle, until something is said to /tmp/hold."""
+    held = """printf '#!/bin/sh\\ncat /tmp/hold; exec chown.real "$@"\\n' > /usr/bin/chown"""
+    hold = (
+        f"mkfifo /tmp/hold; mv /usr/bin/chown /usr/bin/chown.real; {held}; chmod 755 /usr/bin/chown"
+    )
+    await run(server, sandbox_id, hold, user="root")
+
+
+async def until_held(inside):
+    held = "until pgrep -f 'cat /tmp/hold' >/dev/null; do sleep 0.02; done"
+    await inside.run_command(held, timeout=MINUTE, user="root")
+
+
+async def let_go(inside):
+    await inside.run_command("echo > /tmp/hold", timeout=MINUTE, user="root")
+
+
+async def test_servers_changed_while_the_old_ones_are_written_are_told_after_all(server):
+    sandbox_id = (await server.running(mcp_servers=SERVERS)).id
+    await hold_writing(server, sandbox_id)
+    row = await server.controller.pause(server.caller, sandbox_id)
+    await update(server, sandbox_id, mcp_servers={})
+    resuming = asyncio.create_task(server.controller.resume(server.caller, sandbox_id))
+    inside = server.living.backend.inside(server.controller.find_access(row))
+    await server.settled(sandbox_id, State.RESUMING)
+    await until_held(inside)
+    await update(server, sandbox_id, mcp_servers=OTHERS)
+    await let_go(inside)
+    assert (await resuming).state is State.RUNNING
+    await until_held(inside)
+    await let_go(inside)
+    await until_told(server, sandbox_id, OTHERS)
+
+
 async def test_nobody_sees_settings_in_a_list_of_processes(server):
     sandbox_id = (await server.running()).id
-    await run(
-        server, sandbox_id, "mkfifo /tmp/hold && mv /usr/bin/chown /usr/bin/chown.real", user="root"
+    await hold_writing(server, sandbox_id)
+    used = await use(server, sandbox_id)
+    inside = used.backend.inside(used.access)
+    writing = asyncio.create_task(furnishing_of(server).write(used.row))
+    await until_held(inside)
+    seen = await run(
+        server, sandbox_id, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ", user="root"
     )
-    held = """printf '#!/bin/sh\\ncat /tmp/hold; exec chown.real "$@"\\n' > /usr/bin/chown"""
-    await run(server, sandbox_id, f"{held}; chmod 755 /usr/bin/chown", user="root")
-    row = (await use(server, sandbox_id)).row
-    writing = asyncio.create_task(furnishing_of(server).write(row))
-    look = "until pgrep -f 'cat /tmp/hold' >/dev/null; do sleep 0.02; done; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr '\\0' '\\n'"
-    seen = await run(server, sandbox_id, look, user="root")
-    await run(server, sandbox_id, "echo > /tmp/hold", user="root")
+    await let_go(inside)
     await writing
     assert "/etc/sandbox/.tools." in seen
     assert (await told(server, sandbox_id))["token"] not in seen

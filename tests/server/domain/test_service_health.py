@@ -1,0 +1,59 @@
+import json
+
+import pytest
+
+from sandbox_server.domain.service_health import (
+    Answer,
+    McpServer,
+    ToolServerHealth,
+    read_tool_server,
+)
+
+READY = ToolServerHealth(state=Answer.READY)
+
+
+def test_what_a_tool_server_says_of_itself_is_taken():
+    said = {
+        "version": "1.2",
+        "tools": 17,
+        "servers": {"mine": {"state": "failed", "error": "It ended.", "tools": 0}, "other": {}},
+    }
+    told = read_tool_server(json.dumps(said).encode())
+    assert (told.state, told.version, told.tools) == (Answer.READY, "1.2", 17)
+    assert told.servers == {
+        "mine": McpServer(state="failed", error="It ended.", tools=0),
+        "other": McpServer(state="unknown"),
+    }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 60_000,
+        b'{"a":' * 12_000,
+        b"[1]",
+        b"9" * 60_000,
+        b'{"version": 1, "tools": "many", "servers": ["a"]}',
+        b'{"tools": true, "servers": {"a": 1, "": {"state": "ready"}}}',
+        b'{"tools": -1, "version": "", "servers": null}',
+    ],
+)
+def test_what_is_not_as_it_should_be_is_left_out(said):
+    assert read_tool_server(said) == READY
+
+
+def test_what_a_tool_server_says_is_bounded_and_can_be_told():
+    said = {
+        "version": "\0\ud800" + "v" * 1000,
+        "servers": {
+            f"{n}" * 100: {"state": "s" * 1000, "error": "\0" + "e" * 1000} for n in range(500)
+        },
+    }
+    told = read_tool_server(json.dumps(said).encode())
+    words = [told.version or "", *told.servers]
+    words += [f"{one.state}{one.error}" for one in told.servers.values()]
+    assert len(told.servers) <= 100
+    assert max(map(len, words)) < 400
+    assert "\0" not in "".join(words).encode().decode()
