@@ -20,15 +20,15 @@ TEMPLATE = "migrated"
 # Nothing of a test session has to survive the machine.
 SETTINGS = {"fsync": "off", "max_connections": "200"}
 
-# For modules whose tests are to hold with the oldest version that we support too.
+_if_there = pytest.mark.skipif(not SYSTEM_15.exists(), reason=f"no {SYSTEM_15} here")
+
+# For modules whose tests are to hold with the oldest version that we support too, which `make proofs` asks.
 EVERY_POSTGRES = pytest.mark.parametrize(
-    "postgres_version",
-    [
-        BUNDLED,
-        pytest.param(
-            "15", marks=pytest.mark.skipif(not SYSTEM_15.exists(), reason=f"no {SYSTEM_15} here")
-        ),
-    ],
+    "postgres_version", [BUNDLED, pytest.param("15", marks=[_if_there, pytest.mark.slow])]
+)
+# For those that each run of the tests asks it.
+ALWAYS_EVERY_POSTGRES = pytest.mark.parametrize(
+    "postgres_version", [BUNDLED, pytest.param("15", marks=_if_there)]
 )
 
 
