@@ -1,0 +1,107 @@
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+AGENTS = ("claude", "codex", "copilot", "gemini", "opencode")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto")
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+class Refused(Exception):
+    """What a client asked for cannot be done; nothing has happened."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """What an agent is asked to do, and how; see docs/agent-server.md."""
+
+    prompt: str
+    agent: str | None = None
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    permission_mode: str = "bypassPermissions"
+    cwd: str | None = None
+    session_id: str | None = None
+    max_turns: int | None = None
+    timeout_s: float | None = None
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    partial: bool = False
+    on_disconnect: str = "continue"
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> "Prompt":
+        """Take what a client sent, where null is as good as absent."""
+        given = {name: value for name, value in document.items() if value is not None}
+        unknown = given.keys() - _CHECKS.keys()
+        if unknown:
+            raise Refused("bad-request", f"A prompt has no {', '.join(sorted(unknown))}.")
+        if "prompt" not in given:
+            raise Refused("bad-request", "A prompt needs its `prompt`.")
+        for name, value in given.items():
+            is_right, wanted = _CHECKS[name]
+            if not is_right(value):
+                raise Refused("bad-request", f"`{name}` must be {wanted}.")
+        if "tools" in given:
+            given["tools"] = tuple(given["tools"])
+        return cls(**given)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and "\0" not in value and not _is_flag(value)
+
+
+def _is_flag(value: str) -> bool:
+    # Much of it becomes an argument of a program, where this would be another option.
+    return value.startswith("-")
+
+
+def _is_prompt(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and _is_number(value)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_text(each) and "," not in each for each in value)
+
+
+def _are_envs(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(each, str) and "\0" not in name + each and name and "=" not in name
+        for name, each in value.items()
+    )
+
+
+def _one_of(*choices: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in choices, "one of " + ", ".join(choices)
+
+
+def _is_session_id(value: Any) -> bool:
+    return isinstance(value, str) and SESSION_ID.fullmatch(value) is not None
+
+
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "prompt": (_is_prompt, "a text that is not empty"),
+    "agent": _one_of(*AGENTS),
+    "model": (_is_text, "the name of a model"),
+    "tools": (_are_texts, "a list of names of tools"),
+    "permission_mode": _one_of(*PERMISSION_MODES),
+    "cwd": (_is_text, "a directory"),
+    "session_id": (_is_session_id, "an id of letters, digits, - and _"),
+    "max_turns": (_is_count, "a whole number from 1"),
+    "timeout_s": (_is_number, "a number of seconds above 0"),
+    "envs": (_are_envs, "an object of variables with texts as values"),
+    "partial": (lambda value: isinstance(value, bool), "true or false"),
+    "on_disconnect": _one_of("continue", "interrupt"),
+}

@@ -1,0 +1,48 @@
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_MOST_KEPT = 500
+
+
+@dataclass
+class SessionRecord:
+    """What must be known of a session to go on with it after its process, or the agent server, has ended."""
+
+    id: str
+    agent: str
+    cwd: str
+    # By what the agent's own program knows it; None until the program has said so.
+    own_id: str | None = None
+    begun: bool = False
+
+
+class SessionRecords:
+    """A file for each session, of which the newest are kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def find(self, session_id: str) -> SessionRecord | None:
+        try:
+            return SessionRecord(**json.loads(self._file(session_id).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def keep(self, record: SessionRecord) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self._file(record.id)
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(asdict(record)))
+        new.replace(file)
+        self._forget_the_oldest()
+
+    def _forget_the_oldest(self) -> None:
+        files = [entry for entry in os.scandir(self._directory) if entry.name.endswith(".json")]
+        files.sort(key=lambda entry: entry.stat().st_mtime)
+        for entry in files[:-_MOST_KEPT]:
+            Path(entry.path).unlink(missing_ok=True)
+
+    def _file(self, session_id: str) -> Path:
+        return self._directory / f"{session_id}.json"

@@ -1,0 +1,96 @@
+import asyncio
+import json
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+from tests.tools.agents.serving import PATIENCE_SECONDS
+
+
+@asynccontextmanager
+async def run_agent(server, *options, pieces=1, **request):
+    text = json.dumps(request)
+    size = -(-len(text) // max(pieces, 1))
+    variables = {
+        f"SANDBOX_AGENT_RUN_{number}": text[number * size : (number + 1) * size]
+        for number in range(pieces)
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sandbox_tools", "run-agent", "--port", str(server.port)),
+        *("--settings", str(server.settings), *options),
+        env=server.environment | variables | {"MY_KEY": "from-the-run"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def lines_of(process):
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        output = await process.stdout.read()
+        await process.wait()
+    return [json.loads(line) for line in output.splitlines()]
+
+
+async def test_a_run_tells_its_messages_and_ends_with_its_result(agent_server):
+    prompt = "model, run: echo $MY_KEY > key.txt; cat key.txt"
+    async with run_agent(agent_server, pieces=3, agent="claude", prompt=prompt) as process:
+        lines = await lines_of(process)
+    assert process.returncode == 0
+    assert {line["type"] for line in lines} == {"started", "message", "result"}
+    assert lines[-1] == {
+        "type": "result",
+        "state": "succeeded",
+        "exit_code": 0,
+        "output": "1 prompts; the tool said: from-the-run",
+        "cost": lines[-1]["cost"],
+        "session_id": lines[0]["session_id"],
+        "changed_files": ["key.txt"],
+    }
+
+
+async def test_a_signal_interrupts_a_run(agent_server):
+    async with run_agent(agent_server, prompt="model, hang") as process:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while json.loads(await process.stdout.readline())["type"] != "message":
+                pass
+        process.send_signal(signal.SIGTERM)
+        lines = await lines_of(process)
+    assert process.returncode == 130
+    assert lines[-1]["state"] == "interrupted"
+
+
+async def test_an_agent_stops_when_its_run_is_killed(agent_server):
+    async with run_agent(agent_server, prompt="model, hang") as process:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            session = json.loads(await process.stdout.readline())["session_id"]
+        process.kill()
+        await process.wait()
+        async with agent_server.client() as client:
+            await client.ask(type="attach", session_id=session)
+            assert (await client.until("result"))[-1]["state"] == "interrupted"
+
+
+async def test_a_refusal_is_a_failed_result(agent_server):
+    async with run_agent(agent_server, prompt="hello", agent="gemini") as process:
+        [result] = await lines_of(process)
+    assert (process.returncode, result["state"]) == (1, "failed")
+    assert "There is no gemini in this sandbox." in result["output"]
+
+
+async def test_without_settings_a_run_fails_with_a_sentence(agent_server):
+    nowhere = str(agent_server.directory / "nothing.json")
+    async with run_agent(agent_server, "--settings", nowhere, prompt="hello") as process:
+        [result] = await lines_of(process)
+    assert (process.returncode, result["state"]) == (1, "failed")
+    assert "no settings" in result["output"]
+
+
+async def test_a_request_that_cannot_be_read_is_a_failed_result(agent_server):
+    async with run_agent(agent_server, pieces=0) as process:
+        [result] = await lines_of(process)
+    assert "SANDBOX_AGENT_RUN_0" in result["output"]

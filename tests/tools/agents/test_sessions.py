@@ -1,0 +1,147 @@
+"""The real Claude Code, with a model that does what the prompt says."""
+
+import json
+
+import pytest
+
+from tests.tools.agents.serving import started_agent_server
+
+
+def messages(events, kind):
+    return [
+        event["message"]
+        for event in events
+        if event["type"] == "message" and event["message"]["type"] == kind
+    ]
+
+
+async def test_an_agent_works_and_tells_what_it_does(agent_server, client):
+    events = await client.prompt("model, run: echo hello > greeting.txt; cat greeting.txt")
+    assert (agent_server.workspace / "greeting.txt").read_text() == "hello\n"
+    assert [event["seq"] for event in events] == [
+        *range(events[0]["seq"], events[0]["seq"] + len(events))
+    ]
+    started, result = events[0], events[-1]
+    assert (started["type"], started["agent"]) == ("started", "claude")
+    [use] = messages(events, "assistant")[0]["content"]
+    assert (use["type"], use["name"]) == ("tool_use", "Bash")
+    [told] = messages(events, "user")[0]["content"]
+    assert (told["type"], told["content"]) == ("tool_result", "hello")
+    assert result["state"] == "succeeded"
+    assert result["output"] == "1 prompts; the tool said: hello"
+    assert result["changed_files"] == ["greeting.txt"]
+    assert result["session_id"] == started["session_id"]
+    assert result["cost"] > 0
+
+
+async def test_a_session_remembers_its_prompts(client):
+    first = await client.prompt("model, run: true")
+    second = await client.prompt("model, run: echo two", session_id=first[-1]["session_id"])
+    assert second[-1]["output"] == "2 prompts; the tool said: two"
+
+
+async def test_one_session_does_one_thing_at_a_time(client):
+    await client.ask(type="prompt", prompt="model, hang")
+    [started] = await client.until("started")
+    session = started["session_id"]
+    await client.ask(type="prompt", prompt="model, say: no", session_id=session, id="second")
+    refused = (await client.until("refused"))[-1]
+    assert (refused["code"], refused["id"]) == ("busy", "second")
+    await client.ask(type="interrupt", session_id=session)
+    assert (await client.until("result"))[-1]["state"] == "interrupted"
+
+
+async def test_an_interrupted_session_goes_on_with_the_next_prompt(agent_server, client):
+    agent_server.model.hanging.clear()
+    await client.ask(type="prompt", prompt="model, hang")
+    session = (await client.until("message"))[-1]["session_id"]
+    await client.ask(type="interrupt", session_id=session)
+    result = (await client.until("result"))[-1]
+    assert (result["state"], result["exit_code"]) == ("interrupted", 130)
+    assert "It was interrupted." in result["output"]
+    again = await client.prompt("model, run: echo on", session_id=session)
+    assert again[-1]["output"] == "2 prompts; the tool said: on"
+
+
+async def test_what_a_client_missed_is_told_when_it_comes_back(agent_server):
+    async with agent_server.client() as client:
+        await client.ask(
+            type="prompt",
+            prompt="model, run: until [ -e go ]; do read -t 0.1 < /dev/null || :; done",
+        )
+        seen = await client.until("message")
+    (agent_server.workspace / "go").touch()
+    async with agent_server.client() as client:
+        await client.ask(type="attach", session_id=seen[-1]["session_id"], after=seen[-1]["seq"])
+        rest = await client.until("result")
+    assert rest[0]["seq"] == seen[-1]["seq"] + 1
+    assert rest[-1]["state"] == "succeeded"
+
+
+async def test_a_session_is_resumed_by_its_id_after_the_agent_server_began_anew(tmp_path):
+    async with started_agent_server(tmp_path) as server:
+        (server.workspace / "sub").mkdir()
+        async with server.client() as client:
+            first = (await client.prompt("model, run: true", cwd="sub"))[-1]
+        await server.stop()
+        await server.start()
+        async with server.client() as client:
+            session = first["session_id"]
+            await client.ask(type="attach", session_id=session, after=first["seq"])
+            assert (await client.next())["code"] == "unknown-session"
+            again = await client.prompt("model, run: pwd", session_id=session)
+            await client.ask(type="attach", session_id=session, after=first["seq"])
+            gap = await client.until("gap")
+    assert again[-1]["output"] == f"2 prompts; the tool said: {server.workspace / 'sub'}"
+    assert gap[-1]["after"] == first["seq"]
+    assert gap[-1]["until"] == again[0]["seq"] - 1
+
+
+async def test_a_prompt_that_takes_too_long_fails(client):
+    events = await client.prompt("model, hang", timeout_s=0.5)
+    assert events[-1]["state"] == "failed"
+    assert "It was stopped after 0.5 seconds" in events[-1]["output"]
+
+
+async def test_an_agent_that_cannot_work_says_why(agent_server, client):
+    events = await client.prompt("model, say: hi", envs={"ANTHROPIC_API_KEY": ""}, max_turns=1)
+    assert events[-1]["state"] == "failed"
+    assert "Claude Code failed" in events[-1]["output"]
+
+
+async def test_the_most_turns_are_kept_to(client):
+    events = await client.prompt("model, run: true", max_turns=1)
+    assert events[-1]["state"] == "failed"
+    assert "the most it was allowed" in events[-1]["output"]
+
+
+async def test_the_tool_server_is_there_for_the_agent_and_its_token_in_no_argument(
+    agent_server, client
+):
+    events = await client.prompt("model, run: tr '\\0' ' ' < /proc/$PPID/cmdline; env")
+    [servers] = [
+        each["mcp_servers"] for each in messages(events, "system") if "mcp_servers" in each
+    ]
+    assert "sandbox" in [server["name"] for server in servers]
+    told = json.dumps(messages(events, "user"))
+    assert "--mcp-config" in told
+    assert agent_server.token not in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"prompt": ""}, "`prompt` must be a text that is not empty."),
+        ({"prompt": "x", "colour": "blue"}, "A prompt has no colour."),
+        ({"prompt": "x", "session_id": "../x"}, "`session_id` must be"),
+        ({"prompt": "x", "model": "--help"}, "`model` must be"),
+        ({"prompt": "x", "timeout_s": True}, "`timeout_s` must be"),
+        ({"prompt": "x", "cwd": "/nowhere"}, "There is no directory /nowhere"),
+        ({"prompt": "x", "agent": "gemini"}, "There is no gemini in this sandbox."),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused_in_a_sentence(client, asked, said):
+    await client.ask(type="prompt", **asked)
+    refused = await client.next()
+    assert refused["type"] == "refused"
+    assert said in refused["error"]
