@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs lint format bench compat clean
+.PHONY: help install run test proofs image-proofs lint format bench compat clean
 
 PYTHON := .venv/bin/python
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: ## Set up .venv and the system packages; run and test do it by themselves
 	@scripts/install
@@ -19,6 +19,10 @@ test: install ## Run the tests; as root also those that need the engine; ARGS ar
 proofs: install ## Run the tests that take minutes (as root)
 	@scripts/test-programs
 	@$(PYTHON) -m pytest -m slow $(ARGS)
+
+image-proofs: install ## Build the templates on the engine and try what is in them (as root)
+	@scripts/test-programs
+	@$(PYTHON) -m pytest -m image --capture=no tests/template $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
 	@$(PYTHON) -m ruff check

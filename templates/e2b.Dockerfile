@@ -78,13 +78,10 @@ RUN [ "$WITH_AGENTS" = 0 ] || { \
             --requirement /opt/sandbox/requirements-agents.txt \
         && npm ci --prefix /opt/sandbox/agents --cache /tmp/npm-cache --no-audit --no-fund --no-update-notifier \
             --loglevel error \
-        && rm -rf /tmp/npm-cache \
-        && ln -s /opt/sandbox/venv/lib/python3*/site-packages/claude_agent_sdk/_bundled/claude /usr/local/bin/claude \
-        && for agent in codex copilot gemini opencode; do \
-            ln -s "/opt/sandbox/agents/node_modules/.bin/$agent" "/usr/local/bin/$agent" || exit; \
-        done; \
+        && rm -rf /tmp/npm-cache /root/.npm; \
     }
-ENV DISABLE_AUTOUPDATER=1
+# What is pinned stays so: Claude Code, Copilot.
+ENV DISABLE_AUTOUPDATER=1 COPILOT_AUTO_UPDATE=false
 
 COPY docker/sandbox /opt/sandbox
 COPY src/sandbox_tools /opt/sandbox/lib/sandbox_tools

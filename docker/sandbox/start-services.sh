@@ -23,8 +23,8 @@ services="tools agent-server code-server"
 is_installed() { # SERVICE
     case $1 in
         tools) [ -x /usr/local/bin/sandbox-tools ] ;;
-        agent-server) [ -x /usr/local/bin/claude ] ;;
-        code-server) [ -x /usr/local/bin/code-server ] ;;
+        agent-server) [ -d /opt/sandbox/agents/node_modules ] ;;
+        code-server) [ -d /opt/code-server ] ;;
     esac
 }
 

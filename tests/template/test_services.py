@@ -1,0 +1,124 @@
+import json
+import re
+
+import httpx
+import pytest
+
+pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
+
+CHECK = "/opt/sandbox/start-services.sh --check"
+STATUS = "/opt/sandbox/start-services.sh --status"
+LOGIN = (
+    "curl --silent --output /dev/null --write-out '%{http_code}' "
+    "--data-urlencode password=$PASSWORD http://127.0.0.1:9000/login"
+)
+CALL = (
+    "curl --silent --output /dev/null --write-out '%{http_code}' -H 'Content-Type: application/json'"
+    " -H 'Accept: application/json, text/event-stream' --data"
+    ' \'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+    '"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\' http://127.0.0.1:6060/mcp/'
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settled(computer):
+    computer.settle()
+
+
+def test_what_is_ready_answers_from_outside(computer, slim_computer):
+    for one, port in [(slim_computer, 6060), (computer, 6060), (computer, 3000)]:
+        assert httpx.get(f"{one.url(port)}/health", timeout=30).status_code == 200
+    slim_computer.run(CHECK)
+    assert "agent-server: not in this template" in slim_computer.run(STATUS)
+
+
+def test_the_tool_server_lets_in_who_has_the_token(slim_computer):
+    assert slim_computer.run(CALL) == "401"
+    slim_computer.settle()
+    assert slim_computer.run(CALL) == "401"
+    assert slim_computer.run(f"{CALL} -H 'Authorization: Bearer {slim_computer.token}'") == "200"
+
+
+def test_code_server_asks_for_the_password_that_it_was_last_told(full, computer_of):
+    with computer_of(full) as computer:
+        assert "code-server: waits for its password" in computer.run(STATUS)
+        passwords = []
+        for _ in range(2):
+            computer.settle()
+            passwords.append(computer.password)
+            computer.wait(f'[ "$({LOGIN.replace("$PASSWORD", computer.password)})" = 302 ]')
+        assert computer.run(LOGIN, PASSWORD=passwords[0]) == "200"  # shows the form again
+        assert (
+            computer.run(f"ps axo args | grep -c '[{passwords[1][0]}]{passwords[1][1:]}'; true")
+            == "0\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("session", "process", "port"),
+    [
+        ("tools", "sandbox-tools serve$", "6060/health"),
+        ("agent-server", "sandbox-tools serve-agents", "3000/health"),
+        ("code-server", "code-server.*bind-addr", "9000/healthz"),
+    ],
+)
+def test_a_service_that_dies_is_started_again(computer, session, process, port):
+    ask = f"curl --fail --silent http://127.0.0.1:{port} >/dev/null"
+    computer.wait(ask)
+    old = set(computer.run(f"pgrep -f '{process}'").split())
+    computer.run(f"pkill -KILL -f '{process}'; true")
+    computer.wait(ask)
+    assert not old & set(computer.run(f"pgrep -f '{process}'").split())
+    assert f"{session} ended with" in computer.run(f"cat /var/log/sandbox/{session}.log")
+    assert session in computer.run("tmux -L services list-sessions -F '#{session_name}'").split()
+
+
+def test_services_are_no_more_for_being_started_twice(computer):
+    before = computer.run("pgrep -f sandbox-tools | sort")
+    computer.run("/opt/sandbox/start-services.sh & sudo /opt/sandbox/start-services.sh; wait")
+    assert computer.run("pgrep -f sandbox-tools | sort") == before
+
+
+def test_a_log_is_emptied_when_it_is_large(slim_computer):
+    slim_computer.run("head -c 11M /dev/zero | tr '\\0' x >/var/log/sandbox/flood.log")
+    slim_computer.wait("[ ! -s /var/log/sandbox/flood.log ]", seconds=150)
+    assert slim_computer.run("stat -c %s /var/log/sandbox/flood.log.1") == f"{11 << 20}\n"
+
+
+def test_an_idle_sandbox_has_the_memory_that_its_services_need(slim_computer, computer):
+    for name, one, most_mb in [("agent", slim_computer, 150), ("agent-full", computer, 900)]:
+        shares = one.run("cat /proc/[0-9]*/smaps_rollup 2>/dev/null; true", user="root")
+        used = sum(int(kb) for kb in re.findall(r"(?m)^Pss: +(\d+) kB", shares)) >> 10
+        print(f"{name} idles with {used} MiB")
+        assert used < most_mb
+        tools = one.run("cat /proc/$(pgrep -f 'sandbox-tools serve$')/status")
+        print(re.findall(r"VmRSS.*", tools))
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+def test_the_entrypoint_tells_names_and_no_values(computer, user):
+    computer.settle(envs={"ANTHROPIC_API_KEY": "secret-1"})
+    told = computer.run("/opt/sandbox/entrypoint.sh id -un", user=user, GITHUB_TOKEN="secret-2")
+    assert told.splitlines()[-1] == "user"
+    assert "secret" not in told
+    assert computer.token not in told
+    assert re.search(r"GITHUB_TOKEN +set$", told, re.MULTILINE)
+    assert re.search(r"ANTHROPIC_API_KEY +set for agents$", told, re.MULTILINE)
+    assert re.search(r"OPENAI_API_KEY +not set$", told, re.MULTILINE)
+    assert re.search(r"memory +4096 MiB$", told, re.MULTILINE)
+    assert re.search(r"claude +\d+\.\d+", told)
+    assert "agent-server: answers on port 3000" in told
+
+
+def test_the_entrypoint_runs_what_it_is_given_without_any_optional_part(slim_computer):
+    slim_computer.run("tmux -L services kill-server; rm -f ~/.bashrc")
+    script = (
+        "unset HOME GITHUB_TOKEN; /opt/sandbox/entrypoint.sh sh -c 'exit 7'; echo ended with $?"
+    )
+    assert slim_computer.run(script).endswith("ended with 7\n")
+    slim_computer.run(CHECK)
+
+
+def test_settings_are_json_that_programs_read(computer):
+    for file in (".claude.json", ".gemini/settings.json", ".copilot/mcp-config.json"):
+        assert "sandbox" in json.loads(computer.run(f"cat ~/{file}"))["mcpServers"]
