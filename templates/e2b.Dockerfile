@@ -63,7 +63,7 @@ RUN [ "$WITH_CODE_SERVER" = 0 ] || { \
         apt-get update -qq \
         && apt-get install -qq --no-install-recommends -o Dpkg::Options::=--force-unsafe-io libkrb5-dev >/dev/null \
         && apt-get clean \
-        && npm install --prefix /opt/code-server --cache /tmp/npm-cache --unsafe-perm --no-audit --no-fund \
+        && JOBS=max npm install --prefix /opt/code-server --cache /tmp/npm-cache --unsafe-perm --no-audit --no-fund \
             --no-update-notifier --loglevel error code-server@4.139.1 \
         && ln -s /opt/code-server/node_modules/.bin/code-server /usr/local/bin/code-server \
         && rm -rf /var/lib/apt/lists/* /tmp/npm-cache /root/.cache /root/.npm \
@@ -76,7 +76,7 @@ COPY docker/sandbox/agents /opt/sandbox/agents
 RUN [ "$WITH_AGENTS" = 0 ] || { \
         pip --python /opt/sandbox/venv/bin/python install --quiet --no-cache-dir --no-deps \
             --requirement /opt/sandbox/requirements-agents.txt \
-        && npm ci --prefix /opt/sandbox/agents --cache /tmp/npm-cache --no-audit --no-fund --no-update-notifier \
+        && npm install --no-save --prefix /opt/sandbox/agents --cache /tmp/npm-cache --no-audit --no-fund --no-update-notifier \
             --loglevel error \
         && rm -rf /tmp/npm-cache /root/.npm; \
     }
