@@ -69,7 +69,8 @@ async def linked(port: int, token: str | None) -> AsyncIterator[AgentLink]:
     try:
         yield AgentLink(socket)
     finally:
-        await socket.close()
+        # Whoever was cancelled hangs up all the same: that is what stops the agent.
+        await asyncio.shield(asyncio.ensure_future(socket.close()))
 
 
 async def _connect(port: int, token: str) -> ClientConnection:

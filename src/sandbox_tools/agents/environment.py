@@ -23,4 +23,9 @@ def of_agent(envs: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     own = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
     own.pop("CLAUDECODE", None)
     # Without it Claude Code refuses to work without asking where it runs as root.
-    return own | {"IS_SANDBOX": "1"} | dict(envs) | dict(given)
+    return own | {"IS_SANDBOX": "1"} | dict(filter(_can_be_set, envs.items())) | dict(given)
+
+
+def _can_be_set(variable: tuple[str, object]) -> bool:
+    name, value = variable
+    return isinstance(value, str) and bool(name) and "=" not in name and "\0" not in name + value

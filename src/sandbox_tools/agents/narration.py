@@ -1,0 +1,61 @@
+"""What an agent does, in a line for whoever waits for it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_MOST_OF_A_LINE = 200
+_TELLING = ("description", "command", "file_path", "path", "pattern", "url", "query", "prompt")
+
+
+def narrate(message: Mapping[str, Any]) -> str | None:
+    """Say in one line what a message of any of the agents tells, or None if it tells nothing of use."""
+    lines = list(_lines(message))
+    return lines[-1][:_MOST_OF_A_LINE] if lines else None
+
+
+def _lines(message: Mapping[str, Any]) -> Iterator[str]:
+    for kind, said in _said(message):
+        line = said if isinstance(said, str) else _use(kind, said)
+        yield from line.strip().splitlines()[:1]
+
+
+def _said(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give texts, and uses of tools as (name, arguments)."""
+    kind = message.get("type")
+    if kind == "assistant":  # Claude
+        for block in _objects(message.get("content")):
+            if block.get("type") == "tool_use":
+                yield str(block.get("name")), block.get("input")
+            else:
+                yield "", block.get("text") or ""
+    elif kind in ("item.started", "item.completed"):  # Codex
+        item = _object(message.get("item"))
+        said = item.get("text") or item.get("message")
+        yield str(item.get("type")), said or item
+    elif kind == "tool_use":  # Gemini, opencode
+        part = _object(message.get("part"))
+        yield (
+            str(message.get("tool_name") or part.get("tool")),
+            (message.get("parameters") or _object(part.get("state")).get("input")),
+        )
+    elif kind == "text":  # opencode
+        yield "", str(_object(message.get("part")).get("text") or "")
+    elif kind == "tool.execution_start":  # Copilot
+        data = _object(message.get("data"))
+        yield str(data.get("toolName")), data.get("arguments")
+    elif kind == "assistant.message":  # Copilot
+        yield "", str(_object(message.get("data")).get("content") or "")
+
+
+def _use(tool: str, arguments: Any) -> str:
+    given = _object(arguments)
+    about = next((str(given[name]) for name in _TELLING if given.get(name)), "")
+    return f"{tool}: {about}" if about else tool
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
