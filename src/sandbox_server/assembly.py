@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sandbox_server.access.encryption import open_vault, read_keys
 from sandbox_server.access.keys import Authenticator
-from sandbox_server.backends.placement import Placement
+from sandbox_server.backends.placement import SERVER_DEFAULTS, Placement
 from sandbox_server.backends.registry import Backends, open_backends
 from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
@@ -23,6 +23,7 @@ from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.housekeeping import Housekeeping, Retention
 from sandbox_server.lifecycle.kinds import (
     ADMISSION,
+    AGENT_TEMPLATE,
     HOUSEKEEPING,
     PATROL,
     SANDBOX,
@@ -52,11 +53,14 @@ from sandbox_server.streams.growth import LogGrowth
 from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import Recordings, open_recordings
 from sandbox_server.streams.service_logs import ServiceLogs
+from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.builds import Builds
 from sandbox_server.templates.listing import Listing
+from sandbox_server.templates.shipped import AGENT, NOTHING_SHIPPED, Shipped
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)
+_WITH_AGENT = replace(SERVER_DEFAULTS, template=AGENT, meanwhile=SERVER_DEFAULTS.template)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def open_server(settings: Settings) -> AsyncIterator[Server]:
+async def open_server(
+    settings: Settings, *, shipped: Shipped = NOTHING_SHIPPED
+) -> AsyncIterator[Server]:
     """Put together a server on its database and its providers, at work until the block ends.
 
     What works in the background and fails ends the block: a server that only looks alive is worse
@@ -100,9 +106,12 @@ async def open_server(settings: Settings) -> AsyncIterator[Server]:
         backends = await _open_backends(settings, sessions)
         stack.push_async_callback(backends.close)
         notifications = Notifications(database)
-        server = _assemble(settings, sessions, vault, backends, notifications)
+        agent = _agent_template(settings, sessions, backends, shipped)
+        server = _assemble(settings, sessions, vault, backends, notifications, shipped, agent)
         stack.push_async_callback(server.services.locks.close)
         await server.housekeeping.ensure()
+        if agent is not None:
+            await agent.ensure()
         await stack.enter_async_context(_at_work(server, notifications))
         yield server
 
@@ -121,6 +130,8 @@ def _assemble(
     vault: Vault,
     backends: Backends,
     notifications: Notifications,
+    shipped: Shipped,
+    agent: AgentTemplate | None,
 ) -> Server:
     changes = Changes(notifications)
     furnishing = Furnishing(sessions, backends, vault, PublicAddress(settings.url_from_outside))
@@ -134,11 +145,13 @@ def _assemble(
         ADMISSION: rest.admit,
         SERVICES: _named_in_log(furnishing.settle),
         SNAPSHOT: Snapshots(sessions, backends).settle,
-        TEMPLATE_BUILD: Builds(sessions, backends, vault).settle,
+        TEMPLATE_BUILD: Builds(sessions, backends, vault, shipped=shipped).settle,
         TEMPLATES: Listing(sessions, backends).work,
         PATROL: patrol.work,
         HOUSEKEEPING: housekeeping.work,
     }
+    if agent is not None:
+        handlers[AGENT_TEMPLATE] = agent.work
     scheduler = SandboxQueueScheduler(
         sessions,
         handlers,
@@ -148,8 +161,9 @@ def _assemble(
         ),
         lanes=backends.lanes,
     )
+    placement = Placement(backends, defaults=SERVER_DEFAULTS if agent is None else _WITH_AGENT)
     controller = SandboxController(
-        sessions, scheduler, admission, reconciler, backends, Placement(backends), changes, vault
+        sessions, scheduler, admission, reconciler, backends, placement, changes, vault
     )
     using = Using(backends, vault)
     recordings = open_recordings(
@@ -176,6 +190,15 @@ def _assemble(
         service_logs=ServiceLogs(sessions, controller, commands, using),
     )
     return Server(services, scheduler, housekeeping, rest, recordings)
+
+
+def _agent_template(
+    settings: Settings, sessions: Sessions, backends: Backends, shipped: Shipped
+) -> AgentTemplate | None:
+    first = next(iter(backends), None)
+    if not settings.agent_template or first is None or AGENT not in shipped.templates:
+        return None
+    return AgentTemplate(sessions, shipped.templates[AGENT], first)
 
 
 def _named_in_log(settle: Handler) -> Handler:

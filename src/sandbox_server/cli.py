@@ -18,6 +18,7 @@ from sandbox_server.log import configure_logging
 from sandbox_server.processes import raising
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.settings import Settings, flags, variable_of
+from sandbox_server.templates.shipped import UnusableTemplates
 
 _UNUSABLE = 78  # EX_CONFIG
 _INTERRUPTED = 130
@@ -29,6 +30,7 @@ _EXPLAINED = (
     EncryptionKeyMissing,
     InvalidEncryptionKey,
     SandboxError,
+    UnusableTemplates,
 )
 
 Command = Callable[[Settings, Mapping[str, Any]], int]

@@ -30,11 +30,17 @@ from sandbox_server.processes.guard import EngineGuard, engine_of
 from sandbox_server.processes.link import GuardLink, make_link
 from sandbox_server.processes.listening import listen
 from sandbox_server.processes.privileges import fork_as
-from sandbox_server.processes.providers import configured_backends, engine_directory, needs_engine
+from sandbox_server.processes.providers import (
+    configured_backends,
+    engine_directory,
+    needs_engine,
+    with_agent_template,
+)
 from sandbox_server.processes.raising import raised_guard
 from sandbox_server.processes.serving import Work, serve_api
 from sandbox_server.processes.state_directory import sole_server
 from sandbox_server.settings import Settings, forget_variables
+from sandbox_server.templates.shipped import provide_shipped
 
 
 def serve(settings: Settings) -> int:
@@ -109,6 +115,7 @@ def _work(
             "port": listeners[0].getsockname()[1],
             "database_url": SecretStr(url),
             "backends": configured_backends(settings, engine),
+            "agent_template": with_agent_template(settings),
         }
     )
     complete, admin_key = asyncio.run(get_ready(found, engine=engine))
@@ -118,6 +125,7 @@ def _work(
         new_admin_key=admin_key,
         # Nobody else can go on with them: the engine is ours, and the database is.
         rest_at_end=engine is not None and settings.database_url is None,
+        shipped=provide_shipped(settings.template_dir),
     )
 
 

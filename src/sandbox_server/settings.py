@@ -117,6 +117,17 @@ class Settings(BaseSettings):
         "directory of root, a directory of root's for any other user.",
     )
 
+    agent_template: bool | None = Field(
+        None,
+        description="Whether the template `agent` is built at the first provider, and sandboxes are made "
+        "from it where nobody names another. None given: at an engine of the server's own.",
+    )
+    template_dir: AbsolutePath | None = Field(
+        None,
+        description="Where the templates that come with the server are made from, laid out as its "
+        "repository is: `templates/e2b.toml` and what that needs. None given: what came with it.",
+    )
+
     encryption_keys: SecretStr | None = Field(
         None,
         description="Keys that seal secrets in the database, 32 bytes each in base64, separated by "

@@ -88,6 +88,7 @@ class ServerProcess:
         return {
             **inherited,
             **{f"SANDBOX_ENGINE_{name}": value for name, value in engine.items()},
+            "SANDBOX_SERVER_AGENT_TEMPLATE": "false",
             **self.variables,
         }
 

@@ -205,6 +205,9 @@ class SandboxRead(Told):
     state_reason: str | None
     target: SandboxTarget
     template: str
+    template_note: (
+        Annotated[str, Field(description="Why it is not made from the default template.")] | None
+    )
     backend: str | None
     agent_type: str | None
     user_id: str | None

@@ -115,6 +115,7 @@ def _view(services: Services, row: Sandbox, caller: Caller, place: QueueView | N
         state_reason=row.state_reason,
         target=row.target,
         template=row.template,
+        template_note=row.template_note,
         backend=row.backend,
         agent_type=row.agent_type,
         user_id=row.user_id,

@@ -4,11 +4,13 @@ from dataclasses import replace
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.backends.registry import Backends
+from sandbox_server.db.awaited import AwaitedRepository
 from sandbox_server.db.models import Snapshot, Tenant
 from sandbox_server.db.templates import TemplateRepository
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
-from sandbox_server.domain.placing import Place, choose, of_template
+from sandbox_server.domain.placing import Place, choose, is_ready, of_template
 from sandbox_server.domain.requests import Defaults, SandboxRequest
+from sandbox_server.domain.templates import KnownTemplate
 
 SERVER_DEFAULTS = Defaults()
 
@@ -40,9 +42,29 @@ class Placement:
             if snapshot is not None:
                 return _at_snapshot(place, snapshot, asked, tenant=tenant)
         known = await templates.find_known(place.template, tenant_id=tenant.id)
+        if place.meanwhile is not None and not (known and is_ready(place, known)):
+            place = _meanwhile(place, known)
+            known = await templates.find_known(place.template, tenant_id=tenant.id)
         if known is None:  # its provider may know the name
             return place
-        return of_template(place, known)
+        placed = of_template(place, known)
+        if placed.awaited_template_id is None:
+            return placed
+        # Its build may have ended since, and whoever ended it has looked for those who wait before this one could be seen.
+        await AwaitedRepository(session).hold_builds(placed.awaited_template_id)
+        known = await templates.find_known(place.template, tenant_id=tenant.id)
+        return place if known is None else of_template(place, known)
+
+
+def _meanwhile(place: Place, known: KnownTemplate | None) -> Place:
+    assert place.meanwhile is not None
+    is_built = known is not None and not known.building.isdisjoint(place.candidates)
+    state = "is being built" if is_built else "is not ready"
+    note = (
+        f"The default template {place.template!r} {state}, so this sandbox is made from "
+        f"{place.meanwhile!r}. GET /v1/templates/{place.template} says how far it is."
+    )
+    return replace(place, template=place.meanwhile, template_note=note)
 
 
 def _at_snapshot(

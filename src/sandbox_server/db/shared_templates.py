@@ -9,10 +9,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
-from sandbox_server.domain.templates import Size
+from sandbox_server.domain.templates import WITH_SERVICES, Size
 
 _now = func.clock_timestamp()
 _MISSING = "It is not at its provider any more."
+# What is being built here, or could not be, is known better than from a list that tells of builds before it too.
+_IS_OURS = TemplateBuild.digest.is_not(None) & (
+    (TemplateBuild.state == "building")
+    | ((TemplateBuild.state == "failed") & (TemplateBuild.state_reason != _MISSING))
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +38,18 @@ class SharedTemplateRepository:
         now: datetime = (await self._session.execute(select(_now))).scalar_one()
         return now
 
+    async def hold(self, name: str) -> Template:
+        """Find or make the row of a template with services, and hold it until the transaction ends."""
+        upsert = insert(Template).values(id=new_id(), name=name, has_services=True)
+        held = upsert.on_conflict_do_update(
+            index_elements=[Template.tenant_id, Template.name],
+            index_where=Template.deleted_at.is_(None),
+            set_={"has_services": True},
+        )
+        row: Template | None = await self._session.scalar(held.returning(Template))
+        assert row is not None
+        return row
+
     async def list_names(self) -> Sequence[str]:
         shared = select(Template.name).where(Template.tenant_id.is_(None))
         return (await self._session.scalars(shared.order_by(Template.name))).all()
@@ -41,7 +58,9 @@ class SharedTemplateRepository:
         """Write down, by their names, the templates that a backend has."""
         for name in sorted(found):
             await self._session.execute(
-                insert(Template).values(id=new_id(), name=name).on_conflict_do_nothing()
+                insert(Template)
+                .values(id=new_id(), name=name, has_services=name in WITH_SERVICES)
+                .on_conflict_do_nothing()
             )
         ids = await self._session.execute(
             select(Template.name, Template.id).where(
@@ -67,7 +86,15 @@ class SharedTemplateRepository:
             added.on_conflict_do_update(
                 index_elements=[TemplateBuild.template_id, TemplateBuild.backend],
                 set_={**values, "ready_at": func.coalesce(TemplateBuild.ready_at, _now)},
+                where=~_IS_OURS,
             )
+        )
+        await self._session.execute(
+            update(TemplateBuild)
+            .where(
+                TemplateBuild.template_id == template_id, TemplateBuild.backend == backend, _IS_OURS
+            )
+            .values(seen_at=_now)
         )
 
     async def note_missing(self, backend: str, *, since: datetime, ids: Collection[str]) -> None:

@@ -17,10 +17,13 @@ class TemplateBuildRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def want(self, template_id: str, backend: str, *, force: bool) -> None:
+    async def want(
+        self, template_id: str, backend: str, *, force: bool, digest: str | None = None
+    ) -> None:
         """Have a template built at a backend, anew if it was before; what is ready there stays in use."""
         anew = {
             "force": force,
+            "digest": digest,
             "state": "building",
             "state_reason": None,
             "backend_build_id": None,
@@ -31,7 +34,9 @@ class TemplateBuildRepository:
             "log_tail": "",
             "log_size": 0,
         }
-        upsert = insert(TemplateBuild).values(template_id=template_id, backend=backend, force=force)
+        upsert = insert(TemplateBuild).values(
+            template_id=template_id, backend=backend, force=force, digest=digest
+        )
         await self._session.execute(
             upsert.on_conflict_do_update(
                 index_elements=[TemplateBuild.template_id, TemplateBuild.backend],

@@ -68,6 +68,12 @@ class TemplateRepository:
             raise TemplateNotFound(reference)
         return (await self._session.execute(_with_places().where(Template.id == found.id))).all()
 
+    async def find_built(self, template_id: str) -> KnownTemplate | None:
+        """Find a template that is not deleted, whoever's it is."""
+        query = _with_places().where(Template.id == template_id, _is_there)
+        rows = (await self._session.execute(query)).all()
+        return _as_known(rows) if rows else None
+
     async def find_snapshot(self, snapshot_id: str) -> Snapshot | None:
         """Find a snapshot, which is a template too, whoever's it is; it stays until the transaction ends."""
         return await self._session.scalar(

@@ -1,8 +1,16 @@
+import re
 from dataclasses import dataclass
 from typing import Self
 
 _HEAD = 64 * 1024
 _TAIL = 192 * 1024
+
+
+# As E2B says which step it has come to, and not what that writes.
+_STEP = re.compile(
+    r"^(?:CACHED )?\[builder (\d+)/(\d+)\] (?!\[std)(.*?)(?: \[[0-9a-f]{8,}\])?$", re.MULTILINE
+)
+_LONGEST_STEP = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +37,14 @@ class BuildLog:
         return type(self)(
             head=self.head + text[:room], tail=end[-tail:], size=self.size + len(text)
         )
+
+    def find_step(self) -> str | None:
+        """Say how far it is, by the last step that it tells of."""
+        steps = _STEP.findall(self.tail) or _STEP.findall(self.head)
+        if not steps:
+            return None
+        number, count, step = steps[-1]
+        return f"step {number} of {count}, {step[:_LONGEST_STEP]}"
 
     def read(self, offset: int) -> Piece:
         """Give what there is from there on, up to what was left out."""

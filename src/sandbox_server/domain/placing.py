@@ -26,6 +26,12 @@ class Place:
     defaults: Defaults
     resources: Mapping[str, Any] = field(default_factory=dict)
     has_services: bool = False
+    meanwhile: str | None = None
+    """Which template to take where nobody has named this one and it is not ready."""
+    template_note: str | None = None
+    awaited_template_id: str | None = None
+    """What has to be built before there are candidates: some of the backends that are awaited."""
+    awaited_backends: tuple[str, ...] = ()
 
 
 def choose(
@@ -50,6 +56,7 @@ def choose(
         candidates=candidates,
         defaults=settled,
         resources={**rule.get("resources", {}), **asked.resources},
+        meanwhile=None if asked.template else settled.meanwhile,
     )
 
 
@@ -63,7 +70,20 @@ def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) ->
 
 
 def of_template(place: Place, known: KnownTemplate) -> Place:
-    """Leave the backends that have the template, and of those the ones at which it is large enough."""
+    """Leave the backends that have the template, and of those the ones at which it is large enough.
+
+    Where none of them has it and it is being built at one, they are awaited.
+    """
+    place = replace(
+        place, template_id=known.id if known.is_own else None, has_services=known.has_services
+    )
+    if not is_ready(place, known) and not known.building.isdisjoint(place.candidates):
+        return replace(
+            place,
+            candidates=(),
+            awaited_template_id=known.id,
+            awaited_backends=place.candidates,
+        )
     if not known.sizes:
         raise InvalidRequest(
             f"The template {place.template!r} is not ready anywhere; its builds say why."
@@ -79,11 +99,14 @@ def of_template(place: Place, known: KnownTemplate) -> Place:
     alike = sizes.pop().document() if len(sizes) == 1 else {}
     return replace(
         place,
-        template_id=known.id if known.is_own else None,
         candidates=fitting,
         resources={**place.resources, **alike},
-        has_services=known.has_services,
     )
+
+
+def is_ready(place: Place, known: KnownTemplate) -> bool:
+    """Tell whether the template is, or may be, at a backend that is considered."""
+    return any(name in known.sizes for name in place.candidates)
 
 
 def having(candidates: Sequence[str], places: Sequence[str], *, template: str) -> tuple[str, ...]:

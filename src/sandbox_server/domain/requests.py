@@ -65,6 +65,8 @@ class Defaults:
     """What a sandbox gets that its request says nothing of."""
 
     template: str = "base"
+    meanwhile: str | None = None
+    """The template in place of that one as long as that is not ready."""
     backend: str | None = None
     timeout: timedelta = timedelta(hours=1)
     on_timeout: OnTimeout = OnTimeout.PAUSE
@@ -75,6 +77,8 @@ class Defaults:
         own: dict[str, Any] = {
             name: document[name] for name in ("template", "backend") if document.get(name)
         }
+        if "template" in own:
+            own["meanwhile"] = None
         for name in ("timeout", "idle_timeout"):
             if document.get(f"{name}_s") is not None:
                 own[name] = timedelta(seconds=document[f"{name}_s"])

@@ -9,6 +9,9 @@ from typing import Any, Self
 NAME = r"^[a-z0-9_-]{1,128}\Z"
 """E2B's own rule; capitals are taken for small letters."""
 
+WITH_SERVICES = frozenset({"agent", "agent-full", "relay-workspace"})
+"""Whoever built templates of these names has built them with services that read their settings from a file."""
+
 _PREFIX = "sandbox-server-"
 _ID = re.compile(r"(?<![a-z0-9])[a-z0-9]{20}(?![a-z0-9])")
 

@@ -7,4 +7,5 @@ SERVICES = "services"  # a sandbox's id: tell the services in it what they are t
 SNAPSHOT = "snapshot"  # a snapshot's id
 TEMPLATES = "templates"  # a backend's name: see which templates it has
 TEMPLATE_BUILD = "template-build"  # `{template id}/{backend}`
+AGENT_TEMPLATE = "agent-template"  # a backend's name: see whether it has the default template
 HOUSEKEEPING = "housekeeping"  # "hourly"

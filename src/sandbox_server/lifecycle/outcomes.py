@@ -43,10 +43,14 @@ KEEPS_PLACE = Transition(change=into(State.RESUMING), only_if=is_refresh)
 
 
 def not_started(error: BackendError) -> Transition:
+    return never_started(str(error))
+
+
+def never_started(reason: str) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.end(row, State.FAILED),
         target=Target.GONE,
-        told=by_provider(f"It was not started: {error}"),
+        told=by_provider(f"It was not started: {reason}"),
     )
 
 

@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Sandbox
+from sandbox_server.db.awaited import AwaitedRepository
+from sandbox_server.db.models import Sandbox, TemplateBuild
 from sandbox_server.db.queue_view import QueueViewRepository, Standing
 from sandbox_server.db.rooms import RoomRepository
 from sandbox_server.db.sandboxes import deadlines_of
@@ -24,11 +25,7 @@ class QueueView:
     """How long it takes until its turn at the latest, if all that run do so until their deadlines."""
 
 
-_BEING_COPIED = QueueView(
-    position=1,
-    reason="What it is made from, a copy of another sandbox, is still being taken.",
-    estimate=None,
-)
+_BEING_COPIED = "What it is made from, a copy of another sandbox, is still being taken."
 
 
 async def describe_queue(session: AsyncSession, row: Sandbox) -> QueueView | None:
@@ -48,7 +45,7 @@ async def describe_queues(
     repository = QueueViewRepository(session)
     standings = await repository.find_standings(waiting, rooms)
     releases = _Releases(repository)
-    views = {id_: _BEING_COPIED for id_, row in waiting.items() if not _may_be_at(row)}
+    views = await _stand_aside(session, [row for row in waiting.values() if not _may_be_at(row)])
     for id_, standing in standings.items():
         row = waiting[id_]
         own = [room for room in rooms if room.backend in _may_be_at(row)]
@@ -58,6 +55,26 @@ async def describe_queues(
             estimate=await releases.estimate(row, standing, own),
         )
     return views
+
+
+async def _stand_aside(session: AsyncSession, rows: Sequence[Sandbox]) -> dict[str, QueueView]:
+    """Say what those wait for that no backend may have yet."""
+    awaited = {row.awaited_template_id for row in rows if row.awaited_template_id is not None}
+    builds = await AwaitedRepository(session).list_under_way(awaited) if awaited else []
+    told = {build.template_id: _progress(name, build) for name, build in builds}
+    views = {}
+    for row in rows:
+        built = f"The template {row.template!r} that it is made from is being built."
+        reason = (
+            told.get(row.awaited_template_id, built) if row.awaited_template_id else _BEING_COPIED
+        )
+        views[row.id] = QueueView(position=1, reason=reason, estimate=None)
+    return views
+
+
+def _progress(name: str, build: TemplateBuild) -> str:
+    said = f"The template {name!r} is being built at {build.backend}"
+    return f"{said}." if build.state_reason is None else f"{said}: {build.state_reason}"
 
 
 class _Releases:

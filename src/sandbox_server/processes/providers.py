@@ -18,6 +18,11 @@ def needs_engine(settings: Settings) -> bool:
     return not settings.backends and settings.e2b_api_key is None
 
 
+def with_agent_template(settings: Settings) -> bool:
+    """Tell whether the default template is built: if nobody says, not where it could cost somebody money."""
+    return needs_engine(settings) if settings.agent_template is None else settings.agent_template
+
+
 def engine_directory(settings: Settings) -> Path:
     """Say where the engine's files are: in a place that is root's from the bottom up.
 

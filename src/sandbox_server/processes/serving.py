@@ -11,6 +11,7 @@ from sandbox_server.processes.http_server import HttpServer
 from sandbox_server.processes.listening import url_of
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +24,13 @@ class Work:
     listeners: list[socket.socket]
     new_admin_key: str | None = field(repr=False)
     rest_at_end: bool
+    shipped: Shipped = NOTHING_SHIPPED
 
 
 async def serve_api(work: Work) -> bool:
     """Serve until told to stop; tells whether all sandboxes were put to rest, if they should be."""
     settings = work.settings
-    async with open_server(settings) as server:
+    async with open_server(settings, shipped=work.shipped) as server:
         await HttpServer(
             create_app(server.services),
             stop_timeout=settings.stop_timeout,

@@ -9,11 +9,14 @@ from sandbox_server.db.models import Template, TemplateBuild
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.template_builds import TemplateBuildRepository, log_of
 from sandbox_server.db.templates import TemplateRepository
-from sandbox_server.domain.errors import BackendBusy, BackendError, BackendRefused
+from sandbox_server.domain.build_log import BuildLog
+from sandbox_server.domain.errors import BackendBusy, BackendError, BackendRefused, InvalidRequest
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import Size, name_at_provider
 from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
-from sandbox_server.templates.definitions import open_definition
+from sandbox_server.templates.awaiting import Awaiting
+from sandbox_server.templates.plans import Plan, Plans
+from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 from sandbox_server.vault import Vault
 
 log = logging.getLogger(__name__)
@@ -23,6 +26,7 @@ LONGEST_BUILD = timedelta(hours=1)
 _LOOK_EVERY = timedelta(seconds=1)
 _ASK_AGAIN = timedelta(seconds=5)
 _REMOVE_AGAIN = timedelta(minutes=5)
+_TRIED_AGAIN = "It is tried again: "
 _LONGEST_REASON = 2000
 _MOST_READS = 50  # of the log, at one look
 
@@ -33,7 +37,7 @@ class Builds:
         building -> ready       what was ready before stays in use until then
             └────> failed
 
-    Nobody waits for a build: each look takes it as far as it goes now and says when to look again, so that whichever
+    No server waits for a build: each look takes it as far as it goes now and says when to look again, so that whichever
     server looks next goes on. The build's name at its provider is kept before it is started.
     """
 
@@ -43,12 +47,14 @@ class Builds:
         backends: Backends,
         vault: Vault,
         *,
+        shipped: Shipped = NOTHING_SHIPPED,
         longest: timedelta = LONGEST_BUILD,
     ) -> None:
         self._sessions = sessions
         self._backends = backends
-        self._vault = vault
+        self._plans = Plans(vault, shipped)
         self._longest = longest
+        self._awaiting = Awaiting(sessions)
 
     async def settle(self, job: LeasedJob) -> datetime | None:
         """Look at what a template is at one backend, and take it a step on."""
@@ -58,6 +64,14 @@ class Builds:
         if found is None:
             return None
         template, build, now = found
+        again = await self._look(template, build, now)
+        if again is None or template.deleted_at is not None:
+            await self._awaiting.settle(template_id)
+        return again
+
+    async def _look(
+        self, template: Template, build: TemplateBuild, now: datetime
+    ) -> datetime | None:
         if template.deleted_at is not None:
             return await self._remove(build, now)
         if build.state != "building":
@@ -66,6 +80,8 @@ class Builds:
             return await self._go_on(template, build, now)
         except BackendRefused as error:
             await self._fail(build, error.reason)
+        except InvalidRequest as error:  # what it is made from is not what a provider could build
+            await self._fail(build, str(error))
         except BackendError as error:
             return await self._wait(build, error, now)
         return None
@@ -74,12 +90,13 @@ class Builds:
         self, template: Template, build: TemplateBuild, now: datetime
     ) -> datetime | None:
         provider = self._backends[build.backend].templates
-        if build.backend_build_id is None:
-            await self._request(provider, template, build)
-        requested = _requested(build)
         if build.started_at is None:
-            await self._start(provider, template, build, requested, now)
-        progress = await self._read(provider, build, requested)
+            plan = self._plans.find(template, build)
+            if plan is None:
+                return await self._leave_to_another(build, now)
+            await self._begin(provider, build, plan, now)
+        requested = _requested(build)
+        progress, kept = await self._read(provider, build, requested)
         if (
             len(progress.lines) == ENTRIES
         ):  # there is more of the log, which would be lost with its end
@@ -91,15 +108,26 @@ class Builds:
         elif now - build.requested_at > self._longest:
             await self._fail(build, f"It was not ready within {self._longest}.")
         else:
-            await self._note_going_on(build)
+            await self._note_step(build, kept)
             return now + _LOOK_EVERY
         return None
 
-    async def _request(
-        self, provider: ProviderTemplates, template: Template, build: TemplateBuild
+    async def _begin(
+        self, provider: ProviderTemplates, build: TemplateBuild, plan: Plan, now: datetime
     ) -> None:
-        definition = open_definition(self._vault, template)
-        requested = await provider.request_build(name_at_provider(template.id), definition)
+        if build.backend_build_id is None:
+            await self._request(provider, build, plan)
+        # Somebody may have started it who could not say so any more; asked twice, the provider would refuse.
+        progress = await provider.read_build(_requested(build), offset=0)
+        if progress.state is BuildState.WAITING:
+            await provider.start_build(
+                _requested(build), plan.definition, context=plan.context, force=build.force
+            )
+        async with self._sessions.begin() as session:
+            await TemplateBuildRepository(session).note(build, started_at=now)
+
+    async def _request(self, provider: ProviderTemplates, build: TemplateBuild, plan: Plan) -> None:
+        requested = await provider.request_build(plan.name, plan.definition)
         build.backend_template_id, build.backend_build_id = (
             requested.template_id,
             requested.build_id,
@@ -112,25 +140,16 @@ class Builds:
                 state_reason=None,
             )
 
-    async def _start(
-        self,
-        provider: ProviderTemplates,
-        template: Template,
-        build: TemplateBuild,
-        requested: RequestedBuild,
-        now: datetime,
-    ) -> None:
-        # Somebody may have started it who could not say so any more; asked twice, the provider would refuse.
-        progress = await provider.read_build(requested, offset=0)
-        if progress.state is BuildState.WAITING:
-            definition = open_definition(self._vault, template)
-            await provider.start_build(requested, definition, force=build.force)
-        async with self._sessions.begin() as session:
-            await TemplateBuildRepository(session).note(build, started_at=now)
+    async def _leave_to_another(self, build: TemplateBuild, now: datetime) -> datetime | None:
+        """Have a server go on that has what the build is made from, which is of another version than this one."""
+        if now - build.requested_at > self._longest:
+            await self._fail(build, "The server that asked for it is of another version, and gone.")
+            return None
+        return now + _ASK_AGAIN
 
     async def _read(
         self, provider: ProviderTemplates, build: TemplateBuild, requested: RequestedBuild
-    ) -> BuildProgress:
+    ) -> tuple[BuildProgress, BuildLog]:
         """Ask how far it is, and keep what it said since the last look."""
         kept, read = log_of(build), build.entries_read
         for _ in range(_MOST_READS):
@@ -142,12 +161,16 @@ class Builds:
         if read > build.entries_read:
             async with self._sessions.begin() as session:
                 await TemplateBuildRepository(session).note_log(build, kept, entries_read=read)
-        return progress
+        return progress, kept
 
-    async def _note_going_on(self, build: TemplateBuild) -> None:
-        if build.state_reason is not None:
+    async def _note_step(self, build: TemplateBuild, said: BuildLog) -> None:
+        is_over = build.state_reason is not None and build.state_reason.startswith(_TRIED_AGAIN)
+        if said.size == build.log_size and not is_over:
+            return
+        step = said.find_step()
+        if step != build.state_reason:
             async with self._sessions.begin() as session:
-                await TemplateBuildRepository(session).note(build, state_reason=None)
+                await TemplateBuildRepository(session).note(build, state_reason=step)
 
     async def _note_ready(self, provider: ProviderTemplates, build: TemplateBuild) -> None:
         built = [one for one in await provider.list_all() if one.id == build.backend_template_id]
@@ -172,7 +195,7 @@ class Builds:
             return None
         async with self._sessions.begin() as session:
             await TemplateBuildRepository(session).note(
-                build, state_reason=f"It is tried again: {error}"[:_LONGEST_REASON]
+                build, state_reason=f"{_TRIED_AGAIN}{error}"[:_LONGEST_REASON]
             )
         busy_for = error.retry_after if isinstance(error, BackendBusy) else None
         return now + (busy_for or _ASK_AGAIN)

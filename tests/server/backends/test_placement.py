@@ -96,10 +96,20 @@ async def test_a_tenants_rule_says_where(place, tenants):
 
 
 async def test_only_where_its_template_is_ready(place, add, all_listed):
-    await add(*template("own", one="building", two="ready", three="ready"))
+    await add(*template("own", one="failed", two="ready", three="ready"))
     assert (await place(template="own")).candidates == ("two",)
     with pytest.raises(InvalidRequest, match="only at three, two"):
         await place(template="own", backend="one")
+
+
+async def test_what_is_being_built_is_waited_for_where_no_other_backend_will_do(
+    place, add, all_listed
+):
+    await add(*template("own", one="building", two="ready"))
+    assert (await place(template="own")).candidates == ("two",)
+    awaiting = await place(template="own", backend="one")
+    assert (awaiting.candidates, awaiting.awaited_backends) == ((), ("one",))
+    assert awaiting.awaited_template_id is not None
 
 
 async def test_what_is_everybodys_may_be_where_nobody_looked_yet(place, add, sessions):

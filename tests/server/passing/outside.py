@@ -23,6 +23,7 @@ from sandbox_server.processes.listening import listen
 from sandbox_server.processes.serving import let_go
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 from tests.engine.process import EngineProcess
 from tests.server.passing.recorder import start_recorder
 
@@ -87,7 +88,7 @@ class Outside:
 
 @asynccontextmanager
 async def serving_outside(
-    database_url: str, engine: EngineProcess, **settings: Any
+    database_url: str, engine: EngineProcess, *, shipped: Shipped = NOTHING_SHIPPED, **settings: Any
 ) -> AsyncIterator[Outside]:
     """Run all of a server on a database and an engine, as its process does, but in this one."""
     listeners = listen("127.0.0.1", 0)
@@ -103,7 +104,7 @@ async def serving_outside(
         database_url=SecretStr(database_url), backends=(backend,), port=port, **settings
     )
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(open_server(found))
+        server = await stack.enter_async_context(open_server(found, shipped=shipped))
         services, started = server.services, asyncio.Event()
         http = HttpServer(
             create_app(services),

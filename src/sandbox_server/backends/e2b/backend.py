@@ -96,7 +96,7 @@ class E2BBackend:
         self._connection = Connection(endpoint)
         self._api = self._connection.api
         self._handles = Handles(endpoint, most=handles)
-        self.templates = ProviderTemplates(self._api, self._ask)
+        self.templates = ProviderTemplates(self._api, self._ask, self._connection.put)
         self._page = page
 
     def enter(self) -> None:

@@ -9,6 +9,8 @@ from e2b.api.client.types import UNSET
 from e2b.template.dockerfile_parser import parse_dockerfile
 from e2b.template.readycmd import ReadyCmd
 
+from sandbox_server.backends.e2b.uploads import hash_of
+from sandbox_server.domain.build_context import BuildContext
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.templates import Definition, StepKind
 
@@ -18,8 +20,10 @@ def check(definition: Definition) -> None:
     build_request(definition)
 
 
-def build_request(definition: Definition, *, force: bool = False) -> TemplateBuildStartV2:
-    recipe = _Recipe()
+def build_request(
+    definition: Definition, *, context: BuildContext | None = None, force: bool = False
+) -> TemplateBuildStartV2:
+    recipe = _Recipe(context)
     if definition.envs:
         recipe.set_envs(dict(definition.envs))
     image = definition.from_image
@@ -40,10 +44,11 @@ def build_request(definition: Definition, *, force: bool = False) -> TemplateBui
 class _Recipe:
     """Takes down what the SDK's parser finds in a Dockerfile.
 
-    The SDK's own builder would look for the files of a COPY on this machine.
+    The SDK's own builder would look for the files of a COPY on this machine, wherever a Dockerfile says.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: BuildContext | None) -> None:
+        self._context = context
         self.steps: list[TemplateStep] = []
         self.start_command = ""
         self.ready_command = ""
@@ -66,11 +71,15 @@ class _Recipe:
         resolve_symlinks: bool | None = None,  # noqa: FBT001 - the parser's interface
         gzip: bool | None = None,  # noqa: FBT001
     ) -> "_Recipe":
-        del dest, force_upload, user, mode, resolve_symlinks, gzip
-        raise InvalidRequest(
-            f"The Dockerfile copies {src!r}, and no files come with it here. "
-            "Write files with COPY <<EOF, or fetch them with RUN."
-        )
+        del force_upload, resolve_symlinks, gzip
+        if self._context is None:
+            raise InvalidRequest(
+                f"The Dockerfile copies {src!r}, and no files come with it here. "
+                "Write files with COPY <<EOF, or fetch them with RUN."
+            )
+        self.add("COPY", src, dest, user or "", "" if mode is None else f"{mode:04o}")
+        self.steps[-1].files_hash = hash_of(self._context, src, dest)
+        return self
 
     def set_workdir(self, workdir: str) -> "_Recipe":
         return self.add(StepKind.WORKDIR, workdir)

@@ -1,5 +1,5 @@
 import contextlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar, cast
@@ -9,6 +9,7 @@ from e2b.api.client.api.templates import (
     delete_templates_template_id,
     get_templates_aliases_alias,
     get_templates_template_id_builds_build_id_status,
+    get_templates_template_id_files_hash,
     get_v2_templates,
     post_v3_templates,
     post_v_2_templates_template_id_builds_build_id,
@@ -18,22 +19,26 @@ from e2b.api.client.models import (
     BuildLogEntry,
     BuildStatusReason,
     Template,
+    TemplateBuildFileUpload,
     TemplateBuildInfo,
     TemplateBuildRequestV3,
     TemplateBuildStatus,
     TemplateRequestResponseV3,
+    TemplateStep,
 )
 from e2b.api.client.types import UNSET, Response, Unset
 from e2b.template.utils import strip_ansi_escape_codes
 
 from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.recipe import build_request
+from sandbox_server.backends.e2b.uploads import archive_of
 from sandbox_server.backends.provider import (
     BuildProgress,
     BuildState,
     ProviderTemplate,
     RequestedBuild,
 )
+from sandbox_server.domain.build_context import BuildContext
 from sandbox_server.domain.templates import Definition
 
 T = TypeVar("T")
@@ -61,12 +66,16 @@ class Ask(Protocol):
     ) -> Response[T]: ...
 
 
+Put = Callable[[str, bytes, Mapping[str, str]], Awaitable[None]]
+
+
 class ProviderTemplates:
     """What sandboxes of one provider are created from, and how more of it is built."""
 
-    def __init__(self, api: AuthenticatedClient, ask: Ask) -> None:
+    def __init__(self, api: AuthenticatedClient, ask: Ask, put: Put) -> None:
         self._api = api
         self._ask = ask
+        self._put = put
 
     async def request_build(self, name: str, definition: Definition) -> RequestedBuild:
         """Have the provider name a build of the template, which is made if it is new there."""
@@ -85,18 +94,44 @@ class ProviderTemplates:
         return RequestedBuild(template_id=named.template_id, build_id=named.build_id)
 
     async def start_build(
-        self, build: RequestedBuild, definition: Definition, *, force: bool
+        self,
+        build: RequestedBuild,
+        definition: Definition,
+        *,
+        context: BuildContext | None = None,
+        force: bool,
     ) -> None:
+        """Send the files that the provider lacks, and have it begin."""
+        body = build_request(definition, context=context, force=force)
+        for step in [] if isinstance(body.steps, Unset) else body.steps:
+            if context is not None and step.files_hash:
+                await self._provide(build, context, step)
         await self._ask(
             "start-build",
             post_v_2_templates_template_id_builds_build_id.asyncio_detailed(
                 build.template_id,
                 build.build_id,
                 client=self._api,
-                body=build_request(definition, force=force),
+                body=body,
             ),
             changes=True,
         )
+
+    async def _provide(
+        self, build: RequestedBuild, context: BuildContext, step: TemplateStep
+    ) -> None:
+        source = cast("list[str]", step.args)[0]
+        answer = await self._ask(
+            "find-build-files",
+            get_templates_template_id_files_hash.asyncio_detailed(
+                build.template_id, cast("str", step.files_hash), client=self._api
+            ),
+        )
+        link = cast("TemplateBuildFileUpload", answer.parsed)
+        if link.present or not link.url:
+            return
+        headers = {} if isinstance(link.headers, Unset) else link.headers.to_dict()
+        await self._put(link.url, archive_of(context, source), headers)
 
     async def read_build(self, build: RequestedBuild, *, offset: int) -> BuildProgress:
         """Tell how far it is, with up to `ENTRIES` of what it said after the first `offset`."""

@@ -1,0 +1,155 @@
+"""The template that comes with the server, which it builds by itself and makes sandboxes from."""
+
+import asyncio
+
+import pytest
+
+from sandbox_server.db.models import Sandbox
+from tests.server.faults import Held
+from tests.server.passing.outside import inside
+from tests.server.templates.shipping import AT_START, shipping, through, write_context
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+async def swept(backend_at):
+    """Leave nothing of what the servers of the test had at the engine."""
+    provider = backend_at().templates
+    yield
+    for name in ("agent", "relay-workspace"):
+        await provider.delete(name)
+
+
+@pytest.fixture
+def context(tmp_path):
+    return write_context(tmp_path / "context", "RUN echo $WITH_WORDS > /opt/words")
+
+
+@pytest.fixture
+def start(database_url, tmp_path, engine, swept):
+    """Start servers on one database; each has its templates made of a context."""
+
+    def start(context, engine=engine, **settings):
+        return shipping(database_url, engine, context=context, state_dir=tmp_path, **settings)
+
+    return start
+
+
+@pytest.fixture
+def held(proxy):
+    """Have no build begin until it is let go."""
+    held = Held(carried_out=False)
+    proxy.on(AT_START, held)
+    return held
+
+
+def builds_begun(proxy):
+    return sum(line.startswith(AT_START) and "builds" in line for line in proxy.seen)
+
+
+async def test_it_is_built_at_the_first_start_and_is_the_default_once_it_is_ready(
+    start, context, engine, proxy, held
+):
+    async with start(context, through(proxy, engine)) as server:
+        await held.wait_reached()
+        meanwhile = await server.create()
+        assert (meanwhile["state"], meanwhile["template"]) == ("running", "base")
+        assert "is being built" in meanwhile["template_note"]
+        awaiting = await server.create(template="agent", wait=0)
+        assert awaiting["state"] == "queued"
+        assert "'agent' is being built at local" in awaiting["queue"]["reason"]
+        held.let_go()
+        served = await server.becomes(awaiting["id"], "running")
+        assert served["template"] == "agent"
+        assert served["resources"]["memory_mb"] == 256
+        by_default = await server.create()
+        assert (by_default["template"], by_default["template_note"]) == ("agent", None)
+        assert (await server.create(template="base"))["template_note"] is None
+        sandbox = await inside(server.outside, by_default["id"])
+        said = await sandbox.commands.run(
+            "cat /opt/words /opt/given/within/deeper; /opt/given/start.sh; ls /opt/tools"
+        )
+        assert said.stdout == "some words\ndeepfirsttool.py\n"
+        async with server.outside.services.sessions() as session:
+            assert (await session.get_one(Sandbox, by_default["id"])).has_services
+            assert not (await session.get_one(Sandbox, meanwhile["id"])).has_services
+
+
+async def test_who_waits_is_told_which_step_it_is_at(start, tmp_path):
+    context = write_context(tmp_path / "context", "RUN sleep infinity")
+    async with start(context) as server:
+        awaiting = await server.create(template="agent", wait=0)
+
+        async def reason():
+            return (await server.told(awaiting["id"]))["queue"]["reason"]
+
+        async with asyncio.timeout(60):
+            while "RUN sleep infinity" not in await reason():  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+        assert "'agent' is being built at local: step 6 of " in await reason()
+
+
+async def test_who_waits_for_a_build_that_fails_is_told_why(start, tmp_path):
+    context = write_context(tmp_path / "context", "RUN echo no cheese >&2; exit 3")
+    async with start(context) as server:
+        awaiting = await server.create(template="agent", wait=0)
+        failed = await server.becomes(awaiting["id"], "failed")
+        assert "no cheese" in failed["state_reason"]
+        assert "no cheese" in (await server.build())["state_reason"]
+        by_default = await server.create()
+        assert by_default["template"] == "base"
+        assert "is not ready" in by_default["template_note"]
+    write_context(context, "RUN true")
+    async with start(context) as server:
+        await server.built("ready")
+        assert (await server.create())["template"] == "agent"
+
+
+async def test_it_is_built_again_when_it_is_another_and_then_alone(start, context, engine, proxy):
+    async with start(context, through(proxy, engine)) as server:
+        await server.built("ready")
+    async with start(context, through(proxy, engine)) as server:
+        assert (await server.build())["state"] == "ready"
+    assert builds_begun(proxy) == 1
+    write_context(context, given="second")
+    held = Held(carried_out=False)
+    proxy.on(AT_START, held)
+    async with start(context, through(proxy, engine)) as server:
+        await held.wait_reached()
+        before = await server.create()
+        held.let_go()
+        await server.built("ready")
+        after = await server.create()
+        said = [await given(server, made) for made in (before, after)]
+    assert said == ["first", "second"]
+    assert builds_begun(proxy) == 2
+
+
+async def given(server, made):
+    assert made["template"] == "agent"
+    assert made["template_note"] is None
+    sandbox = await inside(server.outside, made["id"])
+    return (await sandbox.commands.run("cat /opt/given/given")).stdout
+
+
+async def test_of_two_servers_that_start_at_once_one_has_it_built(start, context, engine, proxy):
+    reached = through(proxy, engine)
+    async with start(context, reached) as one, start(context, reached) as other:
+        await one.built("ready")
+        await other.built("ready")
+    assert builds_begun(proxy) == 1
+
+
+async def test_where_it_is_switched_off_nothing_is_built(start, context, engine, proxy):
+    async with start(context, through(proxy, engine), agent_template=False) as server:
+        assert (await server.create())["template_note"] is None
+        assert (await server.api.get("/v1/templates/agent")).status_code == 404
+    assert builds_begun(proxy) == 0
+
+
+async def test_a_context_that_lacks_what_its_dockerfile_copies_fails_the_build(start, tmp_path):
+    context = write_context(tmp_path / "context", "COPY docker/nothing /opt")
+    async with start(context) as server:
+        failed = await server.built("failed")
+        assert "'docker/nothing'" in failed["state_reason"]
