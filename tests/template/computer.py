@@ -40,7 +40,7 @@ class Computer:
         self.token, self.password = secrets.token_hex(16), secrets.token_hex(16)
         self.told = {"token": self.token, "password": self.password, **settings}
         self.sandbox.files.write("/tmp/told.json", json.dumps(self.told), user="root")
-        self.run(f"{_WRITE} </tmp/told.json; rm /tmp/told.json", user="root")
+        self.run(f"( {_WRITE} ) </tmp/told.json; rm /tmp/told.json", user="root")
 
     def wait(self, condition: str, *, seconds: int = 90) -> str:
         """Wait until a command line succeeds; gives what it wrote then."""

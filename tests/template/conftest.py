@@ -72,4 +72,5 @@ def slim_computer(slim, computer_of):
 def computer(full, computer_of):
     """One sandbox of `agent-full` for all tests that leave it as it is."""
     with computer_of(full) as computer:
+        computer.settle()
         yield computer

@@ -20,11 +20,6 @@ CALL = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def settled(computer):
-    computer.settle()
-
-
 def test_what_is_ready_answers_from_outside(computer, slim_computer):
     for one, port in [(slim_computer, 6060), (computer, 6060), (computer, 3000)]:
         assert httpx.get(f"{one.url(port)}/health", timeout=30).status_code == 200
@@ -77,6 +72,15 @@ def test_services_are_no_more_for_being_started_twice(computer):
     before = computer.run("pgrep -f sandbox-tools | sort")
     computer.run("/opt/sandbox/start-services.sh & sudo /opt/sandbox/start-services.sh; wait")
     assert computer.run("pgrep -f sandbox-tools | sort") == before
+
+
+def test_services_are_there_again_when_only_files_were_kept(slim, computer_of):
+    with computer_of(slim) as computer:
+        computer.settle()
+        computer.sandbox.pause(mode="filesystem")
+        computer.sandbox.connect()
+        computer.run(CHECK)
+        assert computer.run(f"{CALL} -H 'Authorization: Bearer {computer.token}'") == "200"
 
 
 def test_a_log_is_emptied_when_it_is_large(slim_computer):
