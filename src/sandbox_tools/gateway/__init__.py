@@ -1,0 +1,48 @@
+"""The user's own MCP servers behind ours: their tools under a prefix, their processes under guard.
+
+    Sources (which servers there are) → Gateway (has exactly those connected) → Upstream (one of them: connects, lists, calls, tries again)
+      → over_stdio (a guard.py process with the server's below it) or over_http
+
+fastmcp's own proxy is not used: it asks every server whenever tools are listed, leaves processes behind, and costs 9 MB.
+"""
+
+import os
+from pathlib import Path
+
+from fastmcp import FastMCP
+
+from sandbox_tools.annotations import OVERWRITES, REACHES_OUT, READS
+from sandbox_tools.gateway.gateway import Gateway
+from sandbox_tools.gateway.listeners import Listeners
+from sandbox_tools.gateway.provider import GatewayProvider
+from sandbox_tools.gateway.sources import SHIPPED, Sources
+from sandbox_tools.gateway.tools import GatewayTools
+from sandbox_tools.ground import Ground
+
+_LOGS = Path("/var/log/sandbox")
+
+
+def register(server: FastMCP, ground: Ground) -> None:
+    user = Path.home() / ".config/sandbox/mcp.json"
+    sources = Sources(ground.settings, shipped=SHIPPED, user=user)
+    gateway = Gateway(sources, directory=ground.workspace.root, logs=_logs())
+    tools = GatewayTools(gateway)
+    server.tool(tools.mcp_list_servers, annotations=READS)
+    server.tool(tools.mcp_add_server, annotations=REACHES_OUT)
+    server.tool(tools.mcp_remove_server, annotations=OVERWRITES)
+    server.tool(tools.mcp_enable_server, annotations=REACHES_OUT)
+    server.tool(tools.mcp_disable_server, annotations=OVERWRITES)
+    server.add_provider(GatewayProvider(gateway))
+    listeners = Listeners(server)
+    server.add_middleware(listeners)
+    gateway.changed = listeners.tell
+    ground.while_serving(gateway.serving)
+    ground.health.add("servers", gateway.health)
+
+
+def _logs() -> Path:
+    if os.access(_LOGS, os.W_OK):
+        return _LOGS
+    own = Path.home() / ".local/state/sandbox"
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return own

@@ -1,0 +1,24 @@
+from asyncio import Event
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox_tools.gateway.failure import Failed
+
+LARGEST_MESSAGE = 16 << 20
+
+
+@dataclass
+class Connection:
+    """Two streams of messages to and from a server, and the word that they are at their end."""
+
+    received: Any
+    sent: Any
+    ended: Event = field(default_factory=Event)
+    failure: Failed | None = None
+    refusal: Failed | None = None
+    """Why the last request was refused, which the client of MCP does not say."""
+    ends_by_itself: bool = False
+
+    def end(self, failure: Failed) -> None:
+        self.failure = self.failure or failure
+        self.ended.set()

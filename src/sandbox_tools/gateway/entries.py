@@ -1,0 +1,156 @@
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+SEPARATOR = "__"
+"""Between a server's name and its tool's. No own tool and no server's name has it, so no two tools can have one name."""
+
+_LONGEST_NAME = 40
+_NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class Source(StrEnum):
+    """Who says that there is a server; a later one is believed rather than those before it."""
+
+    BUILT_IN = "built-in"
+    SHIPPED = "shipped"
+    USER = "user"
+    SETTINGS = "settings"
+
+
+class Transport(StrEnum):
+    STDIO = "stdio"
+    HTTP = "http"
+    SSE = "sse"
+
+
+_TRANSPORTS = {
+    "stdio": Transport.STDIO,
+    "http": Transport.HTTP,
+    "streamable-http": Transport.HTTP,
+    "streamableHttp": Transport.HTTP,
+    "sse": Transport.SSE,
+}
+
+
+class InvalidEntry(Exception):
+    """What is wrong with an entry, as a sentence that repeats no value of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How a server is reached. Two that are equal need no restart."""
+
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A server of an `mcpServers` document."""
+
+    name: str
+    source: Source
+    disabled: bool
+    description: str
+    document: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, document: object, source: Source) -> "Entry":
+        # What is wrong with it is told where it is launched, so that it can be listed and switched off.
+        known = document if isinstance(document, dict) else {}
+        return cls(
+            name=name,
+            source=source,
+            disabled=known.get("disabled") is True,
+            description=str(known.get("description", ""))[:500],
+            document=known,
+        )
+
+    @property
+    def transport(self) -> Transport | None:
+        kind = self.document.get("type") or self.document.get("transport")
+        if kind is None:
+            return Transport.HTTP if "url" in self.document else Transport.STDIO
+        return _TRANSPORTS.get(kind) if isinstance(kind, str) else None
+
+    def launch(self, variables: Mapping[str, str]) -> Launch:
+        """Put the variables in, or raise what is wrong with the entry."""
+        check_name(self.name)
+        values = _Values(self.document, variables)
+        match self.transport:
+            case None:
+                raise InvalidEntry(f"Its type is none of {', '.join(_TRANSPORTS)}.")
+            case Transport.STDIO:
+                return Launch(
+                    transport=Transport.STDIO,
+                    command=values.text("command"),
+                    args=values.texts("args"),
+                    env={**variables, **values.mapping("env")},
+                    cwd=values.text("cwd") if self.document.get("cwd") else None,
+                )
+            case transport:
+                url = values.text("url")
+                if not url.startswith(("http://", "https://")):
+                    raise InvalidEntry("Its url must begin with http:// or https://.")
+                return Launch(transport=transport, url=url, headers=values.mapping("headers"))
+
+
+def check_name(name: str) -> None:
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise InvalidEntry(
+            f"A server's name has at most {_LONGEST_NAME} letters, digits, '-' and '_', with"
+            " no '_' at its ends nor next to another."
+        )
+
+
+@dataclass(frozen=True)
+class _Values:
+    document: Mapping[str, Any]
+    variables: Mapping[str, str]
+
+    def text(self, key: str) -> str:
+        value = self.document.get(key)
+        if not isinstance(value, str) or not value:
+            raise InvalidEntry(f"It needs a {key}, a text that is not empty.")
+        return self._expanded(value, key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.document.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InvalidEntry(f"Its {key} must be a list of texts.")
+        return tuple(self._expanded(one, key) for one in value)
+
+    def mapping(self, key: str) -> dict[str, str]:
+        value = self.document.get(key) or {}
+        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+            raise InvalidEntry(f"Its {key} must be an object whose values are texts.")
+        return {name: self._expanded(one, key) for name, one in value.items()}
+
+    def _expanded(self, text: str, key: str) -> str:
+        if "\0" in text:
+            raise InvalidEntry(f"Its {key} has a NUL character.")
+        return _VARIABLE.sub(self._replacement(key), text)
+
+    def _replacement(self, key: str) -> Callable[[re.Match[str]], str]:
+        def replace(match: re.Match[str]) -> str:
+            name, default = match.groups()
+            value = self.variables.get(name)
+            if not value and default is not None:
+                return default
+            if value is None:
+                raise InvalidEntry(
+                    f"Its {key} wants the variable {name}, which is not set. Set it in the sandbox's"
+                    f" envs, or write ${{{name}:-DEFAULT}}."
+                )
+            return value
+
+        return replace

@@ -1,0 +1,128 @@
+import asyncio
+import contextvars
+from collections.abc import Sequence
+from typing import Any
+
+from fastmcp import Context
+from fastmcp.exceptions import ToolError
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.providers import Provider
+from fastmcp.tools import Tool, ToolResult
+from fastmcp.utilities.versions import VersionSpec
+from mcp_types import Tool as ToolOfServer
+from pydantic import PrivateAttr
+
+from sandbox_tools.gateway.entries import SEPARATOR
+from sandbox_tools.gateway.failure import Failed
+from sandbox_tools.gateway.gateway import Gateway
+from sandbox_tools.gateway.upstream import State, Upstream
+
+_SECONDS_A_LIST_WAITS = 3
+_SECONDS_A_CALL_WAITS = 20
+_SECONDS_A_RESULT_WAITS = 5
+
+
+class GatewayTool(Tool):
+    """A tool of one of the user's servers, under its prefix."""
+
+    _gateway: Gateway = PrivateAttr()
+    _server: str = PrivateAttr()
+    _tool: str = PrivateAttr()
+
+    @classmethod
+    def of(cls, gateway: Gateway, server: str, tool: ToolOfServer) -> "GatewayTool":
+        made = cls(
+            name=f"{server}{SEPARATOR}{tool.name}",
+            title=tool.title,
+            description=tool.description,
+            parameters=tool.input_schema,
+            output_schema=tool.output_schema,
+            annotations=tool.annotations,
+            icons=tool.icons,
+            meta=tool.meta,
+        )
+        made._gateway, made._server, made._tool = gateway, server, tool.name
+        return made
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        progress = _Progress(get_context())
+        try:
+            result = await self._upstream().call(self._tool, arguments, progress.tell)
+        except Failed as failure:
+            raise ToolError(f"MCP server {self._server}: {failure}") from None
+        await progress.told()
+        return ToolResult.from_mcp_result(result)
+
+    def _upstream(self) -> Upstream:
+        upstream = self._gateway.upstreams.get(self._server)
+        if upstream is not None:
+            return upstream
+        status = self._gateway.status(self._server)
+        if status is not None and status.failure is not None:
+            raise status.failure
+        raise Failed("It is disabled. Switch it on by mcp_enable_server.")
+
+
+class _Progress:
+    """Passes on what a server tells of its progress, in a task of its own that knows nothing of the call, to whoever called."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._here = contextvars.copy_context()
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def tell(self, progress: float, total: float | None, message: str | None) -> None:
+        telling = asyncio.get_running_loop().create_task(
+            self._context.report_progress(progress, total, message), context=self._here.copy()
+        )
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+        await asyncio.wait({telling})
+
+    async def told(self) -> None:
+        """Have the result follow what was told before it."""
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=_SECONDS_A_RESULT_WAITS)
+
+
+class GatewayProvider(Provider):
+    """Offers the tools of all servers that are ready."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__()
+        self._gateway = gateway
+        self._made: dict[str, tuple[object, dict[str, GatewayTool]]] = {}
+
+    async def _list_tools(self) -> Sequence[Tool]:
+        await self._gateway.settle(_SECONDS_A_LIST_WAITS)
+        return [
+            tool
+            for upstream in list(self._gateway.upstreams.values())
+            for tool in self._tools(upstream).values()
+        ]
+
+    async def _get_tool(
+        self,
+        name: str,
+        version: VersionSpec | None = None,  # noqa: ARG002 - tools of servers have none
+    ) -> Tool | None:
+        server, separator, tool = name.partition(SEPARATOR)
+        if not separator or self._gateway.status(server) is None:
+            return None
+        upstream = self._gateway.upstreams.get(server)
+        if upstream is not None:
+            await upstream.settle(_SECONDS_A_CALL_WAITS)
+            if upstream.state is State.READY:
+                return self._tools(upstream).get(name)
+        # Called by its name it tells why it is not there, which "unknown tool" would not.
+        return GatewayTool.of(
+            self._gateway, server, ToolOfServer(name=tool, input_schema={"type": "object"})
+        )
+
+    def _tools(self, upstream: Upstream) -> dict[str, GatewayTool]:
+        listed, made = self._made.get(upstream.name, (None, {}))
+        if listed is not upstream.tools:
+            tools = (GatewayTool.of(self._gateway, upstream.name, one) for one in upstream.tools)
+            made = {tool.name: tool for tool in tools}
+            self._made[upstream.name] = (upstream.tools, made)
+        return made

@@ -1,0 +1,80 @@
+import pytest
+
+from sandbox_tools.gateway.entries import Entry, InvalidEntry, Source, Transport
+
+
+def launch(document, *, name="one", **variables):
+    return Entry.of(name, document, Source.USER).launch(variables)
+
+
+def test_variables_are_put_in_wherever_a_value_may_have_them():
+    made = launch(
+        {
+            "command": "${RUNNER:-npx}",
+            "args": ["--key=${KEY}", "${EMPTY:-full}"],
+            "env": {"TOKEN": "a-${KEY}"},
+        },
+        KEY="k",
+        EMPTY="",
+    )
+    assert (made.command, made.args) == ("npx", ("--key=k", "full"))
+    assert made.env == {"KEY": "k", "EMPTY": "", "TOKEN": "a-k"}
+
+
+def test_headers_and_the_url_of_a_remote_server_have_them_too():
+    document = {"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${KEY}"}}
+    made = launch(document, HOST="example.org", KEY="k")
+    assert made.transport is Transport.HTTP
+    assert (made.url, made.headers) == ("https://example.org/mcp", {"Authorization": "Bearer k"})
+    assert made.env == {}
+
+
+def test_a_variable_that_is_not_set_is_named():
+    with pytest.raises(InvalidEntry, match="headers wants the variable KEY, which is not set"):
+        launch({"url": "http://localhost/", "headers": {"X": "${KEY}"}})
+
+
+@pytest.mark.parametrize("kind", ["sse", "http", "streamable-http"])
+def test_a_type_is_believed(kind):
+    made = launch({"type": kind, "url": "http://localhost/"})
+    assert made.transport is (Transport.SSE if kind == "sse" else Transport.HTTP)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {},
+        {"command": 3},
+        {"command": "x", "args": "y"},
+        {"command": "x", "args": [1]},
+        {"command": "x", "env": {"A": 1}},
+        {"command": "x\0y"},
+        {"type": "pigeon", "url": "http://localhost/"},
+        {"type": ["http"], "url": "http://localhost/"},
+        {"type": "http", "command": "x"},
+        {"url": "file:///etc/passwd"},
+    ],
+)
+def test_what_is_no_entry_is_refused_in_a_sentence(document):
+    with pytest.raises(InvalidEntry, match=r"^It.*\.$"):
+        launch(document)
+
+
+@pytest.mark.parametrize("name", ["", "a__b", "_a", "a_", "a b", "a/b", "ä", "a" * 41, "a\n"])
+def test_names_that_could_be_taken_for_others_are_refused(name):
+    with pytest.raises(InvalidEntry, match="name"):
+        launch({"command": "x"}, name=name)
+
+
+@pytest.mark.parametrize("name", ["a", "a-b", "a_b_c", "-a", "A1"])
+def test_other_names_are_not(name):
+    assert launch({"command": "x"}, name=name).command == "x"
+
+
+def test_secrets_are_not_in_what_is_printed_of_an_entry():
+    made = launch({"command": "x", "env": {"A": "s3cret"}})
+    assert "s3cret" not in repr(made)
+    entry = Entry.of("a", {"url": "http://s3cret/"}, Source.USER)
+    assert "s3cret" not in repr(entry)

@@ -1,0 +1,135 @@
+import asyncio
+import json
+import sys
+
+import pytest
+
+from sandbox_tools.gateway.failure import Failed
+from sandbox_tools.gateway.gateway import Gateway
+from sandbox_tools.gateway.upstream import Patience, State
+from tests.tools.gateway.conftest import small_server
+from tests.tools.gateway.processes import alive, until, until_gone
+
+
+def python(code):
+    return {"command": sys.executable, "args": ["-c", code]}
+
+
+async def no_progress(*_):
+    return None
+
+
+async def call(gateway, name, tool, **arguments):
+    result = await gateway.upstreams[name].call(tool, arguments, no_progress)
+    return result.content[0].text
+
+
+async def processes(gateway, name):
+    return json.loads(await call(gateway, name, "processes"))
+
+
+async def until_state(gateway, name, state):
+    await until(lambda: (status := gateway.status(name)) and status.state is state)
+
+
+async def test_a_change_starts_stops_and_restarts_exactly_what_changed(files, gateway):
+    files.set({name: small_server() for name in ("kept", "changed", "removed", "disabled")})
+    for name in ("kept", "changed", "removed", "disabled"):
+        await until_state(gateway, name, State.READY)
+    before = {name: await processes(gateway, name) for name in gateway.upstreams}
+    files.set(
+        {
+            "kept": small_server(description="the same in other words"),
+            "changed": small_server(env={"A": "1"}),
+            "disabled": small_server(disabled=True),
+            "added": small_server(),
+        }
+    )
+    await until_state(gateway, "added", State.READY)
+    await until_state(gateway, "changed", State.READY)
+    assert gateway.upstreams.keys() == {"kept", "changed", "added"}
+    assert await processes(gateway, "kept") == before["kept"]
+    assert await processes(gateway, "changed") != before["changed"]
+    for name in ("changed", "removed", "disabled"):
+        assert not any(map(alive, before[name]))
+
+
+async def test_servers_have_the_sandboxs_envs_and_their_own_but_no_token(files, gateway):
+    own = {"BOTH": "own", "MADE": "of-${KEY}"}
+    envs = {"KEY": "k", "BOTH": "sandbox's"}
+    files.set({"one": small_server(env=own)}, envs=envs, token="s3cret", password="s3cret")
+    await until_state(gateway, "one", State.READY)
+    environment = json.loads(await call(gateway, "one", "environment"))
+    assert (environment["KEY"], environment["BOTH"], environment["MADE"]) == ("k", "own", "of-k")
+    assert not any("s3cret" in value for value in environment.values())
+
+
+async def test_grandchildren_end_with_their_server(files, gateway):
+    files.set({"one": small_server("--start-a-grandchild", "--stay")})
+    await until_state(gateway, "one", State.READY)
+    pids = await processes(gateway, "one")
+    assert len(pids) == 2
+    files.set({})
+    await until_gone(pids)
+
+
+async def test_one_that_crashes_is_told_and_started_again(files, gateway, tmp_path):
+    files.set({"one": small_server()})
+    await until_state(gateway, "one", State.READY)
+    [first] = await processes(gateway, "one")
+    with pytest.raises(Failed, match="ended"):
+        await call(gateway, "one", "crash")
+    await until(lambda: not alive(first))
+    await until_state(gateway, "one", State.READY)
+    assert (tmp_path / "mcp-one.log").read_text() == "a crash was asked for\n"
+    assert await processes(gateway, "one") != [first]
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ({"command": "no-such-program"}, "Its command is not installed."),
+        ({"command": "true", "cwd": "nowhere"}, "Its cwd is no directory."),
+        (python("raise SystemExit(5)"), "Its process ended with status 5."),
+        (python("while True: print('all work and no play')"), "What it writes to stdout is not MCP."),
+        (python("while True: print('[' * 100000, end='')"), "What it writes to stdout is not MCP."),
+        (python("import os, time; os.close(1); time.sleep(600)"), "It closed its stdout."),
+        ({"url": "http://127.0.0.1:1/mcp"}, "Nothing answers at its url. Is it started, and is the url right?"),
+        ({"url": "${NOWHERE}"}, "Its url wants the variable NOWHERE, which is not set. Set it in the sandbox's envs, or write ${NOWHERE:-DEFAULT}."),
+        (3, "It needs a command, a text that is not empty."),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_a_dead_one_is_told_and_harms_no_other(files, gateway, entry, sentence):
+    files.set({"dead": entry, "well": small_server()})
+    await until_state(gateway, "dead", State.FAILED)
+    await until_state(gateway, "well", State.READY)
+    assert gateway.health()["dead"] == {"state": "failed", "tools": 0, "error": sentence}
+    assert gateway.health()["well"] == {"state": "ready", "tools": 6}
+    assert await call(gateway, "well", "say", text="hello") == "hello"
+
+
+async def test_one_that_never_answers_is_given_up_and_leaves_no_process(files, tmp_path):
+    gateway = Gateway(
+        files.sources(),
+        directory=tmp_path,
+        logs=tmp_path,
+        patience=Patience(start=0.5, retry=600, longest_retry=600),
+    )
+    pid = tmp_path / "pid"
+    files.set({"one": python(f"import os,time; print(os.getpid(), file=open('{pid}', 'w')); time.sleep(600)")})  # fmt: skip
+    async with gateway.serving():
+        await until_state(gateway, "one", State.FAILED)
+        assert "did not answer in time" in gateway.health()["one"]["error"]
+        await until(lambda: not pid.exists() or not alive(int(pid.read_text())))
+
+
+async def test_nothing_is_left_when_it_ends(files, tmp_path):
+    gateway = Gateway(files.sources(), directory=tmp_path, logs=tmp_path)
+    files.set({name: small_server("--start-a-grandchild", "--stay") for name in "ab"})
+    async with gateway.serving():
+        for name in "ab":
+            await until_state(gateway, name, State.READY)
+        pids = [pid for name in "ab" for pid in await processes(gateway, name)]
+    assert not any(map(alive, pids))
+    assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint({"mcp-a", "mcp-b"})

@@ -1,0 +1,184 @@
+import asyncio
+import json
+import signal
+import stat
+
+import mcp
+import pytest
+from fastmcp.exceptions import ToolError
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.subscriptions import ToolsListChanged
+
+from tests.tools.gateway.conftest import small_server
+from tests.tools.gateway.processes import alive, until, until_gone
+from tests.tools.serving import started_tool_server
+
+
+async def add(client, name, *arguments, **more):
+    entry = small_server(*arguments, **more)
+    result = await client.call_tool("mcp_add_server", {"name": name, **entry})
+    assert result.structured_content["state"] == "ready", result
+    return result.structured_content
+
+
+async def call(client, tool, **arguments):
+    return (await client.call_tool(tool, arguments)).content[0].text
+
+
+async def processes(client, name):
+    return json.loads(await call(client, f"{name}__processes"))
+
+
+async def names(client):
+    return {tool.name for tool in await client.list_tools()}
+
+
+async def test_a_server_that_is_added_offers_its_tools_under_its_name(tools):
+    added = await add(tools, "added")
+    assert "added__say" in added["tools"]
+    assert set(added["tools"]) <= await names(tools)
+    assert await call(tools, "added__say", text="hello") == "hello"
+
+
+async def test_it_ends_with_all_its_processes_when_it_is_removed(tools):
+    await add(tools, "removed", "--start-a-grandchild", "--stay")
+    pids = await processes(tools, "removed")
+    assert len(pids) == 2
+    assert all(map(alive, pids))
+    await tools.call_tool("mcp_remove_server", {"name": "removed"})
+    assert not any(map(alive, pids))
+    assert not any(name.startswith("removed__") for name in await names(tools))
+    with pytest.raises(ToolError, match="There is no MCP server 'removed'"):
+        await tools.call_tool("mcp_enable_server", {"name": "removed"})
+
+
+async def test_it_can_be_switched_off_and_on(tools):
+    await add(tools, "switched")
+    pids = await processes(tools, "switched")
+    off = await tools.call_tool("mcp_disable_server", {"name": "switched"})
+    assert off.structured_content["state"] == "disabled"
+    assert not any(map(alive, pids))
+    with pytest.raises(ToolError, match="Switch it on by mcp_enable_server"):
+        await call(tools, "switched__say", text="hello")
+    on = await tools.call_tool("mcp_enable_server", {"name": "switched"})
+    assert on.structured_content["state"] == "ready"
+    assert await call(tools, "switched__say", text="hello") == "hello"
+
+
+async def test_a_call_tells_of_its_progress(tools):
+    told: asyncio.Queue[tuple[object, ...]] = asyncio.Queue()
+
+    async def note(*progress):
+        await told.put(progress)
+
+    await add(tools, "progress")
+    await tools.call_tool("progress__work", progress_handler=note)
+    async with asyncio.timeout(30):
+        assert await told.get() == (1, 2, "half")
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(tools, tmp_path):
+    told = asyncio.Event()
+
+    async def note(*_):
+        told.set()
+
+    await add(tools, "cancelled")
+    marker = tmp_path / "marker"
+    arguments = {"marker": str(marker)}
+    working = asyncio.create_task(
+        tools.call_tool("cancelled__work", arguments, progress_handler=note)
+    )
+    async with asyncio.timeout(30):
+        await told.wait()
+    working.cancel()
+    await until(lambda: marker.exists() and marker.read_text() == "cancelled")
+
+
+async def test_clients_of_the_handshake_are_told_that_the_list_has_changed(tool_server, tools):
+    told = asyncio.Event()
+
+    async def note(message):
+        if isinstance(message, mcp.types.ToolListChangedNotification):
+            told.set()
+
+    async with tool_server.client(mode="legacy", message_handler=note) as idle:
+        await idle.ping()
+        await add(tools, "told")
+        async with asyncio.timeout(30):
+            await told.wait()
+        assert "told__grown" not in await names(idle)
+        told.clear()
+        await call(tools, "told__grow")
+        async with asyncio.timeout(30):
+            await told.wait()
+        assert "told__grown" in await names(idle)
+
+
+async def test_clients_of_2026_who_listen_are_told_so_too(tool_server, tools):
+    headers = {"Authorization": f"Bearer {tool_server.token}"}
+    async with create_mcp_http_client(headers) as http:
+        transport = streamable_http_client(f"{tool_server.url}/mcp/", http_client=http)
+        async with (
+            mcp.Client(transport) as client,
+            client.listen(tools_list_changed=True) as events,
+        ):
+            await add(tools, "listened")
+            async with asyncio.timeout(30):
+                assert isinstance(await anext(aiter(events)), ToolsListChanged)
+            listed = await client.list_tools(cache_mode="bypass")
+            assert "listened__say" in {tool.name for tool in listed.tools}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"name": "x"}, "Give either a command or a url."),
+        ({"name": "x", "command": "y", "url": "http://localhost/"}, "Give either"),
+        ({"name": "a__b", "command": "y"}, "A server's name has"),
+        ({"name": "x", "command": "${UNSET_VARIABLE}"}, "wants the variable UNSET_VARIABLE"),
+    ],
+)
+async def test_what_cannot_be_added_is_not_kept(tool_server, tools, arguments, sentence):
+    with pytest.raises(ToolError, match=sentence):
+        await tools.call_tool("mcp_add_server", arguments)
+    listed = (await tools.call_tool("mcp_list_servers")).structured_content
+    assert arguments["name"] not in {server["name"] for server in listed["servers"]}
+
+
+async def test_built_in_servers_are_not_removed_but_switched(tools):
+    with pytest.raises(ToolError, match="claude is built-in, not added here"):
+        await tools.call_tool("mcp_remove_server", {"name": "claude"})
+
+
+async def test_no_answer_has_the_values_of_an_entry(tool_server, tools):
+    secret = "s3cret-of-the-entry"
+    await add(tools, "secretive", env={"KEY": secret})
+    listed = await tools.call_tool("mcp_list_servers")
+    assert secret not in listed.content[0].text
+    kept = tool_server.settings.parent / "home/.config/sandbox/mcp.json"
+    assert secret in kept.read_text()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+async def test_servers_of_the_settings_come_and_go_with_them(tool_server, tools):
+    tool_server.set(mcp_servers={"given": small_server()})
+    while "given__say" not in await names(tools):
+        pass
+    pids = await processes(tools, "given")
+    with pytest.raises(ToolError, match="given is given by the sandbox's server"):
+        await tools.call_tool("mcp_add_server", {"name": "given", "command": "true"})
+    tool_server.set()
+    await until_gone(pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_no_process_outlives_the_tool_server(tmp_path, number):
+    async with started_tool_server(tmp_path) as server:
+        async with server.client() as client:
+            await add(client, "one", "--start-a-grandchild", "--stay")
+            pids = await processes(client, "one")
+        server.process.send_signal(number)
+        await server.process.wait()
+    await until_gone(pids)
