@@ -1,5 +1,7 @@
 """Sandboxes that are asked for while their template is being built."""
 
+import asyncio
+
 import pytest
 from sqlalchemy import update
 
@@ -28,12 +30,37 @@ def awaiting(server):
     return ask
 
 
-async def test_who_asks_while_it_is_built_has_it_once_it_is_ready(building, server, awaiting, api):
-    await building.ask(steps=[{"run": "sleep 1; echo here > ~/proof"}], memory_mb=256)
+@pytest.fixture
+def under_way(building, server, sessions):
+    """Have a template as it is just before its build is over; gives what its server does then."""
+
+    async def set_under_way(**fields):
+        await building.build(**fields)
+        template_id = await set_build(sessions, state="building", ready_at=None)
+
+        async def end():
+            await set_build(sessions, state="ready", ready_at=await server.living.now())
+            async with sessions.begin() as session:
+                await JobRepository(session).due(TEMPLATE_BUILD, f"{template_id}/local")
+
+        return end
+
+    return set_under_way
+
+
+async def set_build(sessions, **columns):
+    async with sessions.begin() as session:
+        changed = update(TemplateBuild).values(**columns)
+        return await session.scalar(changed.returning(TemplateBuild.template_id))
+
+
+async def test_who_asks_while_it_is_built_has_it_once_it_is_ready(under_way, server, awaiting, api):
+    end = await under_way(steps=[{"run": "echo here > ~/proof"}], memory_mb=256)
     row = await awaiting()
     assert (row.state, row.candidates, row.awaited_backends) == (State.QUEUED, [], ["local"])
     told = (await api.get(f"/v1/sandboxes/{row.id}")).json()
-    assert "The template 'own' is being built at local" in told["queue"]["reason"]
+    assert told["queue"]["reason"] == "The template 'own' is being built at local."
+    await end()
     running = await server.settled(row.id, State.RUNNING)
     assert (running.awaited_template_id, running.candidates) == (None, ["local"])
     assert running.resources["memory_mb"] == 256
@@ -41,9 +68,10 @@ async def test_who_asks_while_it_is_built_has_it_once_it_is_ready(building, serv
     assert (await inside.commands.run("cat ~/proof")).stdout == "here\n"
 
 
-async def test_who_asks_for_more_than_it_turns_out_to_have_is_told(building, server, awaiting):
-    await building.ask(steps=[{"run": "sleep 1"}], memory_mb=256)
+async def test_who_asks_for_more_than_it_turns_out_to_have_is_told(under_way, server, awaiting):
+    end = await under_way(memory_mb=256)
     row = await awaiting(resources={"memory_mb": 512})
+    await end()
     failed = await server.settled(row.id, State.FAILED)
     assert "Build a template with as much" in failed.state_reason
 
@@ -56,26 +84,32 @@ async def test_who_waits_for_what_is_deleted_is_told(building, server, awaiting,
     assert "The template 'own' was deleted" in failed.state_reason
 
 
-async def test_who_waits_may_be_deleted_and_stays_so(building, server, awaiting):
-    await building.ask(steps=[{"run": "sleep 1"}])
-    row = await awaiting()
+async def test_who_waits_may_be_deleted_and_stays_so(under_way, building, server, awaiting):
+    end = await under_way()
+    row, other = await awaiting(), await awaiting()
     await server.controller.delete(server.caller, row.id)
-    await building.settled("ready")
+    await end()
+    await server.settled(other.id, State.RUNNING)
     assert (await server.living.row(row.id)).state is State.STOPPED
 
 
 async def test_a_build_that_ends_while_somebody_begins_to_wait_lets_that_one_in(
-    building, server, sessions
+    under_way, server, sessions
 ):
-    await building.ask(steps=[{"run": "sleep 1"}])
+    end = await under_way()
     creation, sandbox_id = server.controller._creation, new_id()
     async with sessions.begin() as session:
         wanted = SandboxRequest(template="own")
         begun = await creation.add(session, server.caller, wanted, sandbox_id=sandbox_id)
         assert begun.row.awaited_template_id is not None
-        await waiting_for_a_lock(sessions)  # whoever would say that it is ready
-        assert (await building.told())["state"] == "building"
+        ending = asyncio.create_task(end())
+        await asyncio.wait(
+            [ending, asyncio.create_task(waiting_for_a_lock(sessions))],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        assert not ending.done()
     creation.begin(begun)
+    await ending
     await server.settled(sandbox_id, State.RUNNING)
 
 
@@ -100,22 +134,3 @@ async def test_what_is_ready_stays_in_use_and_is_not_waited_for(building, server
     await building.build()
     await building.again(from_template="base", steps=[{"run": "sleep infinity"}])
     assert (await server.create(template="own")).state is State.RUNNING
-
-
-async def test_they_are_let_in_though_the_server_that_saw_the_build_end_died(
-    building, server, awaiting, sessions
-):
-    await building.build()
-    template_id = (await set_build(sessions, state="building", ready_at=None)).template_id
-    row = await awaiting()
-    await set_build(sessions, state="ready", ready_at=await server.living.now())
-    async with sessions.begin() as session:
-        await JobRepository(session).due(TEMPLATE_BUILD, f"{template_id}/local")
-    await server.settled(row.id, State.RUNNING)
-
-
-async def set_build(sessions, **columns):
-    async with sessions.begin() as session:
-        return await session.scalar(
-            update(TemplateBuild).values(**columns).returning(TemplateBuild)
-        )
