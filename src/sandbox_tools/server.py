@@ -16,7 +16,7 @@
 
 from fastmcp import FastMCP
 
-from sandbox_tools import files, gateway, shell
+from sandbox_tools import files, gateway, ports, shell
 from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.agents import toolset as agents
 from sandbox_tools.failures import FailuresAsSentences
@@ -24,7 +24,13 @@ from sandbox_tools.ground import Ground
 from sandbox_tools.settings_file import SettingsFile
 from sandbox_tools.workspace import Workspace
 
-_TOOLSETS = (files.register, shell.register, agents.register, gateway.register)
+_TOOLSETS = (
+    files.register,
+    ports.register,
+    shell.register,
+    agents.register,
+    gateway.register,
+)
 
 
 def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -> FastMCP:

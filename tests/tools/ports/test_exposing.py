@@ -1,0 +1,41 @@
+import socket
+
+import pytest
+import pytest_asyncio
+
+from tests.ports import free_port
+
+
+@pytest_asyncio.fixture
+async def told(tool_server):
+    tool_server.set(ports_url="http://{port}-abc.localhost:8100")
+    yield
+    tool_server.set()
+
+
+@pytest.mark.parametrize(
+    ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::")]
+)
+async def test_the_address_of_a_port_is_told_with_whether_something_listens(
+    tools, told, family, address
+):
+    port = free_port()
+    asked = {"port": port}
+    url = f"http://{port}-abc.localhost:8100"
+    result = await tools.call_tool("expose_port", asked)
+    assert result.structured_content == {"url": url, "listening": False}
+    with socket.create_server((address, port), family=family):
+        result = await tools.call_tool("expose_port", asked)
+    assert result.structured_content == {"url": url, "listening": True}
+
+
+async def test_without_a_server_that_says_so_no_address_is_told(tools):
+    result = await tools.call_tool("expose_port", {"port": 80}, raise_on_error=False)
+    assert result.is_error
+    assert "was not told where its ports are reached" in result.content[0].text
+
+
+async def test_what_is_no_port_is_refused(tools):
+    for port in (0, 65536):
+        result = await tools.call_tool("expose_port", {"port": port}, raise_on_error=False)
+        assert "expose_port was called with wrong arguments. port: " in result.content[0].text
