@@ -22,5 +22,5 @@ def main(arguments: Sequence[str]) -> int:
     workspace = Workspace(given.workspace) if given.workspace else None
     server = make_server(SettingsFile(given.settings), workspace=workspace)
     app = server.http_app(path="/mcp/", host_origin_protection=False)
-    uvicorn.run(app, host=given.host, port=given.port, log_level="warning", access_log=False)
+    uvicorn.run(app, host=given.host, port=given.port, log_config=None, access_log=False)
     return 0

@@ -5,8 +5,9 @@
   subprocess, and ends when the call is cancelled. Progress: `await context.report_progress(done, all, text)` with a `context: Context`.
 - It fails by `ToolError("A sentence: what is wrong, and what to do.")`. An OSError becomes one by itself (`os_errors`); anything else
   is told as a fault of the tool server, without its text.
-- What it says is bounded by `bounds`, with the cut marked. Structured output is a model as return type. For text it is `str`, declared with
-  `output_schema=None`: else clients get it a second time as JSON, and some show agents only that.
+- What it says is bounded by `bounds`, with the cut marked; images too, or clients lose the answer. Structured output is a model as
+  return type. For text it is `str`, declared with `output_schema=None`: else clients get it a second time as JSON, and some show
+  agents only that.
 - `ground` has the `settings`, read anew for each call, and the `workspace`: paths are `ground.workspace.path(given)`, commands run in
   `ground.workspace.root`. What must be closed is opened by `ground.while_serving(lambda: its_async_context_manager)`.
 - `ground.health.add("name", tell)` puts `tell()` into `GET /health`, which is open to all.
@@ -21,6 +22,7 @@ from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.agents import toolset as agents
 from sandbox_tools.failures import FailuresAsSentences
 from sandbox_tools.ground import Ground
+from sandbox_tools.lean import LeanFastMCP
 from sandbox_tools.settings_file import SettingsFile
 from sandbox_tools.workspace import Workspace
 
@@ -36,7 +38,7 @@ _TOOLSETS = (
 def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -> FastMCP:
     """Put all tools together."""
     ground = Ground(settings, workspace or Workspace.of_this_machine())
-    server = FastMCP(
+    server = LeanFastMCP(
         "sandbox",
         auth=TokenOfTheFile(settings),
         lifespan=ground.lifespan,

@@ -32,10 +32,10 @@ class ToolServer:
 
     def set(self, **settings) -> None:
         """Replace the file of settings as a sandbox's server does."""
-        write_settings(self.settings, token=self.token, **settings)
+        write_settings(self.settings, **({"token": self.token} | settings))
 
 
-def write_settings(path: Path, **settings) -> None:
+def write_settings(path: Path, **settings: object) -> None:
     new = path.with_suffix(".new")
     new.touch(mode=0o600)
     new.write_text(json.dumps(settings))

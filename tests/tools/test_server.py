@@ -1,31 +1,81 @@
+import asyncio
+import base64
+import os
+from contextlib import asynccontextmanager
+from pathlib import Path
+
 import httpx
+import httpx2
 import pytest
 from fastmcp.exceptions import ToolError
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.tools.serving import started_tool_server
+from tests.tools.waiting import until
+
+_LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
-async def test_a_file_is_read_by_a_client_with_the_token(tools, tool_server):
-    (tool_server.workspace / "greeting.txt").write_text("hello\n")
-    result = await tools.call_tool("read_file", {"path": "greeting.txt"})
-    assert "hello" in result.content[0].text
+async def status_of(server, *, token=None, content=None):
+    """POST to the tool server as no client of MCP would, and give the status of its answer."""
+    headers = [
+        (b"Accept", b"application/json, text/event-stream"),
+        (b"Content-Type", b"application/json"),
+    ]
+    if token is not None:
+        headers.append((b"Authorization", b"Bearer " + token.encode("latin-1")))
+    async with httpx.AsyncClient() as client:
+        if content is None:
+            return (
+                await client.post(f"{server.url}/mcp/", headers=headers, json=_LIST)
+            ).status_code
+        answer = await client.post(f"{server.url}/mcp/", headers=headers, content=content)
+        return answer.status_code
 
 
-async def test_a_client_without_the_right_token_is_refused(tool_server):
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": f"Basic {tool_server.token}"},
-    ):
-        async with httpx.AsyncClient() as client:
-            answer = await client.post(f"{tool_server.url}/mcp/", headers=headers, json={})
-        assert answer.status_code == 401
+async def test_only_who_has_the_token_is_let_in(tool_server):
+    assert await status_of(tool_server) == 401
+    for wrong in ("wrong", "gr\xfcn", f"{tool_server.token}x", tool_server.token[:-1]):
+        assert await status_of(tool_server, token=wrong) == 401
+    assert await status_of(tool_server, token=tool_server.token) != 401
 
 
-async def test_health_is_told_to_anybody(tool_server):
+async def test_a_token_that_is_replaced_is_the_only_one(tmp_path):
+    async with started_tool_server(tmp_path) as server:
+        server.set(token="another")
+        assert await status_of(server, token=server.token) == 401
+        assert await status_of(server, token="another") != 401
+        server.settings.unlink()
+        assert await status_of(server, token="another") == 401
+
+
+async def test_a_body_that_is_too_large_is_refused(tool_server):
+    async def parts():
+        for _ in range(80):
+            yield b" " * 65_536
+
+    for body in (b" " * 5_000_000, parts()):
+        assert await status_of(tool_server, token=tool_server.token, content=body) == 413
+
+
+async def test_health_tells_anybody_what_is_there_and_nothing_else(tool_server, tools):
     async with httpx.AsyncClient() as client:
         answer = await client.get(f"{tool_server.url}/health")
     told = answer.json()
     assert told["status"] == "ok"
-    assert told["tools"] >= 1
+    assert told["version"]
+    assert told["tools"] == len(await tools.list_tools())
+    for secret in (tool_server.token, str(tool_server.workspace)):
+        assert secret not in answer.text
+
+
+async def test_every_tool_says_what_it_does_and_what_it_takes(tools):
+    for tool in await tools.list_tools():
+        assert tool.description, tool.name
+        assert tool.annotations.read_only_hint is not None, tool.name
+        for name, argument in tool.input_schema["properties"].items():
+            assert argument.get("description"), f"{tool.name} does not say what its {name} is"
 
 
 async def test_wrong_arguments_are_told_in_a_sentence(tools):
@@ -34,3 +84,67 @@ async def test_wrong_arguments_are_told_in_a_sentence(tools):
     assert str(failed.value).startswith("read_file was called with wrong arguments. ")
     assert "path: Missing required argument" in str(failed.value)
     assert "pydantic" not in str(failed.value)
+
+
+@asynccontextmanager
+async def official_client(server, mode):
+    headers = {"Authorization": f"Bearer {server.token}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        transport = streamable_http_client(f"{server.url}/mcp/", http_client=http)
+        async with Client(transport, mode=mode) as client:
+            yield client
+
+
+@pytest.fixture(params=["legacy", "2026-07-28"])
+def mode(request):
+    return request.param
+
+
+async def test_the_official_client_gets_text_images_and_errors(tool_server, mode):
+    (tool_server.workspace / "text").write_text("hello\n")
+    image = b"\x89PNG\r\n\x1a\n" + os.urandom(740_000)
+    (tool_server.workspace / "image").write_bytes(image)
+    async with official_client(tool_server, mode) as client:
+        text = await client.call_tool("read_file", {"path": "text"})
+        shown = await client.call_tool("read_file", {"path": "image"})
+        failed = await client.call_tool("read_file", {"path": "nothing"})
+    assert text.content[0].text == "1\thello"
+    assert base64.b64decode(shown.content[0].data) == image
+    assert failed.is_error
+    assert failed.content[0].text.startswith("There is no nothing in ")
+
+
+@pytest.fixture
+def huge(tool_server):
+    """Give a file that takes minutes to read, and no room."""
+    path = tool_server.workspace / "huge"
+    with path.open("wb") as file:
+        file.write(b"text\n" * 20_000)
+        file.truncate(2**42)
+    yield path
+    path.unlink()
+
+
+async def test_a_call_that_is_cancelled_reads_no_further(tool_server, mode, huge):
+    open_files = Path(f"/proc/{tool_server.process.pid}/fd")
+
+    def is_reading():
+        return any(os.path.realpath(file) == str(huge) for file in open_files.iterdir())
+
+    async with official_client(tool_server, mode) as client:
+        call = asyncio.create_task(client.call_tool("read_file", {"path": "huge", "offset": 10**6}))
+        await until(is_reading)
+        call.cancel()
+        await until(lambda: not is_reading())
+
+
+async def test_a_search_that_is_cancelled_ends(tool_server, mode, huge):
+    def children():
+        tasks = Path(f"/proc/{tool_server.process.pid}/task").iterdir()
+        return [child for task in tasks for child in (task / "children").read_text().split()]
+
+    async with official_client(tool_server, mode) as client:
+        call = asyncio.create_task(client.call_tool("grep", {"path": "huge", "pattern": "needle"}))
+        await until(children)
+        call.cancel()
+        await until(lambda: not children())

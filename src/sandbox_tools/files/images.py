@@ -6,8 +6,8 @@ from typing import BinaryIO
 from fastmcp.exceptions import ToolError
 from mcp_types import ImageContent
 
-# What models take: 5 MB, as base64.
-_MOST_BYTES = 3_750_000
+from sandbox_tools.bounds import MOST_IMAGE_BYTES
+
 _BEGINNINGS = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -26,10 +26,10 @@ def find_image_type(beginning: bytes) -> str | None:
 
 def show_image(path: Path, beginning: bytes, rest: BinaryIO, kind: str) -> ImageContent:
     size = os.fstat(rest.fileno()).st_size
-    if size > _MOST_BYTES:
+    if size > MOST_IMAGE_BYTES:
         raise ToolError(
-            f"{path} is an image ({kind}) of {size:,} bytes, and at most {_MOST_BYTES:,} can be shown."
+            f"{path} is an image ({kind}) of {size:,} bytes, and at most {MOST_IMAGE_BYTES:,} can be shown."
             " Make a smaller copy of it and read that."
         )
-    content = base64.b64encode(beginning + rest.read(_MOST_BYTES)).decode()
+    content = base64.b64encode(beginning + rest.read(MOST_IMAGE_BYTES)).decode()
     return ImageContent(type="image", data=content, mime_type=kind)
