@@ -8,7 +8,9 @@ from sandbox_server.db.session import Sessions
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.ops.exposition import Exposition
+from sandbox_server.passing.agent_servers import AgentServers
 from sandbox_server.passing.destinations import PublicAddress
+from sandbox_server.passing.introduction import Introduction
 from sandbox_server.passing.passing import Passing
 from sandbox_server.passing.service_health import ServiceHealth
 from sandbox_server.passing.tool_servers import ToolServers
@@ -48,8 +50,16 @@ class Services:
         return Furnishing(self.sessions, self.backends, self.vault, self.public_address)
 
     @cached_property
+    def introduction(self) -> Introduction:
+        return Introduction(self.passing, self.furnishing)
+
+    @cached_property
+    def agent_servers(self) -> AgentServers:
+        return AgentServers(self.controller, self.introduction)
+
+    @cached_property
     def tool_servers(self) -> ToolServers:
-        return ToolServers(self.controller, self.passing, self.furnishing)
+        return ToolServers(self.controller, self.introduction)
 
     @cached_property
     def public_address(self) -> PublicAddress:

@@ -4,7 +4,9 @@ from starlette.datastructures import Headers
 
 from sandbox_server.passing.destinations import PublicAddress
 
-_PATHS = re.compile(rb"/v1/sandboxes/[a-z0-9]{20}/(?:ports/[0-9]+/proxy|mcp)(?:[/?].*)?", re.DOTALL)
+_PATHS = re.compile(
+    rb"/v1/sandboxes/[a-z0-9]{20}/(?:ports/[0-9]+/proxy|mcp|agent/socket)(?:[/?].*)?", re.DOTALL
+)
 
 
 class PassedOn:

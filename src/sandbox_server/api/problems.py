@@ -62,6 +62,7 @@ STATUS: dict[type[SandboxError], int] = {
     errors.SandboxFailed: 410,
     errors.SnapshotFailed: 502,
     errors.ToolsNotRunning: 502,
+    errors.AgentsNotRunning: 502,
     errors.ToolsRefused: 502,
     errors.PortNotOpen: 502,
     errors.PortBroken: 502,

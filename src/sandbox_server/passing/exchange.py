@@ -1,12 +1,14 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from http import HTTPStatus
 
 from sandbox_server.backends.provider import PortAddress, PortRefusal
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.passing.answer import PassedAnswer
 from sandbox_server.passing.client import Client
+from sandbox_server.passing.frames import close_frame
 from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.request import PassedRequest
 from sandbox_server.passing.tunnel import SWITCHED, tunnel
@@ -51,6 +53,7 @@ class Exchange:
         find_refusal: FindRefusal,
         note: Callable[[], None],
         expect_no_end: Callable[[Upstream], None],
+        tells_end: bool = False,
     ) -> None:
         self._client = client
         self._outside = outside
@@ -58,6 +61,7 @@ class Exchange:
         self._find_refusal = find_refusal
         self._note = note
         self._expect_no_end = expect_no_end
+        self._tells_end = tells_end
 
     async def carry(self, request: PassedRequest, upstream: Upstream) -> None:
         upstream.start(request)
@@ -70,7 +74,13 @@ class Exchange:
                 upload.cancel()
                 self._client.scope[SWITCHED] = answer.status
                 head = answer.switch_for(self._outside, self._address)
-                await tunnel(self._client.connection, upstream, head=head, note=self._note)
+                await tunnel(
+                    self._client.connection,
+                    upstream,
+                    head=head,
+                    note=self._note,
+                    farewell=partial(_farewell, upstream) if self._tells_end else None,
+                )
             else:
                 await self._download(upstream, answer)
         finally:
@@ -126,6 +136,17 @@ class Exchange:
         if refusal is not None:
             raise Refused(refusal)
         return ahead, last
+
+
+def _farewell(upstream: Upstream) -> bytes:
+    """Tell a client why its WebSocket ends, by the codes that this server has for all of them."""
+    match upstream.failure:
+        case None:
+            return close_frame(1011, "The sandbox ended the connection: connect again.")
+        case Unauthenticated():
+            return close_frame(4401, "The key or ticket does not hold any more.")
+        case _:
+            return close_frame(1001, "The server stops: connect again.")
 
 
 async def _answer_of(upstream: Upstream) -> PassedAnswer:

@@ -19,5 +19,7 @@ class Passage:
     """What the server in the sandbox is asked for, as it is in the first line of a request."""
     is_use: bool = True
     """Whether the sandbox wakes for it, and is awake for as long as bytes move."""
+    tells_end: bool = False
+    """Whether it is a WebSocket whose end we say too, and whose pings are no use of the sandbox."""
     added: Headers = ()
     """What we tell that server ourselves, in place of what the caller says."""

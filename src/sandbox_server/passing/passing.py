@@ -75,6 +75,7 @@ class Passing:
             find_refusal=used.backend.find_refusal,
             note=partial(self._awake.note, used.row) if passage.is_use else _nothing,
             expect_no_end=self._watch.expect_no_end,
+            tells_end=passage.tells_end,
         )
         try:
             await self._forward(passage, exchange, request, address)

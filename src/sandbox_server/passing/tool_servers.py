@@ -5,26 +5,21 @@ from starlette.types import Message, Receive, Scope
 
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import (
-    PortBroken,
     PortNotOpen,
     SandboxError,
     ToolsNotRunning,
-    ToolsRefused,
 )
 from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.passing.client import Client
 from sandbox_server.passing.destinations import Destination
+from sandbox_server.passing.introduction import Introduction
 from sandbox_server.passing.listening import CannotGoOn, Listening, end
 from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.passage import Passage
-from sandbox_server.passing.passing import Passing
 
 TOOLS_PORT = 6060
 
-_UNAUTHORIZED = 401
-_REDIRECTS = range(300, 400)
 _LISTEN = "subscriptions/listen"
 
 
@@ -35,12 +30,9 @@ class ToolServers:
     hears on once the sandbox runs again.
     """
 
-    def __init__(
-        self, controller: SandboxController, passing: Passing, furnishing: Furnishing
-    ) -> None:
+    def __init__(self, controller: SandboxController, introduction: Introduction) -> None:
         self._controller = controller
-        self._passing = passing
-        self._furnishing = furnishing
+        self._introduction = introduction
         self._listening = Listening(controller)
 
     def end_waits(self) -> None:
@@ -85,35 +77,20 @@ class ToolServers:
             await end(passage.client)
 
     async def _ask(self, passage: Passage, used: UsableSandbox, question: "_Question") -> None:
-        token = await self._furnishing.token(used.row)
-        try:
-            await self._attempt(passage, question, token)
-        except _TokenRefused:
-            await self._furnishing.write(used.row)
-            try:
-                await self._attempt(passage, question, token)
-            except _TokenRefused:
-                raise ToolsRefused("It does not take the token that is in its file.") from None
-
-    async def _attempt(self, passage: Passage, question: "_Question", token: str) -> None:
-        client = passage.client
+        scope = passage.client.scope
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = _checked(message)
                 question.forget()
-            await client.send(message)
+            await passage.client.send(message)
 
-        asking = Client(client.scope, question.repeated(), send)
-        bearer = (b"authorization", f"Bearer {token}".encode())
+        def repeat() -> Client:
+            return Client(scope, question.repeated(), send)
+
         try:
-            await self._passing.pass_on(replace(passage, client=asking, added=(bearer,)))
+            await self._introduction.pass_on(passage, used.row, repeat=repeat)
         except PortNotOpen:
             raise ToolsNotRunning from None
-
-
-class _TokenRefused(Exception):
-    """The tool server wants another token."""
 
 
 class _Question:
@@ -157,13 +134,3 @@ def _listens(scope: Scope) -> bool:
     headers = Headers(scope=scope)
     is_stream = scope["method"] == "GET" and "text/event-stream" in headers.get("accept", "")
     return is_stream or headers.get("mcp-method") == _LISTEN
-
-
-def _checked(start: Message) -> Message:
-    """Let an answer through that is about MCP; about the way to the tool server it has nothing to say."""
-    if start["status"] == _UNAUTHORIZED:
-        raise _TokenRefused
-    if start["status"] in _REDIRECTS:  # whoever follows may send its key along
-        raise PortBroken(TOOLS_PORT, "sends its callers elsewhere")
-    kept = [each for each in start["headers"] if each[0].lower() != b"www-authenticate"]
-    return {**start, "headers": kept}

@@ -2,11 +2,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from sandbox_server.passing.frames import Frames
+
 # An extension of ASGI, whose `connection` is the ClientConnection that our HTTP server lends.
 EXTENSION = "sandbox_server.client"
 
 # In a scope the status with which its connection came to speak another protocol, of which ASGI knows nothing.
 SWITCHED = "sandbox_server.switched"
+
+
+# What a client is told last.
+Farewell = Callable[[], bytes]
 
 
 class Connection(Protocol):
@@ -29,8 +35,10 @@ class ClientConnection(Connection, Protocol):
 class _End(asyncio.Protocol):
     """One end of a tunnel: what it receives the other one sends, no faster than that can."""
 
-    def __init__(self, note: Callable[[], None]) -> None:
+    def __init__(self, note: Callable[[], None], farewell: Farewell | None) -> None:
         self.other: _End
+        self.frames = None if farewell is None else Frames()
+        self._farewell = farewell
         self.transport: asyncio.Transport
         self.closed = asyncio.Event()
         self._note = note
@@ -39,11 +47,12 @@ class _End(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        self._note()
-        self.other.send(data)
+        self.pass_on(data)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.closed.set()
+        if self._farewell is not None and self.frames is not None and self.frames.may_end:
+            self.other.send(self._farewell())
         self.other.transport.close()
 
     def pause_writing(self) -> None:
@@ -52,26 +61,46 @@ class _End(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.other.transport.resume_reading()
 
+    def pass_on(self, data: bytes) -> None:
+        if self.frames is None or self.frames.take(data):
+            self._note()
+        self.other.send(data)
+
     def send(self, data: bytes) -> None:
         if data and not self.transport.is_closing():
             self.transport.write(data)
 
 
 async def tunnel(
-    client: Connection, server: Connection, *, head: bytes, note: Callable[[], None]
+    client: Connection,
+    server: Connection,
+    *,
+    head: bytes,
+    note: Callable[[], None],
+    farewell: Farewell | None = None,
 ) -> None:
-    """Send `head` to the client, then pass bytes both ways until both ends are gone."""
+    """Send `head` to the client, then pass bytes both ways until both ends are gone.
+
+    With a `farewell` they are a WebSocket's: only messages are noted, and a client whose server is gone without a word is
+    told that.
+    """
     if client.is_closing() or server.is_closing():
         raise ConnectionAbortedError
-    outside, inside = _End(note), _End(note)
+    outside = _End(note, None if farewell is None else _nothing)
+    inside = _End(note, farewell)
     outside.other, inside.other = inside, outside
     from_client = client.take_over(outside)
     from_server = server.take_over(inside)
-    outside.send(head + from_server)
-    inside.send(from_client)
+    outside.send(head)
+    inside.pass_on(from_server)
+    outside.pass_on(from_client)
     try:
         await outside.closed.wait()
         await inside.closed.wait()
     finally:
         outside.transport.abort()
         inside.transport.abort()
+
+
+def _nothing() -> bytes:
+    return b""  # a server in a sandbox sees that its client is gone

@@ -62,6 +62,11 @@ class Upstream(asyncio.Protocol):
             and not self._transport.is_closing()
         )
 
+    @property
+    def failure(self) -> Exception | None:
+        """Tell why it was cut here, if it was."""
+        return self._failure
+
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 

@@ -11,8 +11,9 @@ from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.settings_file import SETTINGS_FILE
 from tests.engine.waiting import until
+from tests.server.faults import answer_with, lose_answer
 from tests.server.lifecycle.living import MINUTE
-from tests.server.lifecycle.serving import PUBLIC
+from tests.server.lifecycle.serving import PUBLIC, running_server
 
 pytestmark = pytest.mark.needs_engine
 
@@ -135,6 +136,24 @@ async def test_a_sandbox_that_takes_no_settings_runs_and_is_told_them_later(serv
     assert (row.state, row.services_digest) == (State.RUNNING, None)
     await run(server, sandbox_id, f"rm -r {SETTINGS_FILE}", user="root")
     await until_told(server, sandbox_id, OTHERS)
+
+
+@pytest.mark.parametrize(
+    "fault", [answer_with(502), pytest.param(lose_answer, marks=pytest.mark.slow)]
+)
+async def test_settings_whose_way_into_the_sandbox_breaks_are_there_in_the_end(
+    database, faulty, proxy, fault
+):
+    async with running_server(database, faulty) as server:
+        proxy.on("POST /process.Process/Start", fault)
+        row = await server.running(mcp_servers=SERVERS)
+
+        async def is_noted():
+            return (await faulty.row(row.id)).services_digest is not None
+
+        await until(is_noted, timeout=30)
+        assert await proxy.has_seen("POST /process.Process/Start", times=2)
+        assert (await told(server, row.id))["mcp_servers"] == SERVERS
 
 
 async def test_why_no_settings_are_taken_is_said_without_them(server):

@@ -46,7 +46,8 @@ SandboxError
   SandboxFailed               it is gone, and nobody asked for that
   SnapshotFailed              the provider would not copy the sandbox
   ToolsNotRunning             nothing listens where the sandbox's tool server belongs
-  ToolsRefused                it does not take the token that it was given
+  AgentsNotRunning            nor where its agent server does
+  ToolsRefused                a service does not take the token that it was given, or the sandbox no settings
   PortNotOpen                 nothing in the sandbox listens there
   PortBroken                  what listens there answers no HTTP
   PortSilent                  it does not answer for very long
@@ -146,10 +147,11 @@ from sandbox_server.domain.errors.sandboxes import (
     SnapshotFailed,
     StartFailed,
 )
-from sandbox_server.domain.errors.tools import ToolsNotRunning, ToolsRefused
+from sandbox_server.domain.errors.tools import AgentsNotRunning, ToolsNotRunning, ToolsRefused
 
 __all__ = [
     "AccessDenied",
+    "AgentsNotRunning",
     "ArchiveFailed",
     "BackendBusy",
     "BackendError",

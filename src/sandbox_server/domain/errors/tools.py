@@ -10,9 +10,20 @@ class ToolsNotRunning(SandboxError):
         super().__init__("Nothing in the sandbox answers on port 6060.")
 
 
+class AgentsNotRunning(SandboxError):
+    code = "agent-server-not-running"
+    title = "No agent server in the sandbox"
+    remediation = (
+        "Create sandboxes from a template that starts one on port 3000, as `agent-full` does."
+    )
+
+    def __init__(self) -> None:
+        super().__init__("Nothing in the sandbox answers on port 3000.")
+
+
 class ToolsRefused(SandboxError):
     code = "tools-refused"
-    title = "Tool server refuses this server"
+    title = "Service in the sandbox refuses this server"
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
