@@ -1,5 +1,6 @@
 import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 from fastmcp import Context
@@ -11,15 +12,17 @@ from sandbox_tools.shell.directories import directory
 from sandbox_tools.shell.environment import own_environment, settings_environment
 from sandbox_tools.shell.outputs import Output, OutputFiles
 from sandbox_tools.shell.process import Ended, run
+from sandbox_tools.shell.shells import Shells
 
 _MOST_BYTES = 128 * 1024 - 1  # what Linux lets one argument have, with its end
 _KILLED = 128 + signal.SIGKILL
 
 
 class Commands:
-    def __init__(self, ground: Ground, files: OutputFiles) -> None:
+    def __init__(self, ground: Ground, files: OutputFiles, shells: Shells) -> None:
         self._ground = ground
         self._files = files
+        self._shells = shells
 
     async def run_command(
         self,
@@ -34,13 +37,24 @@ class Commands:
         cwd: Annotated[
             str | None, Field(description="Where it runs; by default the workspace.")
         ] = None,
+        *,
+        background: Annotated[
+            bool,
+            Field(
+                description="Let it run without waiting, with a terminal: for servers and watchers."
+            ),
+        ] = False,
     ) -> str:
         """Run a command to its end, and give its output (stdout and stderr as they came) and exit code.
 
         Each call has a bash of its own: `cd` and variables do not last (shell_open gives a shell in which they do). There is no
         terminal, and stdin is empty. At the timeout, and when the call is cancelled, all its processes are killed. Long
-        output is cut in the middle; the answer names the file that has the whole.
+        output is cut in the middle; the answer names the file that has the whole. With `background` the answer is a name by
+        which shell_view shows its output and exit code, shell_write gives it input, and shell_kill ends it.
         """
+        where = directory(self._ground.workspace, cwd)
+        if background:
+            return await self._start(checked(command), where)
         output = Output(self._files.open)
 
         async def tell(seconds: float, line: str) -> None:
@@ -49,7 +63,7 @@ class Commands:
         try:
             ended = await run(
                 checked(command),
-                cwd=directory(self._ground.workspace, cwd),
+                cwd=where,
                 environment=own_environment()
                 | {"TERM": "dumb"}
                 | settings_environment(self._ground.settings),
@@ -59,7 +73,15 @@ class Commands:
             )
         finally:
             output.close()
-        return f"{_with_line_end(output.text())}[{_about(ended, output, timeout_s)}]"
+        return f"{with_line_end(output.text())}[{_about(ended, output, timeout_s)}]"
+
+    async def _start(self, command: str, cwd: Path) -> str:
+        environment = settings_environment(self._ground.settings)
+        shell = await self._shells.start(command, cwd=cwd, environment=environment)
+        return (
+            f"{shell.name} runs in the background. See its output with shell_view, end it with shell_kill; a person"
+            f" joins it with: {self._shells.tmux.attach_command(shell.name)}"
+        )
 
 
 def checked(command: str) -> str:
@@ -73,7 +95,7 @@ def checked(command: str) -> str:
     return command
 
 
-def _with_line_end(text: str) -> str:
+def with_line_end(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 

@@ -35,10 +35,10 @@ def family(leader: int) -> set[Process]:
     return found
 
 
-async def end_family(leader: int) -> None:
+async def end_family(leader: int, also: Iterable[Process] = ()) -> None:
     """Ask all processes of a command to end, and after 2 s kill those that have not."""
-    asked = family(leader)
-    _signal(asked, signal.SIGTERM)
+    asked = family(leader) | set(also)
+    _signal(_remaining(leader, asked), signal.SIGTERM)
     for look in range(_LOOKS_IN_ALL):
         await asyncio.sleep(_BETWEEN_LOOKS_S)
         left = _remaining(leader, asked)

@@ -1,8 +1,8 @@
 import asyncio
 import os
-from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +11,7 @@ import anyio
 
 from sandbox_tools.shell.family import end_family
 from sandbox_tools.shell.outputs import Output
+from sandbox_tools.shell.watch import exited
 
 _AT_ONCE = 64 * 1024
 _MOST_AFTER_THE_END = 1024 * 1024  # what a pipe may hold at most, unless root made it larger
@@ -36,35 +37,36 @@ async def run(
     tell: Tell,
 ) -> Ended:
     """Run a command until it ends, or its time is over, or the call is cancelled, and all of it ends then."""
-    async with _started(command, cwd=cwd, environment=environment) as (process, reading):
+    with _started(command, cwd=cwd, environment=environment) as (process, reading):
         with _read_into(output, reading):
             try:
-                timed_out = not await _wait(process, timeout, output, tell)
+                timed_out = not await _wait(process.pid, timeout, output, tell)
             finally:
-                if process.returncode is None:
+                if process.poll() is None:
                     with anyio.CancelScope(shield=True):
                         await end_family(process.pid)
-                        await process.wait()
+                        await exited(process.pid)
+                        process.wait()
         left_running = _read_rest(output, reading)
         if left_running:
-            await _keep_reading(output, reading)
-    assert process.returncode is not None
-    return Ended(exit_code=process.returncode, timed_out=timed_out, left_running=left_running)
+            _keep_reading(output, reading)
+    return Ended(exit_code=process.wait(), timed_out=timed_out, left_running=left_running)
 
 
-@asynccontextmanager
-async def _started(
+@contextmanager
+def _started(
     command: str, *, cwd: Path, environment: Mapping[str, str]
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     try:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *("bash", "-lc", command),
+            # Not asyncio's: uvloop leaves the pipe open in the command a second time, and so in all that it starts.
+            process = subprocess.Popen(  # noqa: S603 - it is what is asked for
+                ("bash", "-lc", command),  # noqa: S607 - the one that a person's PATH has
                 cwd=cwd,
                 env=environment,
-                stdin=DEVNULL,
+                stdin=subprocess.DEVNULL,
                 stdout=writing,
                 stderr=writing,
                 start_new_session=True,
@@ -76,22 +78,20 @@ async def _started(
         os.close(reading)
 
 
-async def _wait(
-    process: asyncio.subprocess.Process, timeout: timedelta, output: Output, tell: Tell
-) -> bool:
+async def _wait(pid: int, timeout: timedelta, output: Output, tell: Tell) -> bool:
     """Tell now and then how far it is; false if it has not ended in time."""
     now = asyncio.get_running_loop().time
     start = now()
-    exited = asyncio.ensure_future(process.wait())
+    ended = asyncio.ensure_future(exited(pid))
     try:
         while (left := timeout.total_seconds() - (now() - start)) > 0:
-            await asyncio.wait({exited}, timeout=min(left, _BETWEEN_TELLINGS_S))
-            if exited.done():
+            await asyncio.wait({ended}, timeout=min(left, _BETWEEN_TELLINGS_S))
+            if ended.done():
                 return True
             await tell(now() - start, output.last_line())
         return False
     finally:
-        exited.cancel()
+        ended.cancel()
 
 
 @contextmanager
@@ -127,13 +127,17 @@ def _read_rest(output: Output, reading: int) -> bool:
     return True
 
 
-async def _keep_reading(output: Output, reading: int) -> None:
+def _keep_reading(output: Output, reading: int) -> None:
     """Have another process write down what comes, so that nobody who still writes waits or is killed for it."""
     os.set_blocking(reading, True)
     kept = os.open(output.keep_whole() or os.devnull, os.O_WRONLY | os.O_APPEND)
     try:
-        await asyncio.create_subprocess_exec(
-            "cat", stdin=reading, stdout=kept, stderr=DEVNULL, start_new_session=True
+        subprocess.Popen(
+            ("cat",),  # noqa: S607
+            stdin=reading,
+            stdout=kept,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     finally:
         os.close(kept)

@@ -7,19 +7,12 @@ from pathlib import Path
 import pytest
 from fastmcp.exceptions import ToolError
 
+from tests.tools.shell.processes import alive
 from tests.tools.waiting import until
 
 
 async def run(tools, command, **arguments):
     return (await tools.call_tool("run_command", {"command": command} | arguments)).content[0].text
-
-
-def alive(path):
-    """Whether the process whose pid is in a file still runs."""
-    stat = Path(f"/proc/{path.read_text().strip()}/stat")
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 @pytest.fixture

@@ -1,0 +1,41 @@
+"""What a terminal would show, as text, of what it was sent; only lines are followed, not the places on its screen."""
+
+import re
+
+_FULL_SCREEN = re.compile(r"\x1b\[\?(?:1049|1047|47)h.*?\x1b\[\?(?:1049|1047|47)l", re.DOTALL)
+_ERASE = "\ue000"  # of private use: the rest of the line is erased
+_ERASING = re.compile(r"\x1b\[0?K")
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, places
+    r"|\x1b[PX^_\]][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and the like
+    r"|\x1b[ -/]*[0-~]"
+    r"|[\x0e\x0f]"
+)
+_MOVING = re.compile(f"[\r\b{_ERASE}]")
+_MARK = re.compile(r"\x1b\]133;[CD];[^\x07]*\x07")
+
+
+def plain(sent: bytes) -> str:
+    text = _MARK.sub("", sent.decode(errors="replace")).replace("\r\n", "\n")
+    text = _FULL_SCREEN.sub("", text)
+    text = _SEQUENCE.sub("", _ERASING.sub(_ERASE, text))
+    return "\n".join(map(_shown, text.split("\n")))
+
+
+def _shown(line: str) -> str:
+    """Write over what a carriage return or backspace goes back to, as progress bars do."""
+    if not _MOVING.search(line):
+        return line
+    cells: list[str] = []
+    column = 0
+    for character in line:
+        if character == "\r":
+            column = 0
+        elif character == "\b":
+            column = max(0, column - 1)
+        elif character == _ERASE:
+            del cells[column:]
+        else:
+            cells[column : column + 1] = [character]
+            column += 1
+    return "".join(cells)

@@ -1,0 +1,158 @@
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fastmcp.exceptions import ToolError
+
+from sandbox_tools.shell.family import end_family, family
+from sandbox_tools.shell.place import Place
+from sandbox_tools.shell.shell import Shell
+from sandbox_tools.shell.tmux import Gone, Pane, Tmux, recording
+from sandbox_tools.shell.watch import Watch
+
+MOST_SHELLS = 16
+NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
+_HOOKS = Path(__file__).with_name("hooks.bash")
+_SIZE = ("-x", "160", "-y", "50")
+_OPENS_WITHIN_S = 30.0
+_A_LOOK_S = 1.0
+
+
+class Shells:
+    def __init__(self, tmux: Tmux, directory: Path) -> None:
+        self.tmux = tmux
+        self._directory = directory
+        self._opening = asyncio.Lock()
+
+    async def all(self) -> list[Shell]:
+        """Find those there are, whoever opened them; the oldest first."""
+        found = [self._known(pane) for pane in await self.tmux.panes()]
+        return sorted((s for s in found if s), key=lambda shell: shell.pane.created)
+
+    async def find(self, name: str) -> Shell:
+        shells = await self.all()
+        for shell in shells:
+            if shell.name == name:
+                return shell
+        others = ", ".join(shell.name for shell in shells) or "none"
+        raise ToolError(
+            f"There is no shell {name} (there are: {others}). Open one with shell_open."
+        )
+
+    async def open(self, name: str | None, *, cwd: Path, environment: Mapping[str, str]) -> Shell:
+        """Start a shell, and wait until it is at its prompt."""
+        start = ("bash", "--rcfile", str(_HOOKS), "-i")
+        async with self._opening:
+            shell = await self._start(name or "shell", start, cwd, environment, fixed=bool(name))
+        with Watch.of(shell.place.wake, shell.pane.pid) as watch, suppress(TimeoutError):
+            async with asyncio.timeout(_OPENS_WITHIN_S):
+                while shell.place.exit_code(0) is None and not watch.ended:
+                    await watch.changed(_A_LOOK_S)
+        if shell.place.exit_code(0) is None:
+            raise await self._did_not_open(shell)
+        return shell
+
+    async def start(self, command: str, *, cwd: Path, environment: Mapping[str, str]) -> Shell:
+        """Start a command in the background, with a terminal of its own."""
+        script = '. "$SANDBOX_SHELL/environment"; rm -f "$SANDBOX_SHELL/environment"; '
+        script += 'set -- "$SANDBOX_SHELL"; unset SANDBOX_SHELL; exec bash -lc "$(<"$1/1.command")"'
+        async with self._opening:
+            return await self._start(
+                "job", ("bash", "-c", script), cwd, environment, command=command
+            )
+
+    async def _start(
+        self,
+        name: str,
+        start: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        *,
+        fixed: bool = False,
+        command: str | None = None,
+    ) -> Shell:
+        shells = await self.all()
+        await self._make_room(shells)
+        if not fixed:
+            name = _free(name, {shell.name for shell in shells})
+        elif any(shell.name == name for shell in shells):
+            raise ToolError(f"There is a shell {name} already. Use it, or choose another name.")
+        place = Place(self._directory / name)
+        place.make(environment)
+        if command is not None:
+            place.request(1, command)
+        told = await self.tmux.run(
+            (
+                *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", *_SIZE, "-s", name),
+                *("-c", str(cwd).replace("#", "##"), "-e", f"SANDBOX_SHELL={place.path}", *start),
+            ),
+            recording(f"={name}:", place.recorded(1)),
+        )
+        pane, pid = told.split()
+        place.describe(pane=pane, pid=int(pid), background=command)
+        return await self.find(name)
+
+    async def _make_room(self, shells: Sequence[Shell]) -> None:
+        """Forget the oldest that has ended if there are as many as may be."""
+        if len(shells) < MOST_SHELLS:
+            return
+        ended = [shell for shell in shells if shell.pane.exit_code is not None]
+        if not ended:
+            names = ", ".join(shell.name for shell in shells)
+            raise ToolError(
+                f"{MOST_SHELLS} shells are open, and more there may not be. End one with shell_kill: {names}."
+            )
+        await self.kill(ended[0])
+
+    async def _did_not_open(self, shell: Shell) -> ToolError:
+        screen = await self._last_screen(shell)
+        await self.kill(shell)
+        return ToolError(
+            f"The shell did not come to its prompt in {_OPENS_WITHIN_S:g} s, so there is none. Perhaps ~/.bashrc"
+            f" or ~/.profile holds it up or ends it. It showed:\n{screen}"
+        )
+
+    async def _last_screen(self, shell: Shell) -> str:
+        try:
+            return await self.tmux.screen(shell.pane)
+        except Gone:
+            return ""
+
+    async def write(self, shell: Shell, text: str, keys: Sequence[str]) -> None:
+        pane = shell.pane.id
+        commands: list[Sequence[str]] = [("copy-mode", "-q", "-t", pane)]
+        if text:
+            buffer = f"to-{shell.name}"
+            commands += [
+                ("load-buffer", "-b", buffer, "-"),
+                ("paste-buffer", "-d", "-b", buffer, "-t", pane),
+            ]
+        if keys:
+            commands.append(("send-keys", "-t", pane, *keys))
+        await self.tmux.run(*commands, stdin=text.encode(errors="surrogateescape"))
+
+    async def kill(self, shell: Shell) -> None:
+        """End a shell with all that it started."""
+        ours = family(shell.pane.pid) if shell.pane.exit_code is None else set()
+        with suppress(Gone):
+            await self.tmux.run(("kill-session", "-t", f"={shell.name}"))
+        if ours:
+            await end_family(shell.pane.pid, ours)
+        shell.place.remove()
+
+    def _known(self, pane: Pane) -> Shell | None:
+        """Tell ours from what a person started on the same tmux server, in the same session too."""
+        if not re.fullmatch(NAME, pane.shell):
+            return None
+        place = Place(self._directory / pane.shell)
+        described = place.description()
+        if (described.get("pane"), described.get("pid")) != (pane.id, pane.pid):
+            return None
+        background = described.get("background")
+        return Shell(pane, place, background if isinstance(background, str) else None)
+
+
+def _free(kind: str, names: set[str]) -> str:
+    return next(name for n in range(1, len(names) + 2) if (name := f"{kind}-{n}") not in names)

@@ -1,0 +1,133 @@
+import asyncio
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastmcp.exceptions import ToolError
+
+from sandbox_tools.shell.environment import own_environment
+
+_CONFIGURATION = Path(__file__).with_name("tmux.conf")
+_FIELDS = (
+    "session_name pane_id pane_pid pane_dead pane_dead_status pane_dead_signal session_created"
+    " alternate_on pane_current_command pane_current_path"
+)
+_FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS.split())
+_GONE = ("no server running", "error connecting", "can't find", "no current", "lost server")
+_PATIENCE_S = 60
+_LOOKS_FOR_A_STATUS = 100
+_RECORDED_BLOCKS = 64 * 1024  # of 512 bytes
+
+MOST_RECORDED = _RECORDED_BLOCKS * 512
+
+
+class Gone(Exception):
+    """There is no tmux server, or it does not have what was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pane:
+    shell: str
+    id: str
+    pid: int
+    is_ending: bool  # its terminal is closed, and tmux does not know yet how it ended
+    exit_code: int | None  # negative: the signal that ended it
+    created: int
+    full_screen: bool
+    program: str
+    cwd: str
+
+
+class Tmux:
+    """The tmux server that has the shells; it outlives the tool server."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def attach_command(self, shell: str) -> str:
+        return f"tmux -L {self._name} attach -t {shell}"
+
+    async def run(self, *commands: Sequence[str], stdin: bytes | None = None) -> str:
+        """Have commands carried out one after the other, and give what they print."""
+        arguments = ["-u", "-L", self._name, "-f", str(_CONFIGURATION)]
+        for command in commands:
+            arguments += [*map(_escaped, command), ";"]
+        try:
+            # In a thread, not asyncio's: uvloop leaves its pipes open in the tmux server, which never closes them.
+            done = await asyncio.to_thread(
+                subprocess.run,
+                ("tmux", *arguments[:-1]),
+                input=stdin or b"",
+                capture_output=True,
+                env=own_environment(),
+                start_new_session=True,
+                check=False,
+                timeout=_PATIENCE_S,
+            )
+        except FileNotFoundError:
+            raise ToolError(
+                "There are no shells and nothing runs in the background, since tmux is not"
+                " installed. Install it (sudo apt-get install tmux), or use run_command alone."
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise ToolError(
+                "tmux, which shells run in, does not answer. Use run_command meanwhile."
+            ) from None
+        if done.returncode:
+            _fail(done.stderr.decode(errors="replace").strip())
+        return done.stdout.decode(errors="replace")
+
+    async def panes(self) -> list[Pane]:
+        for _ in range(_LOOKS_FOR_A_STATUS):
+            panes = await self._panes()
+            if not any(pane.is_ending for pane in panes):
+                break
+            await asyncio.sleep(0.02)
+        return panes
+
+    async def _panes(self) -> list[Pane]:
+        try:
+            told = await self.run(("list-panes", "-a", "-F", _FORMAT))
+        except Gone:
+            return []
+        return [_parse(line) for line in told.splitlines()]
+
+    async def screen(self, pane: Pane, *, above: int = 0) -> str:
+        """Give what the terminal shows, and so many lines that have left it at the top."""
+        told = await self.run(("capture-pane", "-p", "-J", "-t", pane.id, "-S", str(-above)))
+        return "\n".join(line.rstrip() for line in told.rstrip().split("\n"))
+
+
+def recording(pane: str, path: Path) -> Sequence[str]:
+    """Make the command that has all that a terminal gets written down, until it is too much."""
+    # The limit is the system's: it holds whether or not a tool server lives.
+    script = f"ulimit -f {_RECORDED_BLOCKS}; exec cat >> {shlex.quote(str(path))}"
+    return ("pipe-pane", "-t", pane, script.replace("#", "##").replace("%", "%%"))
+
+
+def _escaped(argument: str) -> str:
+    """Keep a semicolon at the end from ending the command."""
+    return f"{argument[:-1]}\\;" if argument.endswith(";") else argument
+
+
+def _fail(told: str) -> None:
+    if any(sign in told for sign in _GONE) or not told:
+        raise Gone(told)
+    raise ToolError(f"tmux, which shells run in, refused: {told}.")
+
+
+def _parse(line: str) -> Pane:
+    name, pane, pid, dead, status, signal, created, full, program, cwd = line.split("|", 9)
+    return Pane(
+        shell=name,
+        id=pane,
+        pid=int(pid),
+        is_ending=dead == "1" and not status and not signal,
+        exit_code=-int(signal) if signal else int(status) if status else None,
+        created=int(created),
+        full_screen=full == "1",
+        program=program,
+        cwd=cwd,
+    )

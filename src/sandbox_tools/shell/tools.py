@@ -1,0 +1,264 @@
+import asyncio
+import re
+import time
+from datetime import timedelta
+from typing import Annotated
+
+from fastmcp import Context
+from fastmcp.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from sandbox_tools.ground import Ground
+from sandbox_tools.shell.commands import checked, how_it_ended, with_line_end
+from sandbox_tools.shell.directories import directory
+from sandbox_tools.shell.environment import settings_environment
+from sandbox_tools.shell.plain import plain
+from sandbox_tools.shell.shell import Shell
+from sandbox_tools.shell.shells import NAME, Shells
+from sandbox_tools.shell.tmux import MOST_RECORDED
+from sandbox_tools.shell.turns import Ran, Turns
+from sandbox_tools.shell.watch import Watch
+
+_HEAD, _TAIL = 10_000, 20_000
+_ESCAPED_AT_MOST = 4  # so many times longer may be what a terminal gets than what it shows
+_KEY = re.compile(
+    r"(?:[CMS]-)*(?:[!-~]|Enter|Escape|Tab|BTab|Space|BSpace|Up|Down|Left|Right|Home|End"
+    r"|PageUp|PageDown|PPage|NPage|IC|DC|F(?:[1-9]|1[0-2]))"
+)
+_SETTLES_S = 0.2
+
+ShellName = Annotated[str, Field(description="Its name, as shell_open or shell_list tell it.")]
+
+
+class ShellState(BaseModel):
+    name: str
+    state: str = Field(description="idle (at its prompt), running, or ended")
+    command: str | None = Field(description="What runs, or ran last")
+    exit_code: int | None = Field(description="Of the last command, or of what has ended")
+    cwd: str
+    attach: str = Field(description="By which a person joins it at a terminal in the sandbox")
+
+
+class ShellStates(BaseModel):
+    shells: list[ShellState]
+
+
+class ShellTools:
+    def __init__(self, ground: Ground, shells: Shells) -> None:
+        self._ground = ground
+        self._shells = shells
+        self._turns = Turns(shells)
+
+    async def shell_open(
+        self,
+        name: Annotated[
+            str | None,
+            Field(pattern=f"^{NAME}$", description="By default shell-1, shell-2, …"),
+        ] = None,
+        cwd: Annotated[
+            str | None, Field(description="Where it starts; by default the workspace.")
+        ] = None,
+    ) -> str:
+        """Open a shell that stays: a bash with a terminal, in which `cd`, variables and functions last from command to command.
+
+        Use shell_run to run commands in it. It stays until shell_kill, also when this connection ends.
+        """
+        shell = await self._shells.open(
+            name,
+            cwd=directory(self._ground.workspace, cwd),
+            environment=self._environment(),
+        )
+        attach = self._shells.tmux.attach_command(shell.name)
+        return (
+            f"The shell {shell.name} is open in {shell.pane.cwd}. A person joins it with: {attach}"
+        )
+
+    async def shell_run(
+        self,
+        context: Context,
+        shell: ShellName,
+        command: Annotated[str, Field(min_length=1, description="For bash, of several lines too.")],
+        timeout_s: Annotated[
+            float, Field(gt=0, le=86_400, description="It is waited for so many seconds.")
+        ] = 120,
+    ) -> str:
+        """Run a command in an open shell, wait until it ends, and give its output and exit code.
+
+        What has not ended in time runs on, and the answer has its output so far: wait longer with shell_view and wait_s, answer what
+        it asks with shell_write, or interrupt it with shell_write and the keys C-c, as happens when the call is cancelled.
+        """
+
+        async def tell(seconds: float, line: str) -> None:
+            await context.report_progress(min(seconds, timeout_s), timeout_s, line or None)
+
+        ran = await self._turns.run(
+            shell, checked(command), timeout=timedelta(seconds=timeout_s), tell=tell
+        )
+        if not ran.over and ran.exit_code is None:
+            return await self._tell_running(shell, ran, timeout_s)
+        text = await self._output(shell, ran)
+        return f"{with_line_end(text)}[{_about(shell, ran, text)}]"
+
+    async def shell_view(
+        self,
+        shell: ShellName,
+        lines_above: Annotated[
+            int, Field(ge=0, le=2000, description="How many lines that scrolled away to add.")
+        ] = 0,
+        wait_s: Annotated[
+            float,
+            Field(ge=0, le=3600, description="Wait so long for what runs in it to end."),
+        ] = 0,
+    ) -> str:
+        """See what the terminal of a shell, or of a command in the background, shows, and whether something runs in it."""
+        found = await self._shells.find(shell)
+        if wait_s:
+            await _wait_until_ended(found, wait_s)
+            found = await self._shells.find(shell)
+        return await self._view(found, lines_above)
+
+    async def shell_write(
+        self,
+        shell: ShellName,
+        text: Annotated[
+            str, Field(max_length=65_536, description="Typed as it is; a newline is Enter.")
+        ] = "",
+        *,
+        enter: Annotated[
+            bool, Field(description="Whether to press Enter after the text, if there is any.")
+        ] = True,
+        keys: Annotated[
+            list[str] | None,
+            Field(
+                max_length=100,
+                description="Keys to press after the text: C-c, C-d, Escape, Tab, Up, PageDown, F1, M-x, y, …",
+            ),
+        ] = None,
+    ) -> str:
+        """Type text into a shell or press keys in it: input for the program that runs, and see what it shows then."""
+        pressed = [*(["Enter"] if text and enter else []), *_checked_keys(keys or [])]
+        if not text and not pressed:
+            raise ToolError("There is nothing to write: give a text, or keys, or both.")
+        found = await self._shells.find(shell)
+        if found.pane.exit_code is not None:
+            raise ToolError(f"{shell} has ended, and reads nothing. Open a shell with shell_open.")
+        await self._shells.write(found, text, pressed)
+        await self._settle(found)
+        return await self._view(await self._shells.find(shell), 0)
+
+    async def shell_kill(self, shell: ShellName) -> str:
+        """End a shell, or a command in the background, with all that runs in it."""
+        found = await self._shells.find(shell)
+        await self._shells.kill(found)
+        return f"{shell} has ended."
+
+    async def shell_list(self) -> ShellStates:
+        """List the shells and the commands in the background: what runs in each, or how it ended."""
+        return ShellStates(shells=[self._state(shell) for shell in await self._shells.all()])
+
+    def _environment(self) -> dict[str, str]:
+        # A pager would wait for somebody to leave it.
+        pagers = dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat")
+        return pagers | settings_environment(self._ground.settings)
+
+    async def _tell_running(self, name: str, ran: Ran, timeout_s: float) -> str:
+        shell = await self._shells.find(name)
+        text = (
+            await self._shells.tmux.screen(shell.pane)
+            if shell.pane.full_screen
+            else await self._output(name, ran)
+        )
+        return f"{with_line_end(text)}[still running after {timeout_s:g} s]"
+
+    async def _output(self, name: str, ran: Ran) -> str:
+        """Give what the command wrote, its beginning and end if that is much."""
+        head, tail, between = await asyncio.to_thread(
+            ran.recording.ends, head=_HEAD * _ESCAPED_AT_MOST, tail=_TAIL * _ESCAPED_AT_MOST
+        )
+        first, last = plain(head), plain(tail)
+        if ran.recording.size >= MOST_RECORDED:
+            shell = await self._shells.find(name)
+            last = await self._shells.tmux.screen(shell.pane, above=200)
+        elif not between and len(first) <= _HEAD + _TAIL:
+            return first
+        elif not between:
+            first, last = first[:-_TAIL], first[-_TAIL:]
+        return (
+            f"{first[:_HEAD]}\n[… cut; {'the beginning' if ran.recording.size >= MOST_RECORDED else 'the whole'},"
+            f" as the terminal got it, is in {ran.recording.path} …]\n{last[-_TAIL:]}"
+        )
+
+    async def _view(self, shell: Shell, lines_above: int) -> str:
+        screen = await self._shells.tmux.screen(shell.pane, above=lines_above)
+        return f"{with_line_end(screen)}[{self._told_state(shell)}]"
+
+    def _told_state(self, shell: Shell) -> str:
+        state = self._state(shell)
+        if shell.pane.exit_code is not None:
+            return f"ended: {how_it_ended(shell.pane.exit_code)}"
+        if state.state == "running":
+            running = shell.place.running()
+            since = f" for {time.time() - shell.place.began_at(running):.0f} s" if running else ""
+            return f"running{since}: {state.command}"
+        if state.exit_code is None:
+            return "idle"
+        return f"idle; the last command ended: {how_it_ended(state.exit_code)}"
+
+    def _state(self, shell: Shell) -> ShellState:
+        last = shell.place.last()
+        running = shell.is_running()
+        asked = shell.background is not None or shell.place.running() is not None or not running
+        command = shell.place.command(last)[:500] if asked else shell.pane.program
+        ended = shell.pane.exit_code
+        return ShellState(
+            name=shell.name,
+            state="running" if running else "idle" if ended is None else "ended",
+            command=command or None,
+            exit_code=None
+            if running
+            else shell.place.exit_code(last)
+            if ended is None and last
+            else ended,
+            cwd=shell.pane.cwd,
+            attach=self._shells.tmux.attach_command(shell.name),
+        )
+
+    async def _settle(self, shell: Shell) -> None:
+        """Give a program a moment to show what it makes of its input."""
+        before = None
+        for _ in range(10):
+            await asyncio.sleep(_SETTLES_S)
+            now = await self._shells.tmux.screen(shell.pane)
+            if now == before:
+                return
+            before = now
+
+
+async def _wait_until_ended(shell: Shell, within_s: float) -> None:
+    end = asyncio.get_running_loop().time() + within_s
+    with Watch.of(shell.place.wake, shell.pane.pid) as watch:
+        while shell.is_running() and not watch.ended:
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            await watch.changed(min(1.0, left))
+
+
+def _checked_keys(keys: list[str]) -> list[str]:
+    for key in keys:
+        if not _KEY.fullmatch(key):
+            raise ToolError(
+                f"There is no key {key[:50]!r}. Keys are a character, Enter, Escape, Tab, Space, BSpace, Up, Down, Left,"
+                " Right, Home, End, PageUp, PageDown, F1 to F12, with C- or M- before them for Ctrl and Alt. Type text"
+                " with `text`."
+            )
+    return keys
+
+
+def _about(name: str, ran: Ran, text: str) -> str:
+    told = "no output; " if not text else ""
+    if not ran.over:
+        assert ran.exit_code is not None
+        return told + how_it_ended(ran.exit_code)
+    how = f" ({how_it_ended(ran.exit_code)})" if ran.exit_code is not None else ""
+    return f"{told}the shell {name} has ended{how}"

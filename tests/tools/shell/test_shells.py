@@ -1,0 +1,266 @@
+import asyncio
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from fastmcp.exceptions import ToolError
+
+from sandbox_tools.shell.tmux import Tmux
+from tests.tools.serving import started_tool_server
+from tests.tools.shell.processes import alive
+from tests.tools.shell.terminal import tmux
+from tests.tools.waiting import until
+
+
+class Calls:
+    """The tools of one shell, as an agent calls them."""
+
+    def __init__(self, client, name):
+        self.client = client
+        self.name = name
+
+    async def call(self, tool, **arguments):
+        result = await self.client.call_tool(tool, {"shell": self.name} | arguments)
+        return result.content[0].text
+
+    async def run(self, command, **arguments):
+        return await self.call("shell_run", command=command, **arguments)
+
+    async def write(self, text="", **arguments):
+        return await self.call("shell_write", text=text, **arguments)
+
+    async def view(self, **arguments):
+        return await self.call("shell_view", **arguments)
+
+    async def state(self):
+        told = (await self.client.call_tool("shell_list", {})).content[0].text
+        return next((s for s in json.loads(told)["shells"] if s["name"] == self.name), None)
+
+
+async def opened(client, name):
+    await client.call_tool("shell_open", {"name": name})
+    return Calls(client, name)
+
+
+@pytest_asyncio.fixture
+async def shell(tools, request):
+    calls = await opened(tools, request.node.name.removeprefix("test_")[:40].replace("[", "-"))
+    yield calls
+    with suppress(ToolError):
+        await calls.call("shell_kill")
+
+
+async def test_a_shell_keeps_what_commands_change_in_it(shell):
+    await shell.run(
+        "cd /usr; export A=1; declare -A map=([key]=value); twice() { echo $1 $1; }; (exit 7)"
+    )
+    text = await shell.run('echo "$? $PWD $A ${map[key]}"\ntwice\\\n word')
+    assert text == "7 /usr 1 value\nword word\n[exit code 0]"
+
+
+async def test_the_output_of_a_command_is_told_without_what_a_terminal_adds(shell):
+    command = r"""printf '\e[31mred\e[m\n'; echo err >&2; printf '10%%\r50%%\r100%%\r\e[Kdone'"""
+    assert await shell.run(command) == "red\nerr\ndone\n[exit code 0]"
+
+
+async def test_bytes_of_any_kind_neither_end_a_command_nor_the_shell(shell):
+    text = await shell.run(
+        r"head -c 20000 /bin/ls; printf '\e]133;D;sandbox=1\a\eP\e]0;'; echo; echo end"
+    )
+    assert "end" in text
+    assert text.endswith("[exit code 0]")
+    assert await shell.run("echo after") == "after\n[exit code 0]"
+
+
+async def test_an_unfinished_command_fails_and_the_shell_goes_on(shell):
+    text = await shell.run('echo "unfinished')
+    assert "unexpected EOF" in text
+    assert await shell.run("if true; then echo on; fi # ok") == "on\n[exit code 0]"
+
+
+async def test_a_command_that_reads_is_given_its_input(shell):
+    text = await shell.run("read -p 'name? ' name; echo hello $name", timeout_s=0.5)
+    assert text == "name? \n[still running after 0.5 s]"
+    with pytest.raises(ToolError, match="still runs: read -p 'name"):
+        await shell.run("echo no")
+    text = await shell.write("you")
+    assert "hello you\n" in text
+    assert text.endswith("[idle; the last command ended: exit code 0]")
+
+
+async def test_keys_interrupt_a_command(shell):
+    await shell.run("sleep 600; echo not reached", timeout_s=0.5)
+    text = await shell.write(keys=["C-c"])
+    assert "not reached\n" not in text.replace("echo not reached", "")
+    await shell.view(wait_s=30)
+    assert await shell.run("echo $?") == "130\n[exit code 0]"
+
+
+async def test_a_key_that_there_is_not_is_refused(shell):
+    with pytest.raises(ToolError, match="There is no key 'Ctrl-C'"):
+        await shell.write(keys=["Ctrl-C"])
+
+
+async def test_a_program_that_fills_the_screen_is_seen_and_left(shell, tool_server):
+    (tool_server.workspace / "long.txt").write_text("".join(f"line {n}\n" for n in range(500)))
+    text = await shell.run("less long.txt", timeout_s=1)
+    assert text.startswith("line 0\nline 1\n")
+    assert "line 100\n" not in text
+    assert "line 499\n" in await shell.write(keys=["G"])
+    await shell.write(keys=["q"])
+    assert (await shell.view(wait_s=30)).endswith("[idle; the last command ended: exit code 0]")
+
+
+async def test_long_output_is_cut_and_whole_in_a_file(shell):
+    text = await shell.run("seq 100000; echo end")
+    assert len(text) < 31_000
+    assert text.startswith("1\n2\n3\n")
+    assert text.endswith("\n100000\nend\n[exit code 0]")
+    (path,) = [word for word in text.split() if word.endswith(".output")]
+    assert b"\r\n50000\r\n" in Path(path).read_bytes()
+
+
+async def test_what_runs_on_in_the_background_holds_up_nobody(shell):
+    assert (await shell.run("sleep 600 &")).endswith("exit code 0]")
+    assert "143\n" in await shell.run("kill %1; wait %1; echo $?")
+
+
+async def test_settings_that_trouble_scripts_do_not_trouble_the_shell(shell):
+    await shell.run(
+        "set -u -o noclobber -o vi; IFS=0123456789; alias printf=false; set -o pipefail"
+    )
+    assert await shell.run("echo still; false") == "still\n[exit code 1]"
+    assert await shell.run("set -e; echo strict") == "strict\n[exit code 0]"
+
+
+async def test_a_shell_that_exits_is_told_with_its_code(shell):
+    text = await shell.run("echo bye; exit 3")
+    assert text.startswith("bye\n")
+    assert f"the shell {shell.name} has ended (exit code 3)" in text
+    assert (await shell.state())["exit_code"] == 3
+    with pytest.raises(ToolError, match="Forget it with shell_kill"):
+        await shell.run("echo no")
+
+
+async def test_a_shell_has_the_variables_of_the_sandbox(tools, tool_server):
+    tool_server.set(envs={"GREETING": "hello 'you'\nthere", "not a name": "x"})
+    shell = await opened(tools, "with-variables")
+    assert await shell.run('echo "$GREETING"') == "hello 'you'\nthere\n[exit code 0]"
+    await shell.call("shell_kill")
+
+
+async def test_a_person_who_types_keeps_the_agent_from_running_into_it(shell, sockets):
+    tmux(sockets, "send-keys", "-t", shell.name, "cat", "Enter")
+    await until(
+        lambda: "cat" in tmux(sockets, "list-panes", "-a", "-F", "#{pane_current_command}").stdout
+    )
+    with pytest.raises(ToolError, match="still runs: cat"):
+        await shell.run("echo no")
+    tmux(sockets, "send-keys", "-t", shell.name, "C-d")
+    await shell.view(wait_s=30)
+    tmux(sockets, "send-keys", "-t", shell.name, "half a line that nobody ent")
+    tmux(sockets, "copy-mode", "-t", shell.name)
+    assert await shell.run("echo yes") == "yes\n[exit code 0]"
+
+
+async def test_a_cancelled_call_interrupts_the_command(shell, tool_server):
+    pid = tool_server.workspace / "interrupted"
+    call = asyncio.create_task(shell.run(f"sh -c 'echo $$ > {pid}; exec sleep 600'"))
+    await until(lambda: pid.exists() and pid.read_text())
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+    await until(lambda: not alive(pid))
+
+
+async def test_killing_a_shell_ends_all_that_runs_in_it(shell, tool_server):
+    pid = tool_server.workspace / "stubborn"
+    await shell.run(f"(trap '' HUP TERM; echo $BASHPID > {pid}; sleep 600) & disown")
+    await until(lambda: pid.exists() and pid.read_text())
+    await shell.call("shell_kill")
+    assert not alive(pid)
+    assert await shell.state() is None
+    with pytest.raises(
+        ToolError, match=f"There is no shell {shell.name} .* Open one with shell_open"
+    ):
+        await shell.view()
+
+
+async def test_a_command_in_the_background_is_viewed_and_its_end_told(tools, tool_server):
+    os.mkfifo(tool_server.workspace / "go")
+    told = await tools.call_tool(
+        "run_command", {"command": "echo begun; cat go; exit 4", "background": True}
+    )
+    job = Calls(tools, told.content[0].text.split()[0])
+    assert (await job.view()).endswith(": echo begun; cat go; exit 4]")
+    with pytest.raises(ToolError, match="which runs no others"):
+        await job.run("echo no")
+    (tool_server.workspace / "go").write_text("gone\n")
+    text = await job.view(wait_s=60)
+    assert text.endswith("begun\ngone\n[ended: exit code 4]")
+    await job.call("shell_kill")
+
+
+async def test_shells_are_found_again_by_another_tool_server(shell, tool_server, sockets, tmp_path):
+    await shell.run("kept=yes")
+    await shell.run("cat; echo $kept", timeout_s=0.5)
+    home = tool_server.settings.parent / "home"
+    async with (
+        started_tool_server(tmp_path, TMUX_TMPDIR=str(sockets), HOME=str(home)) as another,
+        another.client() as client,
+    ):
+        found = Calls(client, shell.name)
+        assert (await found.state())["state"] == "running"
+        await found.write(keys=["C-d"])
+        await found.view(wait_s=30)
+        assert await found.run("echo $kept") == "yes\n[exit code 0]"
+
+
+async def test_when_tmux_is_killed_calls_end_and_shells_can_be_opened_again(tools, tool_server):
+    shell = await opened(tools, "short-lived")
+    call = asyncio.create_task(shell.run("echo $PPID > tmux-pid; sleep 600"))
+    pid = tool_server.workspace / "tmux-pid"
+    await until(lambda: pid.exists() and pid.read_text())
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert "the shell short-lived has ended" in await call
+    assert await shell.state() is None
+    await opened(tools, "short-lived")
+    assert await shell.run("echo again") == "again\n[exit code 0]"
+    await shell.call("shell_kill")
+
+
+async def test_so_many_shells_and_no_more(tools, sockets):
+    await tools.call_tool("run_command", {"command": "true", "background": True})
+    await Calls(tools, "job-1").view(wait_s=60)
+    for _ in range(16):  # the last one takes the place of the command that has ended
+        await tools.call_tool("run_command", {"command": "sleep 600", "background": True})
+    with pytest.raises(ToolError, match="16 shells are open, and more there may not be"):
+        await tools.call_tool("shell_open", {})
+    tmux(sockets, "kill-server")
+
+
+async def test_a_shell_of_a_name_that_is_taken_or_none_is_not_opened(shell):
+    with pytest.raises(ToolError, match=f"There is a shell {shell.name} already"):
+        await opened(shell.client, shell.name)
+    with pytest.raises(ToolError, match="shell_open was called with wrong arguments"):
+        await opened(shell.client, "../elsewhere")
+
+
+async def test_a_shell_whose_profile_leads_elsewhere_says_what_it_shows(tools, tool_server):
+    profile = tool_server.settings.parent / "home" / ".profile"
+    profile.write_text("echo nowhere; exit 1\n")
+    try:
+        with pytest.raises(ToolError, match=r"(?s)did not come to its prompt.*nowhere"):
+            await opened(tools, "lost")
+    finally:
+        profile.unlink()
+
+
+async def test_without_tmux_a_sentence_tells_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolError, match="since tmux is not installed"):
+        await Tmux("none").panes()
