@@ -16,6 +16,7 @@ from benchmarks.report import Figure, print_figure, print_heading
 from benchmarks.rows import rows
 from benchmarks.runtime import bare_runtime
 from benchmarks.serving import requests
+from benchmarks.tooling import tools
 from benchmarks.transfer import transfers
 
 
@@ -53,6 +54,7 @@ PARTS = {
     "transfers": transfers,
     "deadlines": deadlines,
     "rows": rows,
+    "tools": tools,
 }
 
 

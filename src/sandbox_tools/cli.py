@@ -1,6 +1,8 @@
 import argparse
+import gc
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 
 # Each is imported when it is asked for: the tool server has no memory to spare for what the others need.
 _COMMANDS = {
@@ -21,5 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands.add_parser(name, help=text, description=f"{text.capitalize()}.", add_help=False)
     given, rest = parser.parse_known_args(arguments)
     module, _ = _COMMANDS[given.command]
-    ended: int = import_module(module).main(rest)
+    ended: int = _imported(module).main(rest)
     return ended
+
+
+def _imported(module: str) -> ModuleType:
+    """Import without looking for garbage, of which there is none: that takes a fifth of a start."""
+    gc.disable()
+    imported = import_module(module)
+    gc.freeze()
+    gc.enable()
+    return imported
