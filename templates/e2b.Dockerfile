@@ -66,7 +66,7 @@ RUN [ "$WITH_CODE_SERVER" = 0 ] || { \
         && JOBS=max npm install --prefix /opt/code-server --cache /tmp/npm-cache --unsafe-perm --no-audit --no-fund \
             --no-update-notifier --loglevel error code-server@4.139.1 \
         && ln -s /opt/code-server/node_modules/.bin/code-server /usr/local/bin/code-server \
-        && rm -rf /var/lib/apt/lists/* /tmp/npm-cache /root/.cache /root/.npm \
+        && rm -rf /var/lib/apt/lists/* /tmp/* /root/.cache /root/.npm \
         && code-server --version; \
     }
 
@@ -78,7 +78,7 @@ RUN [ "$WITH_AGENTS" = 0 ] || { \
             --requirement /opt/sandbox/requirements-agents.txt \
         && npm install --no-save --prefix /opt/sandbox/agents --cache /tmp/npm-cache --no-audit --no-fund --no-update-notifier \
             --loglevel error \
-        && rm -rf /tmp/npm-cache /root/.npm; \
+        && rm -rf /tmp/* /root/.npm /root/.cache; \
     }
 # What is pinned stays so: Claude Code, Copilot.
 ENV DISABLE_AUTOUPDATER=1 COPILOT_AUTO_UPDATE=false

@@ -5,6 +5,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 from e2b import CommandExitException, Sandbox
 
 from tests.engine.process import ConnectionOptions
@@ -52,5 +53,19 @@ class Computer:
 
     def url(self, port: int) -> str:
         """Tell where browsers find one of its ports."""
+        return f"http://{self._host(port)}"
+
+    def get(self, port: int, path: str) -> httpx.Response:
+        """Ask one of its ports from outside."""
+        headers = {"Host": self._host(port)}
+        return httpx.get(f"{self.options['sandbox_url']}{path}", headers=headers, timeout=30)
+
+    def listener(self, port: int) -> str:
+        """Name the process that listens there."""
+        return self.run(
+            f"ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | head -n 1 | cut -d= -f2"
+        ).strip()
+
+    def _host(self, port: int) -> str:
         address = self.options["sandbox_url"].rpartition(":")[2]
-        return f"http://{port}-{self.sandbox.sandbox_id}.localhost:{address}"
+        return f"{port}-{self.sandbox.sandbox_id}.localhost:{address}"

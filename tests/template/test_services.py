@@ -1,11 +1,11 @@
 import json
 import re
 
-import httpx
 import pytest
 
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
 
+PORTS = {"tools": 6060, "agent-server": 3000, "code-server": 9000}
 CHECK = "/opt/sandbox/start-services.sh --check"
 STATUS = "/opt/sandbox/start-services.sh --status"
 LOGIN = (
@@ -22,7 +22,7 @@ CALL = (
 
 def test_what_is_ready_answers_from_outside(computer, slim_computer):
     for one, port in [(slim_computer, 6060), (computer, 6060), (computer, 3000)]:
-        assert httpx.get(f"{one.url(port)}/health", timeout=30).status_code == 200
+        assert one.get(port, "/health").status_code == 200
     slim_computer.run(CHECK)
     assert "agent-server: not in this template" in slim_computer.run(STATUS)
 
@@ -49,29 +49,24 @@ def test_code_server_asks_for_the_password_that_it_was_last_told(full, computer_
         )
 
 
-@pytest.mark.parametrize(
-    ("session", "process", "port"),
-    [
-        ("tools", "sandbox-tools serve$", "6060/health"),
-        ("agent-server", "sandbox-tools serve-agents", "3000/health"),
-        ("code-server", "code-server.*bind-addr", "9000/healthz"),
-    ],
-)
-def test_a_service_that_dies_is_started_again(computer, session, process, port):
-    ask = f"curl --fail --silent http://127.0.0.1:{port} >/dev/null"
-    computer.wait(ask)
-    old = set(computer.run(f"pgrep -f '{process}'").split())
-    computer.run(f"pkill -KILL -f '{process}'; true")
-    computer.wait(ask)
-    assert not old & set(computer.run(f"pgrep -f '{process}'").split())
+@pytest.mark.parametrize(("session", "port"), list(PORTS.items()))
+def test_a_service_that_dies_is_started_again(computer, session, port):
+    listens = f"ss -Hltn 'sport = :{port}' | grep -q ."
+    computer.wait(listens)
+    killed = computer.listener(port)
+    computer.run(f"kill -KILL {killed}")
+    computer.wait(f"! kill -0 {killed} 2>/dev/null && {listens}")
+    assert computer.listener(port) != killed
     assert f"{session} ended with" in computer.run(f"cat /var/log/sandbox/{session}.log")
     assert session in computer.run("tmux -L services list-sessions -F '#{session_name}'").split()
 
 
 def test_services_are_no_more_for_being_started_twice(computer):
-    before = computer.run("pgrep -f sandbox-tools | sort")
+    before = [computer.listener(port) for port in PORTS.values()]
     computer.run("/opt/sandbox/start-services.sh & sudo /opt/sandbox/start-services.sh; wait")
-    assert computer.run("pgrep -f sandbox-tools | sort") == before
+    assert [computer.listener(port) for port in PORTS.values()] == before
+    sessions = computer.run("tmux -L services list-sessions -F '#{session_name}'").split()
+    assert sorted(sessions) == ["agent-server", "code-server", "logs", "tools"]
 
 
 def test_services_are_there_again_when_only_files_were_kept(slim, computer_of):
@@ -89,14 +84,16 @@ def test_a_log_is_emptied_when_it_is_large(slim_computer):
     assert slim_computer.run("stat -c %s /var/log/sandbox/flood.log.1") == f"{11 << 20}\n"
 
 
-def test_an_idle_sandbox_has_the_memory_that_its_services_need(slim_computer, computer):
-    for name, one, most_mb in [("agent", slim_computer, 150), ("agent-full", computer, 900)]:
-        shares = one.run("cat /proc/[0-9]*/smaps_rollup 2>/dev/null; true", user="root")
+@pytest.mark.parametrize(("name", "most_mb"), [("slim", 150), ("full", 300)])
+def test_an_idle_sandbox_has_the_memory_that_its_services_need(name, most_mb, request, computer_of):
+    with computer_of(request.getfixturevalue(name)) as computer:
+        computer.wait(CHECK)
+        shares = computer.run("cat /proc/[0-9]*/smaps_rollup 2>/dev/null; true")
         used = sum(int(kb) for kb in re.findall(r"(?m)^Pss: +(\d+) kB", shares)) >> 10
-        print(f"{name} idles with {used} MiB")
-        assert used < most_mb
-        tools = one.run("cat /proc/$(pgrep -f 'sandbox-tools serve$')/status")
-        print(re.findall(r"VmRSS.*", tools))
+        tools = computer.run(f"grep VmRSS /proc/{computer.listener(6060)}/status").split()[1]
+        print(f"{name} idles with {used} MiB; its tool server with {int(tools) >> 10} MiB")
+        assert 10 < used < most_mb
+        assert int(tools) >> 10 < 100
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
