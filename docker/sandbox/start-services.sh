@@ -82,24 +82,32 @@ serve_tools() { exec sandbox-tools serve; }
 
 serve_agent_server() { exec sandbox-tools serve-agents; }
 
-# The file is replaced, so its directory is watched; a change just before is found out after half a minute.
-settings_change() { exec inotifywait -qq -t 30 -e create,moved_to,delete,close_write "$settings"; }
+# The file of settings is replaced, so its directory is watched; what is missed is found half a minute later.
+watch_settings() {
+    {
+        inotifywait -qq -t 30 -e create,moved_to,delete,close_write "$settings"
+        [ $? != 1 ] || sleep 5 # no more watches to be had
+    } &
+    change=$!
+}
 
 # shellcheck disable=SC2317 # called by its name
 serve_code_server() {
-    until password=$(sandbox-tools setting password); do (settings_change); done
-    (PASSWORD=$password exec code-server --bind-addr 0.0.0.0:9000 --auth password \
-        --disable-telemetry --disable-update-check --disable-workspace-trust /workspace) &
-    server=$!
-    trap 'kill "$server"' TERM
-    while kill -0 "$server" 2>/dev/null; do
-        (settings_change) &
-        change=$!
-        wait -n "$server" "$change"
-        [ "$(sandbox-tools setting password)" = "$password" ] || kill "$server" 2>/dev/null
-        kill "$change" 2>/dev/null
+    # Watched before it is read, so that no change is between the two.
+    watch_settings
+    until password=$(sandbox-tools setting password); do
         wait "$change"
+        watch_settings
     done
+    PASSWORD=$password code-server --bind-addr 0.0.0.0:9000 --auth password \
+        --disable-telemetry --disable-update-check --disable-workspace-trust /workspace &
+    server=$!
+    trap 'kill "$server" "$change"' TERM
+    while wait -n "$server" "$change"; kill -0 "$server" 2>/dev/null; do
+        watch_settings
+        [ "$(sandbox-tools setting password)" = "$password" ] || kill "$server"
+    done
+    kill "$change"
     wait "$server"
 }
 
