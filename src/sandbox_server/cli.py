@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryptionKey
 from sandbox_server.access.tenants import DEFAULT_TENANT
-from sandbox_server.commands import database, keys
+from sandbox_server.commands import database, keys, templates
 from sandbox_server.db.account import CannotRunPostgres
 from sandbox_server.db.database import UnusablePostgres
 from sandbox_server.domain.access import Scope
@@ -18,7 +18,7 @@ from sandbox_server.log import configure_logging
 from sandbox_server.processes import raising
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.settings import Settings, flags, variable_of
-from sandbox_server.templates.shipped import UnusableTemplates
+from sandbox_server.templates.shipped import AGENT, UnusableTemplates
 
 _UNUSABLE = 78  # EX_CONFIG
 _INTERRUPTED = 130
@@ -66,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(commands, "doctor", "check what the server needs here", _examine, settings=names)
     _add_keys(commands)
     _add_database(commands)
+    _add_templates(commands)
     guard = commands.add_parser(raising.COMMAND)  # for `serve` alone, so without a word of help
     guard.add_argument("--directory", type=Path, required=True)
     guard.set_defaults(command=lambda _, given: raising.guard(given["directory"]))
@@ -131,6 +132,15 @@ def _add_database(commands: Any) -> None:
         ("forget-engine", "give up what was at an engine that is gone", database.forget_engine),
     ):
         _add(group, name, text, command, settings=_STATE)
+
+
+def _add_templates(commands: Any) -> None:
+    group = _add_group(commands, "template", "the templates that come with the server")
+    places = (*_STATE, "engine_dir", "template_dir")
+    build = _add(group, "build", "build one and show how it goes", templates.build, settings=places)
+    build.add_argument("name", nargs="?", default=AGENT, metavar="NAME", help="Which; `agent`.")
+    build.add_argument("--backend", help="Where; the first provider if none is named.")
+    build.add_argument("--force", action="store_true", help="Carry out every step anew.")
 
 
 def _add_group(commands: Any, name: str, text: str) -> Any:

@@ -12,11 +12,11 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.templates import WITH_SERVICES, Size
 
 _now = func.clock_timestamp()
-_MISSING = "It is not at its provider any more."
+MISSING = "It is not at its provider any more."
 # What is being built here, or could not be, is known better than from a list that tells of builds before it too.
 _IS_OURS = TemplateBuild.digest.is_not(None) & (
     (TemplateBuild.state == "building")
-    | ((TemplateBuild.state == "failed") & (TemplateBuild.state_reason != _MISSING))
+    | ((TemplateBuild.state == "failed") & (TemplateBuild.state_reason != MISSING))
 )
 
 
@@ -113,7 +113,7 @@ class SharedTemplateRepository:
                 ready_at=None,
                 state=case((TemplateBuild.state == "ready", "failed"), else_=TemplateBuild.state),
                 state_reason=case(
-                    (TemplateBuild.state == "ready", _MISSING), else_=TemplateBuild.state_reason
+                    (TemplateBuild.state == "ready", MISSING), else_=TemplateBuild.state_reason
                 ),
             )
         )

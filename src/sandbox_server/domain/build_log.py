@@ -10,6 +10,7 @@ _TAIL = 192 * 1024
 _STEP = re.compile(
     r"^(?:CACHED )?\[builder (\d+)/(\d+)\] (?!\[std)(.*?)(?: \[[0-9a-f]{8,}\])?$", re.MULTILINE
 )
+_BASE = re.compile(r"^\[base\] (.*)$", re.MULTILINE)
 _LONGEST_STEP = 200
 
 
@@ -42,9 +43,10 @@ class BuildLog:
         """Say how far it is, by the last step that it tells of."""
         steps = _STEP.findall(self.tail) or _STEP.findall(self.head)
         if not steps:
-            return None
+            base = _BASE.findall(self.tail or self.head)
+            return base[-1][:_LONGEST_STEP] if base else None
         number, count, step = steps[-1]
-        return f"step {number} of {count}, {step[:_LONGEST_STEP]}"
+        return f"step {number} of {count}, {step.strip()[:_LONGEST_STEP]}"
 
     def read(self, offset: int) -> Piece:
         """Give what there is from there on, up to what was left out."""

@@ -81,6 +81,15 @@ class LocalEngine:
         key = (self._directory / "api.key").read_text().strip()
         return EngineAddress(port=self._note().port, api_key=key)
 
+    def find_running(self) -> EngineAddress | None:
+        """Find where it listens, if it does, though somebody else looks after it."""
+        note = self.find_note()
+        found = None if note is None else LivingProcess.find(note.identity)
+        if note is None or found is None:
+            return None
+        os.close(found.fileno())
+        return self.address if note.ready else None
+
     def fileno(self) -> int:
         """Be readable once the engine has ended."""
         assert self._process is not None

@@ -5,7 +5,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.processes.engine import EngineAddress
+from sandbox_server.processes.engine import EngineAddress, LocalEngine
+from sandbox_server.processes.errors import CannotServe
 from sandbox_server.settings import Settings
 
 LOCAL = "local"
@@ -45,6 +46,23 @@ def configured_backends(
         return (_of_variables(settings),)
     assert engine is not None
     return (_of_engine(engine, capacity=settings.capacity),)
+
+
+def backends_from_here(settings: Settings) -> tuple[BackendSettings, ...]:
+    """List the providers as another command of this machine reaches them: the engine is that of a server that runs."""
+    if not needs_engine(settings):
+        return configured_backends(settings, None)
+    directory = engine_directory(settings)
+    try:
+        engine = LocalEngine(directory).find_running()
+    except PermissionError:
+        raise CannotServe(f"The engine in {directory} is root's: use sudo.") from None
+    if engine is None:
+        raise CannotServe(
+            f"No engine runs in {directory}: start the server, name its --state-dir, or name a "
+            "provider in the environment."
+        )
+    return configured_backends(settings, engine)
 
 
 def _of_variables(settings: Settings) -> BackendSettings:

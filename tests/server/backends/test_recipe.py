@@ -1,6 +1,11 @@
+import io
+import tarfile
+
 import pytest
 
 from sandbox_server.backends.e2b.recipe import build_request
+from sandbox_server.backends.e2b.uploads import archive_of
+from sandbox_server.domain.build_context import BuildContext, ContextFile
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.templates import Definition, Step, StepKind
 
@@ -72,3 +77,58 @@ def test_what_is_no_dockerfile_is_refused(text):
 def test_what_the_parser_warns_of_is_not_written_to_our_output(capsys):
     build_request(dockerfile("FROM x", "RUN --mount=type=cache,target=/x true", "SHELL []"))
     assert capsys.readouterr().out == ""
+
+
+CONTEXT = BuildContext(
+    {
+        "docker/a/one": ContextFile(b"1"),
+        "docker/a/within/two.sh": ContextFile(b"2", is_executable=True),
+        "src/three.py": ContextFile(b"3"),
+    }
+)
+
+
+def copied(*copying, context=CONTEXT):
+    steps = build_request(dockerfile("FROM x", *copying), context=context).steps
+    assert isinstance(steps, list)
+    return next(step for step in steps if step.type_ == "COPY")
+
+
+def test_files_of_a_context_are_copied_under_a_hash_of_what_they_are():
+    step = copied("COPY --chmod=755 --chown=user docker/a /opt/")
+    assert step.args == ["docker/a", "/opt/", "user", "0755"]
+    others = [
+        copied("COPY docker/a /srv/"),
+        copied("COPY docker/a/one /opt/"),
+        copied("COPY docker/a /opt/", context=changed("docker/a/one", ContextFile(b"9"))),
+        copied("COPY docker/a /opt/", context=changed("docker/a/one", ContextFile(b"1", True))),
+    ]
+    assert len({step.files_hash, *(one.files_hash for one in others)}) == 5
+    elsewhere = changed("src/three.py", ContextFile(b"9"))
+    assert copied("COPY docker/a /opt/", context=elsewhere).files_hash == step.files_hash
+
+
+def changed(path, file):
+    return BuildContext({**CONTEXT.files, path: file})
+
+
+@pytest.mark.parametrize(
+    ("source", "packed"),
+    [
+        ("docker/a", ["docker/a", "docker/a/within", "docker/a/one", "docker/a/within/two.sh"]),
+        ("./docker/a/one", ["docker/a/one"]),
+        ("src/*.py", ["src/three.py"]),
+    ],
+)
+def test_only_what_is_copied_is_sent(source, packed):
+    with tarfile.open(fileobj=io.BytesIO(archive_of(CONTEXT, source))) as archive:
+        assert [one.name for one in archive] == packed
+        assert {one.name for one in archive if one.mode & 0o100 and one.isreg()} <= {
+            "docker/a/within/two.sh"
+        }
+
+
+@pytest.mark.parametrize("source", ["/etc/passwd", "../neighbour", "src/../../x", "nothing"])
+def test_what_is_not_in_the_context_is_not_copied(source):
+    with pytest.raises(InvalidRequest, match="context"):
+        copied(f"COPY {source} /opt/")

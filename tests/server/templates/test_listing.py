@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import Backends, KnownBackend
 from sandbox_server.db.models import Backend, Template, TemplateBuild, Tenant
+from sandbox_server.db.shared_templates import MISSING
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
@@ -191,3 +192,42 @@ async def test_what_has_been_missing_for_long_is_forgotten(
 
 async def test_a_backend_that_left_the_settings_is_not_asked(list_templates):
     assert await list_templates("gone") is None
+
+
+@pytest.mark.parametrize("state", ["building", "failed"])
+async def test_a_build_of_our_own_is_known_better_than_from_a_list(
+    list_templates, builds_of, sessions, built_elsewhere, state
+):
+    name, _ = built_elsewhere
+    await list_templates()
+    ours = {"digest": "d", "state": state, "state_reason": "a reason", "ready_at": None}
+    async with sessions.begin() as session:
+        await session.execute(update(TemplateBuild).values(**ours))
+    await list_templates()
+    [build] = await builds_of(name)
+    assert {name: getattr(build, name) for name in ours} == ours
+
+
+async def test_a_build_of_our_own_that_was_missing_is_found_again(
+    list_templates, builds_of, sessions, built_elsewhere
+):
+    name, _ = built_elsewhere
+    await list_templates()
+    async with sessions.begin() as session:
+        missing = {"state": "failed", "state_reason": MISSING, "ready_at": None}
+        await session.execute(update(TemplateBuild).values(digest="d", **missing))
+    await list_templates()
+    [build] = await builds_of(name)
+    assert (build.state, build.state_reason, build.digest) == ("ready", None, "d")
+
+
+async def test_who_is_called_as_what_comes_with_a_server_has_its_services(
+    list_templates, sessions, backend_at, engine
+):
+    template = AsyncTemplate().from_template("base")
+    built = await AsyncTemplate.build(template, "agent-full", **engine.options)
+    await list_templates()
+    await backend_at().templates.delete(built.template_id)
+    async with sessions() as session:
+        known = await session.execute(select(Template.name, Template.has_services))
+        assert {("agent-full", True), ("base", False)} <= set(known.all())

@@ -1,0 +1,114 @@
+"""`sandbox-server template build`, with and without a server at work."""
+
+import asyncio
+import os
+import pty
+import signal
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.db.models import Template
+from tests.engine.waiting import until
+from tests.server.running import server_process, variables_of
+from tests.server.templates.shipping import write_context
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+async def swept(backend_at):
+    provider = backend_at().templates
+    yield
+    for name in ("agent", "relay-workspace"):
+        await provider.delete(name)
+
+
+@pytest.fixture
+def server(engine, database_url, swept):
+    """Give a server that is not started, whose provider is the engine."""
+    with server_process(variables=variables_of(engine, database_url)) as server:
+        server.state_dir.mkdir()
+        yield server
+
+
+@pytest.fixture
+def build(server):
+    """Run the command to its end, in a thread."""
+
+    async def build(context, *words):
+        command = ("template", "build", *words, "--template-dir", str(context))
+        return await asyncio.to_thread(server.run, *command)
+
+    return build
+
+
+async def test_it_is_built_without_a_server_and_known_to_the_next(
+    server, build, sessions, tmp_path
+):
+    context = write_context(tmp_path)
+    built = await build(context)
+    assert built.returncode == 0, built.stderr
+    assert "agent is being built at e2b." in built.stdout
+    assert "COPY docker/sandbox/" in built.stdout
+    assert "agent is ready at e2b" in built.stdout
+    assert "relay-workspace is ready at e2b" in built.stdout
+    again = await build(context)
+    assert again.stdout.splitlines() == [
+        "agent is ready at e2b, as it comes with this server.",
+        "relay-workspace is ready at e2b, as it comes with this server.",
+    ]
+    async with sessions() as session:
+        known = await session.execute(select(Template.name, Template.has_services))
+        assert set(known.all()) == {("agent", True), ("relay-workspace", True)}
+    await asyncio.to_thread(server.start)
+    async with server.client() as client:
+        made = await client.post("/v1/sandboxes", json={"template": "relay-workspace"})
+        assert made.json()["state"] == "running", made.text
+        await client.delete(f"/v1/sandboxes/{made.json()['id']}")
+
+
+async def test_why_it_was_not_built_is_said_and_told_by_the_exit_code(build, tmp_path):
+    failed = await build(write_context(tmp_path, "RUN echo no cheese >&2; exit 3"))
+    assert failed.returncode == 1
+    assert "no cheese" in failed.stderr
+    assert "agent was not built" in failed.stdout
+
+
+async def test_a_name_that_is_not_among_them_is_refused(build, tmp_path):
+    context = write_context(tmp_path)
+    unknown = await build(context, "agnet")
+    assert unknown.returncode == 78
+    assert "but agent, relay-workspace" in unknown.stderr
+    nowhere = await build(context, "--backend", "moon")
+    assert nowhere.returncode == 78
+    assert "moon" in nowhere.stderr
+
+
+async def test_interrupted_it_leaves_the_build_to_go_on(server, build, tmp_path):
+    context = write_context(tmp_path, "RUN sleep 3")
+    command = server.command("template", "build", "--template-dir", str(context))
+    terminal, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *command, env=server.environment(), stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    said = b""
+    os.set_blocking(terminal, False)
+
+    async def is_at_the_step():
+        nonlocal said
+        with suppress(BlockingIOError):
+            said += os.read(terminal, 65536)
+        return b"RUN sleep 3" in said
+
+    await until(is_at_the_step, timeout=60)
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(30):
+        assert await process.wait() == 130
+    os.close(terminal)
+    assert b"\r\x1b[2K" in said, "it was no terminal's"
+    followed = await build(context)
+    assert followed.returncode == 0, followed.stderr
+    assert followed.stdout.count("RUN sleep 3") == 2  # as agent, and from there on as known

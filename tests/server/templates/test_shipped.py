@@ -1,0 +1,69 @@
+"""What the templates that come with the server are made of, read from where it is."""
+
+import pytest
+
+from sandbox_server.domain.templates import WITH_SERVICES
+from sandbox_server.templates.shipped import UnusableTemplates, read_shipped
+from tests.server.templates.shipping import write_context
+
+
+@pytest.fixture
+def context(tmp_path):
+    return write_context(tmp_path)
+
+
+def test_what_comes_with_this_repository_can_be_used():
+    shipped = read_shipped().templates
+    assert shipped.keys() == WITH_SERVICES
+    agent, full = shipped["agent"], shipped["agent-full"]
+    assert shipped["relay-workspace"] is full
+    assert agent.digest != full.digest
+    assert "src/sandbox_tools/cli.py" in agent.context.files
+    assert "docker/sandbox/start-services.sh" in agent.context.files
+    assert agent.context.files["docker/sandbox/start-services.sh"].is_executable
+
+
+def test_only_what_belongs_to_them_is_read(context):
+    files = read_shipped(context).templates["agent"].context.files
+    assert sorted(files) == [
+        *("docker/sandbox/given", "docker/sandbox/start.sh", "docker/sandbox/within/deeper"),
+        *("src/sandbox_tools/tool.py", "templates/e2b.Dockerfile", "templates/e2b.toml"),
+    ]
+    (context / "docker/sandbox/link").symlink_to("/etc/passwd")
+    assert read_shipped(context).templates["agent"].context.files.keys() == files.keys()
+
+
+def test_arguments_are_put_in_where_the_dockerfile_declares_them(context):
+    definition = read_shipped(context).templates["agent"].definition
+    assert definition.dockerfile is not None
+    assert "ARG WITH_WORDS='some words'\n" in definition.dockerfile
+    assert (definition.cpu_count, definition.memory_mb) == (1, 256)
+
+
+@pytest.mark.parametrize(
+    "path", ["src/sandbox_tools/tool.py", "docker/sandbox/given", "templates/e2b.Dockerfile"]
+)
+def test_another_file_makes_it_another_template(context, path):
+    before = read_shipped(context).templates["agent"].digest
+    assert read_shipped(context).templates["agent"].digest == before
+    (context / path).write_text("ARG WITH_WORDS")
+    assert read_shipped(context).templates["agent"].digest != before
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("templates/e2b.toml", "no toml", "cannot be used"),
+        ("templates/e2b.toml", "dockerfile = 'x'", "cannot be used"),
+        ("templates/e2b.Dockerfile", "FROM x", "no ARG of the Dockerfile"),
+    ],
+)
+def test_what_cannot_be_used_is_said(context, path, text, said):
+    (context / path).write_text(text)
+    with pytest.raises(UnusableTemplates, match=said):
+        read_shipped(context)
+
+
+def test_a_directory_without_them_is_refused(tmp_path):
+    with pytest.raises(UnusableTemplates, match=r"no templates/e2b\.toml in"):
+        read_shipped(tmp_path)
