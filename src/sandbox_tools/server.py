@@ -17,7 +17,7 @@
 
 from fastmcp import FastMCP
 
-from sandbox_tools import files, gateway, ports, shell
+from sandbox_tools import browser, files, gateway, ports, shell
 from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.agents import toolset as agents
 from sandbox_tools.failures import FailuresAsSentences
@@ -32,6 +32,7 @@ _TOOLSETS = (
     shell.register,
     agents.register,
     gateway.register,
+    browser.register,
 )
 
 

@@ -1,0 +1,44 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastmcp import FastMCP
+
+from sandbox_tools.annotations import REACHES_OUT, READS
+from sandbox_tools.browser.browser import Browser
+from sandbox_tools.browser.installation import is_installed
+from sandbox_tools.browser.tools import BrowserTools
+from sandbox_tools.ground import Ground
+
+
+def register(server: FastMCP, ground: Ground) -> None:
+    """Offer the browser where there is one: ten tools that only fail would cost agents their context."""
+    if not is_installed():
+        ground.health.add(
+            "browser", lambda: "absent: sandboxes of the template agent-full have one"
+        )
+        return
+    browser = Browser(ground.workspace)
+    ground.while_serving(lambda: _ended(browser))
+    ground.health.add("browser", browser.state)
+    tools = BrowserTools(browser)
+    for reading in (tools.browser_screenshot, tools.browser_view):
+        server.tool(reading, annotations=READS)
+    for acting in (
+        tools.browser_navigate,
+        tools.browser_click,
+        tools.browser_type,
+        tools.browser_press,
+        tools.browser_scroll,
+        tools.browser_select,
+        tools.browser_tabs,
+        tools.browser_close,
+    ):
+        server.tool(acting, annotations=REACHES_OUT)
+
+
+@asynccontextmanager
+async def _ended(browser: Browser) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await browser.close()

@@ -1,0 +1,81 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from fastmcp.exceptions import ToolError
+
+from sandbox_tools.browser.asked import Answer
+from sandbox_tools.browser.installation import MISSING, find_chromium, own_directory
+from sandbox_tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sandbox_tools.browser.running import RunningBrowser
+    from sandbox_tools.browser.turn import Turn
+
+_RESTARTED = (
+    "The browser had ended by itself and was started again. Its tabs are gone, its cookies are not."
+)
+_LIMIT_SECONDS = 60.0
+
+
+class Browser:
+    """The one browser of a sandbox, which starts when it is first used and serves calls in their order."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._turns = asyncio.Lock()
+        self._running: RunningBrowser | None = None
+        self._what_runs = AsyncExitStack()
+
+    @asynccontextmanager
+    async def turn(
+        self,
+        *,
+        dialog: Answer = "dismiss",
+        dialog_text: str | None = None,
+        limit_seconds: float = _LIMIT_SECONDS,
+    ) -> AsyncIterator["Turn"]:
+        """Wait for the calls that came before, and have the browser."""
+        async with self._turns:
+            running = await self._run()
+            async with running.turn(
+                dialog=dialog, dialog_text=dialog_text, limit_seconds=limit_seconds
+            ) as turn:
+                yield turn
+
+    async def close(self) -> bool:
+        """End it, if it runs."""
+        async with self._turns:
+            was_running = self._running is not None
+            await self._end()
+            return was_running
+
+    def state(self) -> str:
+        return "running" if self._running else "idle"
+
+    async def _run(self) -> "RunningBrowser":
+        if self._running and await self._running.is_alive():
+            return self._running
+        had_ended = self._running is not None
+        await self._end()
+        self._running = await self._start()
+        if had_ended:
+            self._running.notes.add(_RESTARTED)
+        return self._running
+
+    async def _start(self) -> "RunningBrowser":
+        executable = find_chromium()
+        if executable is None:
+            raise ToolError(MISSING)
+        # Playwright is a tenth of the memory that a tool server may have, and most never browse.
+        running = await asyncio.to_thread(import_module, "sandbox_tools.browser.running")
+        started: RunningBrowser = await self._what_runs.enter_async_context(
+            running.running_browser(executable, own_directory(), self._workspace)
+        )
+        return started
+
+    async def _end(self) -> None:
+        self._running = None
+        await self._what_runs.aclose()

@@ -1,0 +1,81 @@
+import asyncio
+import fcntl
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+from fastmcp.exceptions import ToolError
+from playwright.async_api import BrowserContext, Error, Playwright, ViewportSize, async_playwright
+
+from sandbox_tools.browser.notes import in_one_line
+
+_VIEWPORT = ViewportSize(width=1280, height=800)
+# Besides what playwright sets: little goes out that no page asked for, and the cache does not fill the disk.
+_FLAGS = ("--disable-quic", "--disable-gpu", "--disk-cache-size=104857600")
+_PATIENCE_SECONDS = 10
+
+
+@asynccontextmanager
+async def running_chromium(executable: str, directory: Path) -> AsyncIterator[BrowserContext]:
+    """Run a Chromium without windows, on the profile in a directory, which one process has at a time."""
+    with _held(directory) as profile:
+        playwright = await async_playwright().start()
+        try:
+            context = await _launch(playwright, executable, profile)
+            try:
+                yield context
+            finally:
+                await _let_end(context.close)
+        finally:
+            await _let_end(playwright.stop)
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[Path]:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ToolError(
+                "Another tool server of this account has the browser. Use that one, or end it."
+            ) from None
+        profile = directory / "profile"
+        # Chromium's own lock names host and process: in a fork of a sandbox it would keep the browser out for good.
+        for left in profile.glob("Singleton*"):
+            left.unlink()
+        yield profile
+
+
+async def _launch(playwright: Playwright, executable: str, profile: Path) -> BrowserContext:
+    if os.geteuid() == 0:
+        return await _launch_once(playwright, executable, profile, sandboxed=False)
+    try:
+        return await _launch_once(playwright, executable, profile, sandboxed=True)
+    except ToolError:
+        # Containers seldom let it make the namespaces that its own sandbox is of; they are one themselves.
+        return await _launch_once(playwright, executable, profile, sandboxed=False)
+
+
+async def _launch_once(
+    playwright: Playwright, executable: str, profile: Path, *, sandboxed: bool
+) -> BrowserContext:
+    try:
+        return await playwright.chromium.launch_persistent_context(
+            profile,
+            executable_path=executable,
+            chromium_sandbox=sandboxed,
+            args=_FLAGS,
+            viewport=_VIEWPORT,
+            timeout=60_000,
+        )
+    except Error as error:
+        why = in_one_line(error.message, at_most=1_000)
+        raise ToolError(f"Chromium does not start: {why}") from None
+
+
+async def _let_end(end: Callable[[], Awaitable[None]]) -> None:
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await end()

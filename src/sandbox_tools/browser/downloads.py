@@ -1,0 +1,68 @@
+import asyncio
+from pathlib import Path, PurePath
+
+from playwright.async_api import Download, Error
+
+from sandbox_tools.browser.notes import Notes
+from sandbox_tools.browser.sentences import first_line
+from sandbox_tools.workspace import Workspace
+
+_MOST_OF_A_NAME = 150
+
+
+class Downloads:
+    """Brings what pages have the browser download into the workspace, under names that are free there."""
+
+    def __init__(self, workspace: Workspace, notes: Notes) -> None:
+        self._directory = workspace.root / "downloads"
+        self._notes = notes
+        self._under_way: set[str] = set()
+        self._none_under_way = asyncio.Event()
+        self._none_under_way.set()
+
+    async def keep(self, download: Download) -> None:
+        url = download.url
+        self._under_way.add(url)
+        self._none_under_way.clear()
+        try:
+            self._notes.add(await self._kept(download))
+        finally:
+            self._under_way.discard(url)
+            if not self._under_way:
+                self._none_under_way.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait a little for downloads to end; those that do not are noted."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._none_under_way.wait()
+        except TimeoutError:
+            self._notes.add(f"Still downloading: {', '.join(sorted(self._under_way))}")
+
+    async def _kept(self, download: Download) -> str:
+        name = PurePath(download.suggested_filename).name[-_MOST_OF_A_NAME:] or "download"
+        try:
+            path = await asyncio.to_thread(_reserve, self._directory, name)
+        except OSError as error:
+            return f"{name} could not be downloaded to {self._directory}: {error.strerror}."
+        try:
+            await download.save_as(path)
+        except Error as error:
+            path.unlink(missing_ok=True)
+            return f"{name} could not be downloaded: {first_line(error.message)}"
+        return f"Downloaded {path} ({path.stat().st_size} bytes)."
+
+
+def _reserve(directory: Path, name: str) -> Path:
+    """Make an empty file under a name that nothing has yet."""
+    directory.mkdir(parents=True, exist_ok=True)
+    wanted = directory / name
+    path, count = wanted, 1
+    while True:
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            count += 1
+            path = wanted.with_stem(f"{wanted.stem}-{count}")
+        else:
+            return path

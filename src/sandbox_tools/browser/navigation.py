@@ -1,0 +1,88 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from fastmcp.exceptions import ToolError
+from playwright.async_api import Error, Response
+from playwright.async_api import TimeoutError as NotInTime
+
+from sandbox_tools.browser.notes import in_one_line
+from sandbox_tools.browser.sentences import network_failure
+from sandbox_tools.browser.tabs import Tab
+
+STEPS = ("back", "forward", "reload")
+
+_READABLE: Final = "domcontentloaded"
+_FIRST_OF_ERRORS = 400
+_MOST_OF_A_URL = 200
+
+
+async def go(tab: Tab, url: str, *, timeout_s: float) -> str:
+    """Open a URL, and tell what was answered; pages that never stop loading count once they can be read."""
+    arrivals = tab.loading.arrivals
+    try:
+        async with _in_time(tab, url, timeout_s):
+            response = await tab.page.goto(url, wait_until=_READABLE, timeout=timeout_s * 1_000)
+    except Error as error:
+        return await _without_page(tab, url, error, arrivals)
+    return _told(url, response)
+
+
+async def step(tab: Tab, where: str, *, timeout_s: float) -> str:
+    """Go through the history, or load the page anew."""
+    page, before, arrivals = tab.page, tab.page.url, tab.loading.arrivals
+    steps = {"back": page.go_back, "forward": page.go_forward, "reload": page.reload}
+    try:
+        async with _in_time(tab, before, timeout_s):
+            response = await steps[where](wait_until=_READABLE, timeout=timeout_s * 1_000)
+    except Error as error:
+        return await _without_page(tab, before, error, arrivals)
+    if response is None and page.url == before and where != "reload":
+        raise ToolError(f"There is no page to go {where} to.")
+    return _told(page.url, response)
+
+
+@asynccontextmanager
+async def _in_time(tab: Tab, url: str, timeout_s: float) -> AsyncIterator[None]:
+    """Stop what is still on its way when it is waited for no more: the page before it cannot be read meanwhile."""
+    try:
+        yield
+    except NotInTime:
+        if tab.loading.destination:
+            await tab.loading.stop()
+        raise ToolError(_late(url, timeout_s)) from None
+    except asyncio.CancelledError:
+        tab.loading.stop_soon()
+        raise
+
+
+async def _without_page(tab: Tab, url: str, error: Error, arrivals: int) -> str:
+    if "Download is starting" in error.message:
+        return f"{_brief(url)} is a download, no page."
+    why = network_failure(error.message)
+    if why is None:
+        raise error
+    if "net::ERR_ABORTED" not in error.message:
+        await tab.loading.wait_until_failure_is_shown(arrivals=arrivals)
+    raise ToolError(f"{_brief(url)} could not be loaded: {why}.")
+
+
+def _late(url: str, timeout_s: float) -> str:
+    return (
+        f"{_brief(url)} did not load within {timeout_s:g} seconds. Give it more by timeout_s, or see by"
+        " browser_view what is there by now."
+    )
+
+
+def _told(url: str, response: Response | None) -> str:
+    if response is None or response.status < _FIRST_OF_ERRORS:
+        return f"Opened {_brief(url)}."
+    return (
+        f"Opened {_brief(url)}, for which the server answered with status {response.status}"
+        f" {response.status_text}."
+    )
+
+
+def _brief(url: str) -> str:
+    return in_one_line(url, at_most=_MOST_OF_A_URL)

@@ -1,0 +1,55 @@
+from typing import Any
+
+from playwright.async_api import Locator
+
+from sandbox_tools.browser.asked import Direction
+
+_SIGNS = {
+    "down": (0, 1),
+    "up": (0, -1),
+    "left": (-1, 0),
+    "right": (1, 0),
+    "top": (0, -1),
+    "bottom": (0, 1),
+}
+
+# Like a wheel: the innermost part around the element that can still move that way, or else the document.
+_SCROLL = """(given, {x, y, pixels, far}) => {
+  const around = given === given.ownerDocument.documentElement
+    ? given.ownerDocument.elementFromPoint(innerWidth / 2, innerHeight / 2) ?? given
+    : given;
+  const root = given.ownerDocument.scrollingElement ?? given.ownerDocument.documentElement;
+  const at = element => Math.round(x ? element.scrollLeft : element.scrollTop);
+  const seen = element => x ? element.clientWidth : element.clientHeight;
+  const size = element => x ? element.scrollWidth : element.scrollHeight;
+  const overflow = element => getComputedStyle(element)[x ? "overflowX" : "overflowY"];
+  const moves = element => (x + y > 0 ? size(element) - seen(element) - at(element) > 1 : at(element) > 0)
+    && (element === root || /auto|scroll|overlay/.test(overflow(element)));
+  let moved = around;
+  while (moved && !moves(moved)) moved = moved.parentElement ?? moved.getRootNode().host;
+  moved ??= root;
+  const before = at(moved);
+  const by = far ? size(moved) : pixels ?? Math.round(seen(moved) * 0.8);
+  moved.scrollBy({left: x * by, top: y * by, behavior: "instant"});
+  return {before, now: at(moved), seen: seen(moved), size: size(moved), part: moved !== root};
+}"""
+
+
+async def scroll(element: Locator, direction: Direction, pixels: int | None) -> str:
+    """Scroll what is around an element, and tell where it is now."""
+    if direction == "into_view":
+        await element.scroll_into_view_if_needed()
+        return "Scrolled the element into view."
+    x, y = _SIGNS[direction]
+    far = direction in {"top", "bottom"}
+    asked = {"x": x, "y": y, "pixels": pixels, "far": far}
+    return _told(await element.evaluate(_SCROLL, asked), onwards=x + y > 0)
+
+
+def _told(scrolled: dict[str, Any], *, onwards: bool) -> str:
+    now, end = scrolled["now"], scrolled["now"] + scrolled["seen"]
+    what = "A part of the page" if scrolled["part"] else "The page"
+    distance = abs(now - scrolled["before"])
+    text = f"{what} scrolled by {distance} pixels and shows {now} to {end} of {scrolled['size']}."
+    at_end = end >= scrolled["size"] - 1 if onwards else now <= 0
+    return f"{text} It does not go further that way." if at_end else text

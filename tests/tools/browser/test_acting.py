@@ -1,0 +1,97 @@
+import pytest
+from fastmcp.exceptions import ToolError
+
+
+async def test_a_form_is_filled_in_and_sent(browse, site):
+    form = """<form action=/sent><label>Name <input name=name value=old></label>
+      <select name=colour aria-label=Colour><option value=r>Red</option><option value=b>Blue</option></select>
+      <label><input type=checkbox name=yes> Yes</label><button>Send</button></form>"""
+    await browse.open(site.serve("/", form))
+    site.serve("/sent", "<title>Thanks</title>")
+    await browse("type", text="An", ref=await browse.ref('textbox "Name"'))
+    await browse("type", text="n", ref=await browse.ref('textbox "Name"'), clear=False)
+    await browse("select", options=["Blue"], ref=await browse.ref('combobox "Colour"'))
+    await browse("click", ref=await browse.ref('checkbox "Yes"'))
+    told = await browse("click", ref=await browse.ref('button "Send"'))
+    assert ": Thanks\n" in told
+    assert site.asked[-1] == "/sent?name=Ann&colour=b&yes=on"
+
+
+async def test_enter_sends_a_form_and_keys_are_pressed(browse, site):
+    await browse.open(site.serve("/", "<form action=/sent><input name=text autofocus></form>"))
+    site.serve("/sent", "<title>Thanks</title>")
+    await browse("type", text="abc", selector="input")
+    await browse("press", key="Backspace")
+    assert ": Thanks\n" in await browse("type", text="d", clear=False, submit=True)
+    assert site.asked[-1] == "/sent?text=abd"
+
+
+async def test_an_option_that_is_not_there_is_told_with_those_that_are(browse, site):
+    await browse.open(site.serve("/", "<select><option>Red<option>Blue</select>"))
+    with pytest.raises(ToolError, match=r"no option 'Green'\. There are: 'Red', 'Blue'"):
+        await browse("select", options=["Green"], selector="select")
+
+
+async def test_files_of_the_workspace_are_given_to_a_page(browse, site, tool_server):
+    (tool_server.workspace / "mine.txt").write_text("text")
+    page = "<input type=file onchange='document.title = files[0].name + files[0].size'>"
+    await browse.open(site.serve("/", page))
+    assert ": mine.txt4\n" in await browse("type", text="mine.txt", selector="input")
+    with pytest.raises(ToolError, match="There is no file"):
+        await browse("type", text="other.txt", selector="input")
+
+
+async def test_a_ref_of_a_page_that_is_left_is_refused(browse, site):
+    await browse.open(site.serve("/one", "<button>Keep</button>"))
+    ref = await browse.ref('button "Keep"')
+    await browse.open(site.serve("/two", "<button onclick='document.title = 1'>Delete</button>"))
+    for _ in range(2):
+        with pytest.raises(ToolError, match=f"There is no {ref} any more"):
+            await browse("click", ref=ref)
+        await browse("view")
+
+
+async def test_a_ref_of_an_element_that_is_gone_is_refused_and_that_of_another_is_not(browse, site):
+    page = "<button onclick='this.remove()'>Go</button><button onclick='document.title = `stays`'>Stay</button>"
+    await browse.open(site.serve("/", page))
+    goes, stays = await browse.ref('button "Go"'), await browse.ref('button "Stay"')
+    await browse("click", ref=goes)
+    with pytest.raises(ToolError, match=f"There is no {goes} any more"):
+        await browse("click", ref=goes)
+    assert ": stays\n" in await browse("click", ref=stays)
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ({}, "by either ref or selector"),
+        ({"ref": "e1", "selector": "p"}, "by either ref or selector"),
+        ({"ref": "#send"}, "is no ref"),
+        ({"selector": "button"}, "matches several elements"),
+        ({"selector": "#nothing"}, "Nothing on the page matches that"),
+        ({"selector": "#off"}, "it is disabled"),
+        ({"selector": "#covered"}, "it is covered: <div"),
+        ({"selector": "a[["}, "css selector"),
+    ],
+)
+async def test_an_element_that_cannot_be_clicked_is_told_with_the_reason(browse, site, named, why):
+    page = """<button disabled id=off>Off</button><button id=covered>Covered</button>
+      <div style="position: absolute; inset: 0 0 0 60px"></div>"""
+    await browse.open(site.serve("/", page))
+    with pytest.raises(ToolError, match=why):
+        await browse("click", **named, timeout_s=1)
+
+
+async def test_a_page_and_a_part_of_it_are_scrolled(browse, site):
+    page = """<body style="margin: 0"><div style="height: 5000px">
+      <div id=part style="height: 100px; overflow: auto"><p style="height: 1000px; margin: 0"></div></div>
+      <p id=end>end"""
+    await browse.open(site.serve("/", page))
+    assert "The page scrolled by 500 pixels" in await browse("scroll", pixels=500)
+    assert "shows 0 to" in await browse("scroll", direction="top")
+    told = await browse("scroll", selector="#part p", direction="bottom")
+    assert "A part of the page scrolled by 900 pixels and shows 900 to 1000 of 1000" in told
+    assert "It does not go further that way" in await browse("scroll", direction="bottom")
+    await browse("scroll", direction="top")
+    await browse("scroll", direction="into_view", selector="#end")
+    assert "scrolled by 0 pixels" in await browse("scroll", direction="down")

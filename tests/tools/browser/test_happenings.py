@@ -1,0 +1,130 @@
+import os
+import re
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from fastmcp.exceptions import ToolError
+
+POPUP = "<title>Opener</title><a href=/popup target=_blank>Open</a>"
+
+
+def current_tab(told):
+    found = re.search(r"^Tab (\d+):", told, re.MULTILINE)
+    assert found, told
+    return int(found[1])
+
+
+async def test_a_tab_that_a_page_opens_comes_to_the_front(browse, site):
+    site.serve("/popup", "<title>Popup</title><button onclick='window.close()'>Close</button>")
+    opener = current_tab(await browse.open(site.serve("/", POPUP)))
+    told = await browse("click", selector="text=Open", show="view")
+    popup = current_tab(told)
+    assert f"Tab {popup}: Popup\n" in told
+    assert f"Tab {popup} opened" in told
+    assert f"Tab {popup}: Popup\nURL: {site.url}/popup (the current one)" in await browse("tabs")
+    assert f"Tab {opener}: Opener" in await browse("tabs", action="switch", tab=opener)
+    await browse("tabs", action="switch", tab=popup)
+    told = await browse("click", selector="button")
+    assert f"Tab {opener}: Opener" in told
+    assert f"Tab {popup} closed." in told
+    with pytest.raises(ToolError, match=f"There is no tab {popup}. Open are: {opener}."):
+        await browse("tabs", action="switch", tab=popup)
+
+
+async def test_a_ref_of_another_tab_is_refused(browse, site):
+    await browse.open(site.serve("/", "<button>Here</button>"))
+    here = await browse.ref('button "Here"')
+    opened = await browse("tabs", action="open", url=site.serve("/other", "<button>There</button>"))
+    there = await browse.ref('button "There"')
+    with pytest.raises(ToolError, match=rf"{here} is an element of tab \d+, and the current one"):
+        await browse("click", ref=here)
+    await browse("click", ref=there)
+    await browse("tabs", action="close", tab=current_tab(opened))
+    await browse("click", ref=here)
+
+
+async def test_dialogs_are_answered_as_asked_and_told(browse, site):
+    page = """<button onclick="alert('beware')">Alert</button>
+      <button onclick="document.title = confirm('sure?')">Confirm</button>
+      <button onclick="document.title = prompt('who?')">Prompt</button>"""
+    await browse.open(site.serve("/", page))
+    assert "The page showed an alert: beware" in await browse("click", selector="text=Alert")
+    told = await browse("click", selector="text=Confirm")
+    assert ": false\n" in told
+    assert 'A confirm was dismissed; do it again with dialog="accept"' in told
+    assert '"sure?"' in told
+    assert ": true\n" in await browse("click", selector="text=Confirm", dialog="accept")
+    told = await browse("click", selector="text=Prompt", dialog="accept", dialog_text="Ann")
+    assert ": Ann\n" in told
+    assert 'The prompt was accepted: "who?"' in told
+
+
+async def test_a_page_that_asks_not_to_be_left_is_left(browse, site):
+    page = "<button>Touch</button><script>onbeforeunload = () => 'stay'</script>"
+    await browse.open(site.serve("/", page))
+    await browse("click", selector="button")
+    told = await browse.open(site.serve("/next", "<title>Next</title>"))
+    assert ": Next\n" in told
+    assert "asked whether to be left, and was" in told
+
+
+async def test_what_happened_is_told_within_bounds(browse, site):
+    page = "<button onclick='for (let i = 0; i < 40; i++) alert(i + `x`.repeat(9999))'>Go</button>"
+    await browse.open(site.serve("/", page))
+    told = await browse("click", selector="button")
+    assert len(told) < 6_000
+    assert "And 28 more of that." in told
+
+
+async def test_downloads_go_to_the_workspace_under_names_that_are_free(browse, site, tool_server):
+    headers = {"Content-Disposition": 'attachment; filename="../evil name.txt"'}
+    site.serve("/file", "content", headers=headers)
+    await browse.open(site.serve("/", "<a href=/file>Get</a>"))
+    directory = tool_server.workspace / "downloads"
+    before = set(directory.glob("*"))
+    told = [await browse("click", selector="a"), await browse.open(f"{site.url}/file")]
+    new = set(directory.glob("*")) - before
+    assert len(new) == 2
+    assert {path.read_text() for path in new} == {"content"}
+    assert all(any(f"Downloaded {path} (7 bytes)" in text for text in told) for path in new)
+
+
+async def test_a_browser_that_was_closed_starts_again_with_its_cookies(browse, site):
+    page = site.serve("/", "", headers={"Set-Cookie": "who=me; Max-Age=1000"})
+    await browse.open(page)
+    assert await browse("close") == "The browser is closed."
+    assert await browse("close") == "The browser was not running."
+    await browse.open(page)
+    assert site.cookies == ["", "who=me"]
+
+
+async def test_a_browser_that_was_killed_is_started_again(browse, site, tool_server):
+    await browse.open(site.serve("/", "<title>There</title>"))
+    os.kill(chromium_of(tool_server.process.pid), signal.SIGKILL)
+    told = await browse_after_a_crash(browse, site.url)
+    assert "The browser had ended by itself and was started again" in told
+    assert ": There\n" in told
+
+
+async def browse_after_a_crash(browse, url):
+    """Open a page; a call that the crash is still under way in tells so, and the next one works."""
+    with suppress(ToolError):
+        return await browse.open(url)
+    return await browse.open(url)
+
+
+def chromium_of(server):
+    """Find the main process of a tool server's Chromium, a grandchild of it."""
+    for child in children(server):
+        for process in children(child):
+            command = Path(f"/proc/{process}/cmdline").read_text()
+            if "--remote-debugging-pipe" in command and "--type=" not in command:
+                return process
+    raise AssertionError("no Chromium runs")
+
+
+def children(process):
+    tasks = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]

@@ -1,0 +1,68 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from fastmcp.exceptions import ToolError
+
+from sandbox_tools.browser.addresses import complete
+from sandbox_tools.browser.chromium import _held
+from sandbox_tools.server import make_server
+from sandbox_tools.settings_file import SettingsFile
+from sandbox_tools.workspace import Workspace
+
+
+async def test_without_a_browser_there_are_no_tools_of_it_and_health_says_why(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    server = make_server(SettingsFile(tmp_path / "none"), workspace=Workspace(tmp_path))
+    names = [tool.name for tool in await server.local_provider.list_tools()]
+    assert names
+    assert not [name for name in names if name.startswith("browser_")]
+    transport = httpx.ASGITransport(server.http_app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        health = (await client.get("/health")).json()
+    assert "agent-full" in health["browser"]
+
+
+def test_playwright_is_not_loaded_before_it_is_used():
+    script = "import sandbox_tools.server, sys; sys.exit('playwright' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_profile_is_one_browsers_and_a_lock_left_over_keeps_nobody_out(tmp_path):
+    with _held(tmp_path) as profile:
+        profile.mkdir()
+        (profile / "SingletonLock").symlink_to("another-host-4711")
+        with pytest.raises(ToolError, match="Another tool server"), _held(tmp_path):
+            pass
+    with _held(tmp_path):
+        assert not (profile / "SingletonLock").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("https://example.org/a b", "https://example.org/a b"),
+        ("example.org", "https://example.org"),
+        ("example.org/path:1", "https://example.org/path:1"),
+        ("localhost", "http://localhost"),
+        ("localhost:3000/x", "http://localhost:3000/x"),
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("[::1]:80", "http://[::1]:80"),
+        ("web:8080", "http://web:8080"),
+        ("/tmp/a b.html", "file:///tmp/a%20b.html"),
+        ("./x.html", "file:///work/x.html"),
+        ("data:text/html,x", "data:text/html,x"),
+    ],
+)
+def test_what_one_types_into_a_browser_becomes_an_address(given, url):
+    assert complete(given, Workspace(Path("/work"))) == url
+
+
+@pytest.mark.parametrize("given", ["javascript:alert(1)", "chrome://settings", "ftp://example.org"])
+def test_other_schemes_are_refused(given):
+    with pytest.raises(ToolError, match="only http, https, file, data and about can"):
+        complete(given, Workspace(Path("/work")))

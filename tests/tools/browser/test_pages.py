@@ -1,0 +1,168 @@
+import asyncio
+import re
+import struct
+import threading
+
+import pytest
+from fastmcp.exceptions import ToolError
+
+from tests.ports import free_port
+
+
+def size_of(png):
+    assert png.startswith(b"\x89PNG")
+    return struct.unpack(">II", png[16:24])
+
+
+async def test_a_page_is_opened_and_seen(browse, site):
+    told, picture = await browse.see("navigate", url=site.serve("/", "<title>Hello</title>"))
+    assert re.search(r"Tab \d+: Hello\n", told)
+    assert f"URL: {site.url}/\n" in told
+    assert size_of(picture) == (1280, 800)
+
+
+async def test_a_page_is_read_with_its_frames_and_shadow_trees(browse, site):
+    site.serve("/frame", "<button onclick='top.document.title = `framed`'>In frame</button>")
+    page = """<p>Some text</p><iframe src=/frame></iframe><div id=host></div><script>
+      host.attachShadow({mode: "open"}).innerHTML =
+        "<button onclick='document.title = `shadowed`'>In shadow</button>"
+    </script>"""
+    await browse.open(site.serve("/", page))
+    assert "Some text" in await browse("view")
+    for name, becomes in (("In frame", "framed"), ("In shadow", "shadowed")):
+        told = await browse("click", ref=await browse.ref(f'button "{name}"'))
+        assert f": {becomes}\n" in told
+
+
+async def test_a_long_page_is_read_in_pieces(browse, site):
+    lines = "".join(f"<p>line {number} {'x' * 300}</p>" for number in range(100))
+    await browse.open(site.serve("/", lines))
+    first = await browse("view")
+    assert len(first) < 25_000
+    more = re.search(r"lines cut; the next begins at from_line=(\d+)", first)
+    assert more
+    second = await browse("view", from_line=int(more[1]))
+    assert [int(number) for number in re.findall(r"line (\d+) x", first + second)] == [*range(100)]
+
+
+async def test_a_text_is_found_in_a_page(browse, site):
+    lines = "".join(f"<p>line {number}.</p>" for number in range(100))
+    await browse.open(site.serve("/", lines))
+    found = await browse("view", find="LINE 50.")
+    assert re.findall(r"line (\d+)", found) == ["48", "49", "50", "51", "52"]
+
+
+async def test_a_page_is_waited_for(browse, site):
+    await browse.open(
+        site.serve("/", "<script>setTimeout(() => document.body.append('done'), 300)</script>")
+    )
+    assert "done" in await browse("view", wait_for="done", timeout_s=60)
+
+
+async def test_a_whole_page_is_seen_within_bounds(browse, site):
+    page = "<body style='margin: 0'><div style='width: 1280px; height: 9000px'>tall</div>"
+    await browse.open(site.serve("/", page))
+    told, picture = await browse.see("screenshot", full_page=True)
+    width, height = size_of(picture)
+    assert max(width, height) <= 2000
+    assert "reduced to 50%, cut off from 1280 by 9000; scroll to see the rest" in told
+
+
+async def test_one_element_is_seen(browse, site):
+    page = "<div style='height: 3000px'></div><p style='width: 200px; height: 100px'>small"
+    await browse.open(site.serve("/", page))
+    _, picture = await browse.see("screenshot", selector="p")
+    assert size_of(picture) == (200, 100)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:{port}/", "nothing listens there"),
+        ("http://name.invalid/", "no such host is known here"),
+        ("/no/such/file.html", "there is no such file"),
+        ("javascript:alert(1)", "only http, https, file, data and about can"),
+    ],
+)
+async def test_a_page_that_cannot_be_loaded_is_told_with_the_reason(browse, url, why):
+    with pytest.raises(ToolError, match=why):
+        await browse.open(url.format(port=free_port()))
+
+
+async def test_a_page_opens_right_after_another_failed(browse, site):
+    page = site.serve("/", "<title>There</title>")
+    for _ in range(3):
+        with pytest.raises(ToolError, match="nothing listens there"):
+            await browse.open(f"http://127.0.0.1:{free_port()}/")
+        assert ": There\n" in await browse.open(page)
+
+
+async def test_an_error_status_is_told_with_its_page(browse, site):
+    told = await browse("navigate", url=f"{site.url}/nothing", show="view")
+    assert "the server answered with status 404" in told
+    assert "there is nothing" in told
+
+
+async def test_a_page_of_the_workspace_is_opened_by_its_path(browse, tool_server):
+    (tool_server.workspace / "page.html").write_text("<title>Mine</title>")
+    assert ": Mine\n" in await browse.open("./page.html")
+
+
+async def test_history_is_gone_through(browse, site):
+    await browse.open(site.serve("/one", "<title>One</title>"))
+    await browse.open(site.serve("/two", "<title>Two</title>"))
+    assert ": One\n" in await browse.open("back")
+    assert ": Two\n" in await browse.open("forward")
+    with pytest.raises(ToolError, match="There is no page to go forward to"):
+        await browse.open("forward")
+
+
+async def test_complaints_of_a_page_are_told_once(browse, site):
+    page = "<script>for (let i = 0; i < 9; i++) console.error('oh no'); missing()</script>"
+    told = await browse.open(site.serve("/", page))
+    assert told.count("oh no") == 1
+    assert "Uncaught in the page: missing is not defined" in told
+    assert "oh no" not in await browse("view")
+
+
+async def test_a_server_that_does_not_answer_is_given_up_and_the_page_before_still_there(
+    browse, site
+):
+    answered = threading.Event()
+    held = site.serve("/held", "", held_until=answered)
+    await browse.open(site.serve("/", "<p>before</p>"))
+    try:
+        with pytest.raises(ToolError, match=r"did not load within 0\.5 seconds"):
+            await browse("navigate", url=held, timeout_s=0.5)
+        assert "before" in await browse("view")
+    finally:
+        answered.set()
+
+
+async def test_a_cancelled_call_leaves_the_page_before_still_there(browse, site):
+    answered = threading.Event()
+    held = site.serve("/held", "", held_until=answered)
+    await browse.open(site.serve("/", "<p>before</p>"))
+    try:
+        opening = asyncio.create_task(browse("navigate", url=held, timeout_s=120))
+        await asyncio.to_thread(site.wait_until_asked, "/held")
+        opening.cancel()
+        assert "before" in await browse("view")
+    finally:
+        answered.set()
+
+
+async def test_calls_at_once_are_carried_out_one_after_the_other(browse, site):
+    answered = threading.Event()
+    held = site.serve("/held", "<title>Held</title>", held_until=answered)
+    await browse.open(site.serve("/", ""))
+    first = asyncio.create_task(browse.open(held))
+    await asyncio.to_thread(site.wait_until_asked, "/held")
+    second = asyncio.create_task(browse.open(site.serve("/next", "<title>Next</title>")))
+    # The second is held up by nothing but the first: a call that needs no browser passes it.
+    await browse.tools.list_tools()
+    assert site.asked == ["/", "/held"]
+    answered.set()
+    assert ": Held\n" in await first
+    assert ": Next\n" in await second
+    assert site.asked == ["/", "/held", "/next"]
