@@ -92,9 +92,9 @@ class Gateway:
         return {status.entry.name[:64]: _health(status) for status in self.statuses()}
 
     async def settle(self, seconds: float) -> None:
-        """Give servers that are just being started a moment."""
-        if starting := [one for one in self.upstreams.values() if one.state is State.STARTING]:
-            await asyncio.gather(*(upstream.settle(seconds) for upstream in starting))
+        """Wait for servers until they are ready or have failed, or were started that long ago."""
+        if starting := [one for one in self.upstreams.values() if not one.is_settled]:
+            await asyncio.gather(*(upstream.settle_since_start(seconds) for upstream in starting))
 
     async def _follow(self) -> None:
         while not self._ending.is_set():

@@ -77,6 +77,7 @@ class Upstream:
         self._changed = changed
         self._session: _Session | None = None
         self._calls = 0
+        self._began = asyncio.get_running_loop().time()
         self._settled = asyncio.Event()
         self._look_again = asyncio.Event()
         self._task = asyncio.create_task(self._live(), name=f"mcp-{name}")
@@ -90,6 +91,15 @@ class Upstream:
         """Wait until it is ready or has failed for the first time, but no longer than that."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), seconds)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._settled.is_set()
+
+    async def settle_since_start(self, seconds: float) -> None:
+        left = self._began + seconds - asyncio.get_running_loop().time()
+        if left > 0:
+            await self.settle(left)
 
     async def call(
         self, tool: str, arguments: dict[str, object], progress: ProgressFnT

@@ -30,6 +30,12 @@ async def processes(client, name):
     return json.loads(await call(client, f"{name}__processes"))
 
 
+async def status(client, name):
+    listed = (await client.call_tool("mcp_list_servers")).structured_content
+    found = [server for server in listed["servers"] if server["name"] == name]
+    return found[0] if found else {"state": None}
+
+
 async def names(client):
     return {tool.name for tool in await client.list_tools()}
 
@@ -171,6 +177,19 @@ async def test_servers_of_the_settings_come_and_go_with_them(tool_server, tools)
         await tools.call_tool("mcp_add_server", {"name": "given", "command": "true"})
     tool_server.set()
     await until_gone(pids)
+
+
+async def test_one_that_hangs_at_its_start_holds_up_nobody(tool_server, tools):
+    hanging = {"command": "sleep", "args": ["600"]}
+    tool_server.set(mcp_servers={"hanging": hanging})
+    (tool_server.workspace / "here").write_text("here\n")
+    async with asyncio.timeout(30):
+        while (await status(tools, "hanging"))["state"] != "starting":
+            pass
+        for _ in range(20):
+            await tools.list_tools()
+            await tools.call_tool("read_file", {"path": "here"})
+    tool_server.set()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -1,0 +1,39 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sandbox_tools.gateway.entries import Entry, InvalidEntry, Source, Transport
+
+_SHIPPED = Path(__file__).parents[3] / "docker/sandbox/mcp.json"
+_SERVERS = json.loads(_SHIPPED.read_bytes())["mcpServers"]
+
+
+def test_the_shipped_servers_are_there_to_be_switched_on():
+    assert _SERVERS.keys() >= {
+        *("playwright", "context7", "ctxkit", "sequential-thinking", "awesome-copilot")
+    }
+    for name, document in _SERVERS.items():
+        assert Entry.of(name, document, Source.SHIPPED).disabled
+
+
+@pytest.mark.parametrize("name", _SERVERS)
+def test_each_can_be_launched_with_the_variables_it_names(name):
+    entry = Entry.of(name, _SERVERS[name], Source.SHIPPED)
+    launch = entry.launch({"CTXKIT_URL": "http://127.0.0.1:9000/mcp"})
+    if launch.transport is Transport.STDIO:
+        packages = [one for one in launch.args if one.startswith("@")]
+        assert packages
+        assert all(re.fullmatch(r"@[\w-]+/[\w-]+@\d+\.\d+\.\d+", one) for one in packages)
+
+
+def test_the_one_without_a_package_says_what_it_wants():
+    with pytest.raises(InvalidEntry, match="CTXKIT_URL"):
+        Entry.of("ctxkit", _SERVERS["ctxkit"], Source.SHIPPED).launch({})
+
+
+def test_the_ports_are_those_that_are_documented():
+    urls = {name: document["url"] for name, document in _SERVERS.items() if "url" in document}
+    assert "127.0.0.1:8080/" in urls["awesome-copilot"]
+    assert "127.0.0.1:8081/" in urls["extra"]
