@@ -69,8 +69,8 @@ class BrowserTools:
         ref: Ref = None,
         selector: Selector = None,
         *,
-        button: MouseButton = "left",
-        double: bool = False,
+        button: Annotated[MouseButton, Field(description="The button of the mouse.")] = "left",
+        double: Annotated[bool, Field(description="Click twice, as a double click.")] = False,
         dialog: Dialog = "dismiss",
         dialog_text: DialogText = None,
         timeout_s: Seconds = 5,
@@ -204,7 +204,10 @@ class BrowserTools:
 
     async def browser_tabs(
         self,
-        action: Literal["list", "open", "switch", "close"] = "list",
+        action: Annotated[
+            Literal["list", "open", "switch", "close"],
+            Field(description="What to do; a tab that is opened becomes the current one."),
+        ] = "list",
         tab: Annotated[
             int | None, Field(ge=1, description="The tab's number, to switch to it or close it.")
         ] = None,
