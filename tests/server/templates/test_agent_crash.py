@@ -1,0 +1,77 @@
+"""A server that is killed while its default template is built, and creates wait for that."""
+
+import asyncio
+import json
+
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.db.models import Event, Sandbox
+from tests.engine.waiting import until
+from tests.server.faults import FaultyProxy, Held
+from tests.server.running import new_encryption_key, server_process
+from tests.server.templates.shipping import AT_START, write_context
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.slow, pytest.mark.timeout(300)]
+
+WAITING = 5
+
+
+@pytest.fixture
+async def server(engine, database_url, backend_at, tmp_path):
+    """Give a server that is not started, whose engine is behind a proxy."""
+    context = write_context(tmp_path, "RUN sleep 2")
+    async with FaultyProxy(engine.port) as proxy:
+        backend = {
+            "name": "local",
+            "api_key": engine.api_key,
+            "api_url": proxy.url,
+            "sandbox_url": engine.url,
+        }
+        variables = {
+            "DATABASE_URL": database_url,
+            "SANDBOX_SERVER_BACKENDS": json.dumps([backend]),
+            "SANDBOX_SERVER_ENCRYPTION_KEYS": new_encryption_key(),
+            "SANDBOX_SERVER_LEASE_S": "2",
+            "SANDBOX_SERVER_AGENT_TEMPLATE": "true",
+            "SANDBOX_SERVER_TEMPLATE_DIR": str(context),
+        }
+        with server_process(variables=variables) as server:
+            yield server, proxy
+    await backend_at().templates.delete("agent")
+
+
+@pytest.mark.parametrize("killed", ["before it is begun", "while it is built", "as it ends"])
+async def test_it_is_built_once_and_everybody_who_waited_starts_once(server, sessions, killed):
+    server, proxy = server
+    held = Held(carried_out=killed != "before it is begun")
+    proxy.on("GET /v2/templates" if killed == "as it ends" else AT_START, held)
+    await asyncio.to_thread(server.start)
+    async with server.client() as client:
+        asked = [
+            await client.post("/v1/sandboxes?wait=0", json={"template": "agent"})
+            for _ in range(WAITING)
+        ]
+        assert [one.json()["state"] for one in asked] == ["queued"] * WAITING
+        await held.wait_reached()
+        await asyncio.to_thread(server.kill)
+    await asyncio.to_thread(server.start)
+
+    async def all_run():
+        async with sessions() as session:
+            states = await session.scalars(select(Sandbox.state))
+            return [str(state) for state in states] == ["running"] * WAITING
+
+    await until(all_run, timeout=120, pause=0.2)
+    begun = [line for line in proxy.seen if line.startswith(AT_START) and "builds" in line]
+    assert len(begun) == (2 if killed == "before it is begun" else 1)
+    creates = [line for line in proxy.seen if line == "POST /v2/sandboxes"]
+    assert len(creates) == WAITING
+    async with sessions() as session:
+        started = await session.scalars(
+            select(Event.sandbox_id).where(Event.type == "sandbox.starting")
+        )
+        assert sorted(started) == sorted(one.json()["id"] for one in asked)
+    async with server.client() as client:
+        for one in asked:
+            await client.delete(f"/v1/sandboxes/{one.json()['id']}?wait=60")

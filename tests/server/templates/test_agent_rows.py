@@ -1,0 +1,88 @@
+"""When the default template is wanted anew, as far as its rows tell."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from sandbox_server.db.models import Backend, Job, Template, TemplateBuild
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.lifecycle.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
+from sandbox_server.templates.agent import AgentTemplate
+from sandbox_server.templates.shipped import read_shipped
+from tests.server.templates.shipping import write_context
+
+JOB = LeasedJob(id=1, kind=AGENT_TEMPLATE, subject="local", attempts=1, leased_by="a")
+
+
+@pytest.fixture
+def shipped(tmp_path):
+    return read_shipped(write_context(tmp_path)).templates["agent"]
+
+
+@pytest.fixture
+async def agent(sessions, shipped):
+    """Look after the template at a backend that nobody has to ask."""
+    async with sessions.begin() as session:
+        session.add(Backend(name="local", capacity=1))
+
+    def make(template=shipped, **options):
+        return AgentTemplate(sessions, template, "local", **options)
+
+    return make
+
+
+@pytest.fixture
+def build(sessions):
+    async def build(**changes):
+        async with sessions.begin() as session:
+            if changes:
+                await session.execute(update(TemplateBuild).values(**changes))
+            return (await session.scalars(select(TemplateBuild))).one()
+
+    return build
+
+
+async def test_servers_that_start_at_once_want_it_once(agent, build, sessions):
+    async with sessions.begin() as session:
+        session.add(Template(id=new_id(), name="agent"))  # as it may have been found at a provider
+    await asyncio.gather(*(agent().ensure() for _ in range(5)))
+    assert (await build()).number == 1
+    async with sessions() as session:
+        template = (await session.scalars(select(Template))).one()
+        assert (template.name, template.tenant_id, template.has_services) == ("agent", None, True)
+        jobs = await session.scalars(select(Job.kind).order_by(Job.kind))
+        assert jobs.all() == [AGENT_TEMPLATE, TEMPLATE_BUILD]
+
+
+@pytest.mark.parametrize(
+    ("state", "digest", "number"),
+    [("ready", None, 1), ("building", None, 1), ("failed", None, 2), ("ready", "another", 2)],
+)
+async def test_a_start_wants_what_failed_or_is_another(
+    agent, build, shipped, state, digest, number
+):
+    await agent().ensure()
+    await build(state=state, digest=digest or shipped.digest)
+    await agent().ensure()
+    wanted = await build()
+    assert (wanted.number, wanted.digest) == (number, shipped.digest)
+
+
+async def test_what_failed_is_wanted_again_after_a_while(agent, build):
+    await agent().ensure()
+    await build(state="failed")
+    await agent().work(JOB)
+    assert (await build()).number == 1
+    await agent(try_again_after=timedelta()).work(JOB)
+    assert ((await build()).number, (await build()).state) == (2, "building")
+
+
+async def test_between_two_starts_another_version_is_left_alone(agent, build, shipped):
+    await agent(replace(shipped, digest="newer")).ensure()
+    await build(state="failed")
+    await agent(try_again_after=timedelta()).work(JOB)
+    assert ((await build()).number, (await build()).digest) == (1, "newer")
