@@ -74,11 +74,10 @@ class Shells:
         command: str | None = None,
     ) -> Shell:
         shells = await self.all()
-        await self._make_room(shells)
         if not fixed:
             name = _free(name, {shell.name for shell in shells})
-        elif any(shell.name == name for shell in shells):
-            raise ToolError(f"There is a shell {name} already. Use it, or choose another name.")
+        shells = await self._without_ended(name, shells)
+        await self._make_room(shells)
         place = Place(self._directory / name)
         place.make(environment)
         if command is not None:
@@ -93,6 +92,15 @@ class Shells:
         pane, pid = told.split()
         place.describe(pane=pane, pid=int(pid), background=command)
         return await self.find(name)
+
+    async def _without_ended(self, name: str, shells: list[Shell]) -> list[Shell]:
+        """Forget the one of that name, which must have ended."""
+        for shell in shells:
+            if shell.name == name and shell.pane.exit_code is None:
+                raise ToolError(f"There is a shell {name} already. Use it, or choose another name.")
+            if shell.name == name:
+                await self.kill(shell)
+        return [shell for shell in shells if shell.name != name]
 
     async def _make_room(self, shells: Sequence[Shell]) -> None:
         """Forget the oldest that has ended if there are as many as may be."""

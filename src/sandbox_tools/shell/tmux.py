@@ -16,6 +16,8 @@ _FIELDS = (
 )
 _FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS.split())
 _GONE = ("no server running", "error connecting", "can't find", "no current", "lost server")
+_ENDING = b"server exited unexpectedly"
+_TRIES = 10
 _PATIENCE_S = 60
 _LOOKS_FOR_A_STATUS = 100
 _RECORDED_BLOCKS = 64 * 1024  # of 512 bytes
@@ -51,30 +53,14 @@ class Tmux:
 
     async def run(self, *commands: Sequence[str], stdin: bytes | None = None) -> str:
         """Have commands carried out one after the other, and give what they print."""
-        arguments = ["-u", "-L", self._name, "-f", str(_CONFIGURATION)]
+        arguments = ["tmux", "-u", "-L", self._name, "-f", str(_CONFIGURATION)]
         for command in commands:
             arguments += [*map(_escaped, command), ";"]
-        try:
-            # In a thread, not asyncio's: uvloop leaves its pipes open in the tmux server, which never closes them.
-            done = await asyncio.to_thread(
-                subprocess.run,
-                ("tmux", *arguments[:-1]),
-                input=stdin or b"",
-                capture_output=True,
-                env=own_environment(),
-                start_new_session=True,
-                check=False,
-                timeout=_PATIENCE_S,
-            )
-        except FileNotFoundError:
-            raise ToolError(
-                "There are no shells and nothing runs in the background, since tmux is not"
-                " installed. Install it (sudo apt-get install tmux), or use run_command alone."
-            ) from None
-        except subprocess.TimeoutExpired:
-            raise ToolError(
-                "tmux, which shells run in, does not answer. Use run_command meanwhile."
-            ) from None
+        for _ in range(_TRIES):
+            done = await _call(arguments[:-1], stdin or b"")
+            if _ENDING not in done.stderr:  # an old server was about to end, and has done nothing
+                break
+            await asyncio.sleep(0.05)
         if done.returncode:
             _fail(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")
@@ -98,6 +84,30 @@ class Tmux:
         """Give what the terminal shows, and so many lines that have left it at the top."""
         told = await self.run(("capture-pane", "-p", "-J", "-t", pane.id, "-S", str(-above)))
         return "\n".join(line.rstrip() for line in told.rstrip().split("\n"))
+
+
+async def _call(arguments: Sequence[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+    try:
+        # In a thread, not asyncio's: uvloop leaves its pipes open in the tmux server, which never closes them.
+        return await asyncio.to_thread(
+            subprocess.run,
+            arguments,
+            input=stdin,
+            capture_output=True,
+            env=own_environment(),
+            start_new_session=True,
+            check=False,
+            timeout=_PATIENCE_S,
+        )
+    except FileNotFoundError:
+        raise ToolError(
+            "There are no shells and nothing runs in the background, since tmux is not installed."
+            " Install it (sudo apt-get install tmux), or use run_command alone."
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ToolError(
+            "tmux, which shells run in, does not answer. Use run_command meanwhile."
+        ) from None
 
 
 def recording(pane: str, path: Path) -> Sequence[str]:

@@ -61,7 +61,8 @@ class ShellTools:
     ) -> str:
         """Open a shell that stays: a bash with a terminal, in which `cd`, variables and functions last from command to command.
 
-        Use shell_run to run commands in it. It stays until shell_kill, also when this connection ends.
+        Use shell_run to run commands in it. It stays until shell_kill, also when this connection ends. The name of one that has
+        ended may be given again.
         """
         shell = await self._shells.open(
             name,
@@ -168,7 +169,7 @@ class ShellTools:
             if shell.pane.full_screen
             else await self._output(name, ran)
         )
-        return f"{with_line_end(text)}[still running after {timeout_s:g} s]"
+        return f"{with_line_end(text)}[still running after {timeout_s:g} s; see shell_view and shell_write]"
 
     async def _output(self, name: str, ran: Ran) -> str:
         """Give what the command wrote, its beginning and end if that is much."""

@@ -118,9 +118,7 @@ def _check_idle(shell: Shell) -> None:
             f"{shell.name} is a command in the background, which runs no others. Open a shell with shell_open."
         )
     if shell.pane.exit_code is not None:
-        raise ToolError(
-            f"The shell {shell.name} has ended. Forget it with shell_kill, and open another with shell_open."
-        )
+        raise ToolError(f"The shell {shell.name} has ended. Open it anew with shell_open.")
     if shell.is_running():
         running = shell.place.running()
         what = shell.place.command(running) if running is not None else shell.pane.program
