@@ -1,9 +1,10 @@
 from collections.abc import Awaitable, Callable
-from importlib.metadata import PackageNotFoundError, version
 
 from fastmcp import FastMCP
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+
+from sandbox_tools import VERSION
 
 Tell = Callable[[], object]
 
@@ -21,14 +22,7 @@ class Health:
     def endpoint(self, server: FastMCP) -> Callable[[Request], Awaitable[Response]]:
         async def tell_health(_request: Request) -> Response:
             tools = await server.local_provider.list_tools()
-            told = {"status": "ok", "version": _version(), "tools": len(tools)}
+            told = {"status": "ok", "version": VERSION, "tools": len(tools)}
             return JSONResponse(told | {name: tell() for name, tell in self._parts.items()})
 
         return tell_health
-
-
-def _version() -> str:
-    try:
-        return version("sandbox-server")
-    except PackageNotFoundError:  # the package lies there without its metadata
-        return "unknown"

@@ -9,6 +9,8 @@ from sandbox_tools.server import make_server
 from sandbox_tools.settings_file import PATH, SettingsFile
 from sandbox_tools.workspace import Workspace
 
+_END_SECONDS = 1
+
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until told to stop."""
@@ -22,5 +24,13 @@ def main(arguments: Sequence[str]) -> int:
     workspace = Workspace(given.workspace) if given.workspace else None
     server = make_server(SettingsFile(given.settings), workspace=workspace)
     app = server.http_app(path="/mcp/", host_origin_protection=False)
-    uvicorn.run(app, host=given.host, port=given.port, log_config=None, access_log=False)
+    uvicorn.run(
+        app,
+        host=given.host,
+        port=given.port,
+        log_config=None,
+        access_log=False,
+        # Clients hold streams open all the time, and calls that run are to be cancelled.
+        timeout_graceful_shutdown=_END_SECONDS,
+    )
     return 0

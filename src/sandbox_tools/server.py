@@ -17,7 +17,7 @@
 
 from fastmcp import FastMCP
 
-from sandbox_tools import browser, files, gateway, ports, shell
+from sandbox_tools import VERSION, browser, files, gateway, ports, shell
 from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.agents import toolset as agents
 from sandbox_tools.failures import FailuresAsSentences
@@ -34,6 +34,10 @@ _TOOLSETS = (
     gateway.register,
     browser.register,
 )
+_INSTRUCTIONS = """\
+These tools are a Linux computer of your own, a sandbox. Relative paths are in {workspace}, where commands run too. \
+What is too long is cut where an answer says so; what fails says why, and what to do.
+"""
 
 
 def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -> FastMCP:
@@ -41,6 +45,8 @@ def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -
     ground = Ground(settings, workspace or Workspace.of_this_machine())
     server = LeanFastMCP(
         "sandbox",
+        instructions=_INSTRUCTIONS.format(workspace=ground.workspace.root),
+        version=VERSION,
         auth=TokenOfTheFile(settings),
         lifespan=ground.lifespan,
         mask_error_details=True,

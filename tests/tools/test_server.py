@@ -1,7 +1,11 @@
 import asyncio
 import base64
+import json
 import os
+import sys
+from asyncio.subprocess import DEVNULL
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -14,24 +18,26 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.tools.serving import started_tool_server
 from tests.tools.waiting import until
 
-_LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+def _request(method, params):
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-async def status_of(server, *, token=None, content=None):
-    """POST to the tool server as no client of MCP would, and give the status of its answer."""
+def _headers(token=None):
     headers = [
         (b"Accept", b"application/json, text/event-stream"),
         (b"Content-Type", b"application/json"),
     ]
     if token is not None:
         headers.append((b"Authorization", b"Bearer " + token.encode("latin-1")))
-    async with httpx.AsyncClient() as client:
-        if content is None:
-            return (
-                await client.post(f"{server.url}/mcp/", headers=headers, json=_LIST)
-            ).status_code
-        answer = await client.post(f"{server.url}/mcp/", headers=headers, content=content)
-        return answer.status_code
+    return headers
+
+
+async def status_of(server, *, token=None, content=None):
+    """POST to the tool server as no client of MCP would, and give the status of its answer."""
+    content = content or json.dumps(_request("tools/list", {})).encode()
+    async with httpx.AsyncClient(headers=_headers(token)) as client:
+        return (await client.post(f"{server.url}/mcp/", content=content)).status_code
 
 
 async def test_only_who_has_the_token_is_let_in(tool_server):
@@ -64,7 +70,7 @@ async def test_health_tells_anybody_what_is_there_and_nothing_else(tool_server, 
         answer = await client.get(f"{tool_server.url}/health")
     told = answer.json()
     assert told["status"] == "ok"
-    assert told["version"]
+    assert told["version"] == version("sandbox-server")
     assert told["tools"] == len(await tools.list_tools())
     for secret in (tool_server.token, str(tool_server.workspace)):
         assert secret not in answer.text
@@ -114,13 +120,17 @@ async def test_the_official_client_gets_text_images_and_errors(tool_server, mode
     assert failed.content[0].text.startswith("There is no nothing in ")
 
 
+def make_huge(path):
+    with path.open("wb") as file:
+        file.write(b"text\n" * 20_000)
+        file.truncate(2**42)
+
+
 @pytest.fixture
 def huge(tool_server):
     """Give a file that takes minutes to read, and no room."""
     path = tool_server.workspace / "huge"
-    with path.open("wb") as file:
-        file.write(b"text\n" * 20_000)
-        file.truncate(2**42)
+    make_huge(path)
     yield path
     path.unlink()
 
@@ -138,13 +148,46 @@ async def test_a_call_that_is_cancelled_reads_no_further(tool_server, mode, huge
         await until(lambda: not is_reading())
 
 
-async def test_a_search_that_is_cancelled_ends(tool_server, mode, huge):
-    def children():
-        tasks = Path(f"/proc/{tool_server.process.pid}/task").iterdir()
-        return [child for task in tasks for child in (task / "children").read_text().split()]
+def children_of(server):
+    tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
+    return [child for task in tasks for child in (task / "children").read_text().split()]
 
+
+async def test_a_search_that_is_cancelled_ends(tool_server, mode, huge):
+    before = children_of(tool_server)
     async with official_client(tool_server, mode) as client:
         call = asyncio.create_task(client.call_tool("grep", {"path": "huge", "pattern": "needle"}))
-        await until(children)
+        await until(lambda: children_of(tool_server) != before)
         call.cancel()
-        await until(lambda: not children())
+        await until(lambda: children_of(tool_server) == before)
+
+
+async def test_a_server_that_is_told_to_stop_ends_what_it_does_for_its_clients(tmp_path):
+    async with (
+        started_tool_server(tmp_path) as server,
+        httpx.AsyncClient(headers=_headers(server.token), timeout=60) as client,
+    ):
+        make_huge(server.workspace / "huge")
+        url = f"{server.url}/mcp/"
+        about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "raw", "version": "1"}}
+        started = await client.post(url, json=_request("initialize", about | {"capabilities": {}}))
+        client.headers["Mcp-Session-Id"] = started.headers["mcp-session-id"]
+        search = {"name": "grep", "arguments": {"path": "huge", "pattern": "x"}}
+        listening, searching = (
+            asyncio.create_task(client.get(url)),
+            asyncio.create_task(client.post(url, json=_request("tools/call", search))),
+        )
+        await until(lambda: children_of(server))
+        [program] = children_of(server)
+        server.process.terminate()
+        await server.process.wait()
+        await until(lambda: not Path(f"/proc/{program}").exists())
+        await asyncio.gather(listening, searching, return_exceptions=True)
+
+
+async def test_what_a_project_sets_for_its_own_programs_is_nothing_to_the_server(tmp_path):
+    (tmp_path / ".env").write_text("FASTMCP_LOG_LEVEL=verbose\n")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sandbox_tools", "serve", "--help"), cwd=tmp_path, stdout=DEVNULL
+    )
+    assert await process.wait() == 0
