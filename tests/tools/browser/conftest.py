@@ -50,12 +50,10 @@ def site():
 
 @pytest_asyncio.fixture
 async def browse(tools):
-    """Give the browser of a tool server that tests share, with one empty tab."""
+    """Give the browser of a tool server that tests share, with one tab."""
     if find_chromium() is None:
         pytest.skip("there is no browser: apt-get install --no-install-recommends chromium")
     browsing = Browsing(tools)
-    listed = await browsing("tabs")
-    await browsing("tabs", action="open")
-    for number in re.findall(r"^Tab (\d+):", listed, re.MULTILINE):
+    for number in re.findall(r"^Tab (\d+):", await browsing("tabs"), re.MULTILINE)[1:]:
         await browsing("tabs", action="close", tab=int(number))
     return browsing

@@ -61,9 +61,11 @@ async def test_a_ref_of_an_element_that_is_gone_is_refused_and_that_of_another_i
     assert ": stays\n" in await browse("click", ref=stays)
 
 
-@pytest.mark.parametrize(
-    ("named", "why"),
-    [
+async def test_an_element_that_cannot_be_clicked_is_told_with_the_reason(browse, site):
+    page = """<button disabled id=off>Off</button><button id=covered>Covered</button>
+      <div style="position: absolute; inset: 0 0 0 60px"></div>"""
+    await browse.open(site.serve("/", page))
+    for named, why in (
         ({}, "by either ref or selector"),
         ({"ref": "e1", "selector": "p"}, "by either ref or selector"),
         ({"ref": "#send"}, "is no ref"),
@@ -72,14 +74,9 @@ async def test_a_ref_of_an_element_that_is_gone_is_refused_and_that_of_another_i
         ({"selector": "#off"}, "it is disabled"),
         ({"selector": "#covered"}, "it is covered: <div"),
         ({"selector": "a[["}, "css selector"),
-    ],
-)
-async def test_an_element_that_cannot_be_clicked_is_told_with_the_reason(browse, site, named, why):
-    page = """<button disabled id=off>Off</button><button id=covered>Covered</button>
-      <div style="position: absolute; inset: 0 0 0 60px"></div>"""
-    await browse.open(site.serve("/", page))
-    with pytest.raises(ToolError, match=why):
-        await browse("click", **named, timeout_s=1)
+    ):
+        with pytest.raises(ToolError, match=why):
+            await browse("click", **named, timeout_s=1)
 
 
 async def test_a_page_and_a_part_of_it_are_scrolled(browse, site):
