@@ -1,3 +1,4 @@
+import asyncio
 import base64
 import re
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from mcp_types import ImageContent, TextContent
 
 from tests.browser import find_chromium
 from tests.tools.browser.site import running_site
+
+_PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,14 @@ class Browsing:
         (picture,) = pictures
         assert isinstance(picture, ImageContent)
         return text.text, base64.b64decode(picture.data)
+
+    async def until(self, happened: str, tool: str, **arguments) -> str:
+        """Call a tool, and go on until something is told that a busy machine may be late with."""
+        told = await self(tool, **arguments)
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while happened not in told:
+                told += "\n" + await self("tabs")
+        return told
 
     async def open(self, url: str) -> str:
         return await self("navigate", url=url, show="nothing")

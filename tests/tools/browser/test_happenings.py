@@ -19,16 +19,15 @@ def current_tab(told):
 async def test_a_tab_that_a_page_opens_comes_to_the_front(browse, site):
     site.serve("/popup", "<title>Popup</title><button onclick='window.close()'>Close</button>")
     opener = current_tab(await browse.open(site.serve("/", POPUP)))
-    told = await browse("click", selector="text=Open", show="view")
-    popup = current_tab(told)
-    assert f"Tab {popup}: Popup\n" in told
-    assert f"Tab {popup} opened" in told
+    told = await browse.until(" opened and is the current one", "click", selector="text=Open")
+    popup = opener + 1
+    assert f"Tab {popup} opened and is the current one now." in told
+    assert "Popup" in await browse("view", wait_for="Close")
     assert f"Tab {popup}: Popup\nURL: {site.url}/popup (the current one)" in await browse("tabs")
     assert f"Tab {opener}: Opener" in await browse("tabs", action="switch", tab=opener)
     await browse("tabs", action="switch", tab=popup)
-    told = await browse("click", selector="button")
-    assert f"Tab {opener}: Opener" in told
-    assert f"Tab {popup} closed." in told
+    await browse.until(f"Tab {popup} closed.", "click", selector="button")
+    assert f"Tab {opener}: Opener" in await browse("view")
     with pytest.raises(ToolError, match=f"There is no tab {popup}. Open are: {opener}."):
         await browse("tabs", action="switch", tab=popup)
 
@@ -84,7 +83,10 @@ async def test_downloads_go_to_the_workspace_under_names_that_are_free(browse, s
     await browse.open(site.serve("/", "<a href=/file>Get</a>"))
     directory = tool_server.workspace / "downloads"
     before = set(directory.glob("*"))
-    told = [await browse("click", selector="a"), await browse.open(f"{site.url}/file")]
+    told = [
+        await browse.until("(7 bytes)", "click", selector="a"),
+        await browse.until("(7 bytes)", "navigate", url=f"{site.url}/file"),
+    ]
     new = set(directory.glob("*")) - before
     assert len(new) == 2
     assert {path.read_text() for path in new} == {"content"}
