@@ -79,8 +79,9 @@ class Commands:
         environment = settings_environment(self._ground.settings)
         shell = await self._shells.start(command, cwd=cwd, environment=environment)
         return (
-            f"{shell.name} runs in the background. See its output with shell_view, end it with shell_kill; a person"
-            f" joins it with: {self._shells.tmux.attach_command(shell.name)}"
+            f"{shell.name} runs in the background. See its output with shell_view, end it with shell_kill. What its"
+            f" terminal gets is in {shell.place.recorded(1)}. A person joins it with:"
+            f" {self._shells.tmux.attach_command(shell.name)}"
         )
 
 

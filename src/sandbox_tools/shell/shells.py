@@ -1,6 +1,7 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,9 +76,10 @@ class Shells:
     ) -> Shell:
         shells = await self.all()
         if not fixed:
-            name = _free(name, {shell.name for shell in shells})
+            name = _free(name, {pane.shell for pane in await self.tmux.panes()})
         shells = await self._without_ended(name, shells)
         await self._make_room(shells)
+        self._remove_leftovers({shell.name for shell in shells})
         place = Place(self._directory / name)
         place.make(environment)
         if command is not None:
@@ -113,6 +115,14 @@ class Shells:
                 f"{MOST_SHELLS} shells are open, and more there may not be. End one with shell_kill: {names}."
             )
         await self.kill(ended[0])
+
+    def _remove_leftovers(self, names: AbstractSet[str]) -> None:
+        """Remove what shells left that ended with their tmux server, as when the sandbox's memory was not kept."""
+        for path in self._directory.glob("*"):
+            place = Place(path)
+            pid = place.description().get("pid")
+            if path.name not in names and isinstance(pid, int) and not family(pid):
+                place.remove()
 
     async def _did_not_open(self, shell: Shell) -> ToolError:
         screen = await self._last_screen(shell)

@@ -8,6 +8,7 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
+from sandbox_tools.bounds import cut_middle
 from sandbox_tools.ground import Ground
 from sandbox_tools.shell.commands import checked, how_it_ended, with_line_end
 from sandbox_tools.shell.directories import directory
@@ -102,6 +103,7 @@ class ShellTools:
 
     async def shell_view(
         self,
+        context: Context,
         shell: ShellName,
         lines_above: Annotated[
             int, Field(ge=0, le=2000, description="How many lines that scrolled away to add.")
@@ -114,7 +116,7 @@ class ShellTools:
         """See what the terminal of a shell, or of a command in the background, shows, and whether something runs in it."""
         found = await self._shells.find(shell)
         if wait_s:
-            await _wait_until_ended(found, wait_s)
+            await _wait_until_ended(found, wait_s, context)
             found = await self._shells.find(shell)
         return await self._view(found, lines_above)
 
@@ -165,7 +167,7 @@ class ShellTools:
     async def _tell_running(self, name: str, ran: Ran, timeout_s: float) -> str:
         shell = await self._shells.find(name)
         text = (
-            await self._shells.tmux.screen(shell.pane)
+            cut_middle(await self._shells.tmux.screen(shell.pane))
             if shell.pane.full_screen
             else await self._output(name, ran)
         )
@@ -191,7 +193,7 @@ class ShellTools:
 
     async def _view(self, shell: Shell, lines_above: int) -> str:
         screen = await self._shells.tmux.screen(shell.pane, above=lines_above)
-        return f"{with_line_end(screen)}[{self._told_state(shell)}]"
+        return f"{with_line_end(cut_middle(screen))}[{self._told_state(shell)}]"
 
     def _told_state(self, shell: Shell) -> str:
         state = self._state(shell)
@@ -235,7 +237,7 @@ class ShellTools:
             before = now
 
 
-async def _wait_until_ended(shell: Shell, within_s: float) -> None:
+async def _wait_until_ended(shell: Shell, within_s: float, context: Context) -> None:
     end = asyncio.get_running_loop().time() + within_s
     with Watch.of(shell.place.wake, shell.pane.pid) as watch:
         while shell.is_running() and not watch.ended:
@@ -243,6 +245,7 @@ async def _wait_until_ended(shell: Shell, within_s: float) -> None:
             if left <= 0:
                 return
             await watch.changed(min(1.0, left))
+            await context.report_progress(within_s - left, within_s)
 
 
 def _checked_keys(keys: list[str]) -> list[str]:

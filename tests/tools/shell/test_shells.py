@@ -229,6 +229,11 @@ async def test_when_tmux_is_killed_calls_end_and_shells_can_be_opened_again(tool
     os.kill(int(pid.read_text()), signal.SIGKILL)
     assert "the shell short-lived has ended" in await call
     assert await shell.state() is None
+    left = tool_server.settings.parent / "home/.local/state/sandbox-tools/shells/short-lived"
+    assert left.exists()
+    await opened(tools, "another")
+    assert not left.exists()
+    await Calls(tools, "another").call("shell_kill")
     await opened(tools, "short-lived")
     assert await shell.run("echo again") == "again\n[exit code 0]"
     await shell.call("shell_kill")
@@ -249,6 +254,23 @@ async def test_a_shell_of_a_name_that_is_taken_or_none_is_not_opened(shell):
         await opened(shell.client, shell.name)
     with pytest.raises(ToolError, match="shell_open was called with wrong arguments"):
         await opened(shell.client, "../elsewhere")
+
+
+async def test_what_a_shell_shows_is_bounded(shell):
+    await shell.run("for i in {1..3000}; do echo $i $(printf %080d 0); done")
+    text = await shell.view(lines_above=2000)
+    assert 50_000 < len(text) < 51_000
+    assert " characters cut …]" in text
+    assert text.endswith("exit code 0]")
+
+
+async def test_a_session_of_a_person_is_none_of_the_shells(shell, sockets):
+    tmux(sockets, "new-session", "-d", "-s", "shell-1")
+    told = (await shell.client.call_tool("shell_open", {})).content[0].text
+    assert told.startswith("The shell shell-2 is open")
+    await Calls(shell.client, "shell-2").call("shell_kill")
+    assert await Calls(shell.client, "shell-1").state() is None
+    tmux(sockets, "kill-session", "-t", "shell-1")
 
 
 async def test_a_shell_whose_profile_leads_elsewhere_says_what_it_shows(tools, tool_server):
