@@ -12,6 +12,7 @@ from sandbox_server.lifecycle.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
 from sandbox_server.templates.shipped import ShippedTemplate
 
 _LOOK_EVERY = timedelta(minutes=10)
+_LOOK_AT_INHERITED_EVERY = timedelta(seconds=5)
 _TRY_AGAIN_AFTER = timedelta(hours=1)
 
 
@@ -34,6 +35,8 @@ class AgentTemplate:
         self._template = template
         self._backend = backend
         self._try_again_after = try_again_after
+        # A build that was under way at the start may have ended with the engine, as a stop of the server ends it.
+        self._inherited: int | None = None
 
     async def ensure(self) -> None:
         """Have it built if there is none or another one, as a server does that starts."""
@@ -42,6 +45,8 @@ class AgentTemplate:
             build = await session.get(TemplateBuild, (template.id, self._backend))
             if build is None or build.digest != self._template.digest or build.state == "failed":
                 await want_shipped(session, self._template, template, self._backend)
+            elif build.state == "building":
+                self._inherited = build.number
             await JobRepository(session).due(AGENT_TEMPLATE, self._backend)
 
     async def work(self, _job: LeasedJob) -> datetime:
@@ -50,13 +55,17 @@ class AgentTemplate:
             shared = SharedTemplateRepository(session)
             template, now = await shared.hold(self._template.name), await shared.clock()
             build = await session.get(TemplateBuild, (template.id, self._backend))
-            if build is None or (
-                build.digest == self._template.digest
-                and build.state == "failed"
-                and build.requested_at <= now - self._try_again_after
-            ):
+            if build is None or self._is_to_be_tried_again(build, now):
                 await want_shipped(session, self._template, template, self._backend)
+            elif build.state == "building" and build.number == self._inherited:
+                return now + _LOOK_AT_INHERITED_EVERY
         return now + _LOOK_EVERY
+
+    def _is_to_be_tried_again(self, build: TemplateBuild, now: datetime) -> bool:
+        if build.state != "failed" or build.digest != self._template.digest:
+            return False
+        is_old = build.requested_at <= now - self._try_again_after
+        return is_old or build.number == self._inherited
 
 
 async def want_shipped(

@@ -64,16 +64,17 @@ class Builds:
         if found is None:
             return None
         template, build, now = found
+        if template.deleted_at is not None:
+            await self._awaiting.settle(template_id)
+            return await self._remove(build, now)
         again = await self._look(template, build, now)
-        if again is None or template.deleted_at is not None:
+        if again is None:
             await self._awaiting.settle(template_id)
         return again
 
     async def _look(
         self, template: Template, build: TemplateBuild, now: datetime
     ) -> datetime | None:
-        if template.deleted_at is not None:
-            return await self._remove(build, now)
         if build.state != "building":
             return None
         try:

@@ -81,6 +81,20 @@ async def test_what_failed_is_wanted_again_after_a_while(agent, build):
     assert ((await build()).number, (await build()).state) == (2, "building")
 
 
+async def test_a_build_that_was_under_way_at_a_start_and_ended_with_its_engine_is_wanted_again_once(
+    agent, build
+):
+    await agent().ensure()
+    restarted = agent()
+    await restarted.ensure()
+    await restarted.work(JOB)
+    assert (await build()).number == 1
+    for number in (2, 2):
+        await build(state="failed")
+        await restarted.work(JOB)
+        assert (await build()).number == number
+
+
 async def test_between_two_starts_another_version_is_left_alone(agent, build, shipped):
     await agent(replace(shipped, digest="newer")).ensure()
     await build(state="failed")
