@@ -75,3 +75,33 @@ async def test_it_is_built_once_and_everybody_who_waited_starts_once(server, ses
     async with server.client() as client:
         for one in asked:
             await client.delete(f"/v1/sandboxes/{one.json()['id']}?wait=60")
+
+
+async def test_a_stop_in_the_middle_delays_it_only_until_the_next_start(tmp_path):
+    context = write_context(tmp_path, "RUN sleep 4", "RUN true")
+    variables = {"SANDBOX_SERVER_AGENT_TEMPLATE": "true"}
+    with server_process("--template-dir", str(context), variables=variables) as server:
+        await asyncio.to_thread(server.start)
+
+        async def build():
+            async with server.client() as client:
+                answer = await client.get("/v1/templates/agent")
+                return answer.json()["builds"][0]
+
+        async def is_at_the_step():
+            return "RUN sleep 4" in ((await build())["state_reason"] or "")
+
+        async def is_ready():
+            return (await build())["state"] == "ready"
+
+        await until(is_at_the_step, timeout=120, pause=0.1)
+        assert await asyncio.to_thread(server.stop) == 0
+        await asyncio.to_thread(server.start)
+        await until(is_ready, timeout=120, pause=0.2)
+        async with server.client() as client:
+            made = await client.post("/v1/sandboxes", json={})
+            assert made.json()["template"] == "agent", made.text
+        followed = await asyncio.to_thread(
+            server.run, "template", "build", "--template-dir", str(context)
+        )
+        assert "agent is ready at local" in followed.stdout
