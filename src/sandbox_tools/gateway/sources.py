@@ -16,11 +16,12 @@ _BUILT_IN = {
         "disabled": True,
         "description": "Claude Code's own tools",
     },
+    # The last version that has it: of 0.154 and later, `codex mcp-server` fails.
     "codex": {
-        "command": "codex",
-        "args": ["mcp-server"],
+        "command": "npx",
+        "args": ["-y", "@openai/codex@0.153.0", "mcp-server"],
         "disabled": True,
-        "description": "Codex as a tool",
+        "description": "Codex 0.153 as tools with threads to go on with; the tool `codex` runs the one installed here",
     },
 }
 

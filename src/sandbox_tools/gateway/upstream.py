@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -80,7 +81,10 @@ class Upstream:
         self._began = asyncio.get_running_loop().time()
         self._settled = asyncio.Event()
         self._look_again = asyncio.Event()
-        self._task = asyncio.create_task(self._live(), name=f"mcp-{name}")
+        # It outlives the call that may have started it, and shall know nothing of whose that was.
+        self._task = asyncio.create_task(
+            self._live(), name=f"mcp-{name}", context=contextvars.Context()
+        )
 
     async def stop(self) -> None:
         """End the connection, and the processes behind it."""
