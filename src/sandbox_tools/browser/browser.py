@@ -1,8 +1,8 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastmcp.exceptions import ToolError
 
@@ -19,6 +19,8 @@ _RESTARTED = (
 )
 _LIMIT_SECONDS = 60.0
 
+T = TypeVar("T")
+
 
 class Browser:
     """The one browser of a sandbox, which starts when it is first used and serves calls in their order."""
@@ -26,6 +28,7 @@ class Browser:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._turns = asyncio.Lock()
+        self._changing = asyncio.Lock()
         self._running: RunningBrowser | None = None
         self._what_runs = AsyncExitStack()
 
@@ -39,7 +42,7 @@ class Browser:
     ) -> AsyncIterator["Turn"]:
         """Wait for the calls that came before, and have the browser."""
         async with self._turns:
-            running = await self._run()
+            running = await _surely(self._run())
             async with running.turn(
                 dialog=dialog, dialog_text=dialog_text, limit_seconds=limit_seconds
             ) as turn:
@@ -48,22 +51,24 @@ class Browser:
     async def close(self) -> bool:
         """End it, if it runs."""
         async with self._turns:
-            was_running = self._running is not None
-            await self._end()
-            return was_running
+            return await _surely(self._end_it())
 
     def state(self) -> str:
         return "running" if self._running else "idle"
 
     async def _run(self) -> "RunningBrowser":
-        if self._running and await self._running.is_alive():
+        async with self._changing:
+            if self._running and await self._running.is_alive():
+                return self._running
+            had_ended = await self._end()
+            self._running = await self._start()
+            if had_ended:
+                self._running.notes.add(_RESTARTED)
             return self._running
-        had_ended = self._running is not None
-        await self._end()
-        self._running = await self._start()
-        if had_ended:
-            self._running.notes.add(_RESTARTED)
-        return self._running
+
+    async def _end_it(self) -> bool:
+        async with self._changing:
+            return await self._end()
 
     async def _start(self) -> "RunningBrowser":
         executable = find_chromium()
@@ -76,6 +81,13 @@ class Browser:
         )
         return started
 
-    async def _end(self) -> None:
+    async def _end(self) -> bool:
+        was_running = self._running is not None
         self._running = None
         await self._what_runs.aclose()
+        return was_running
+
+
+async def _surely(change: Coroutine[Any, Any, T]) -> T:
+    """Carry a start or an end through: a call cancelled in its middle would leave processes behind."""
+    return await asyncio.shield(asyncio.create_task(change))

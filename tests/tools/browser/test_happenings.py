@@ -1,3 +1,4 @@
+import asyncio
 import os
 import re
 import signal
@@ -6,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from fastmcp.exceptions import ToolError
+
+from tests.tools.waiting import until
 
 POPUP = "<title>Opener</title><a href=/popup target=_blank>Open</a>"
 
@@ -104,10 +107,23 @@ async def test_a_browser_that_was_closed_starts_again_with_its_cookies(browse, s
 
 async def test_a_browser_that_was_killed_is_started_again(browse, site, tool_server):
     await browse.open(site.serve("/", "<title>There</title>"))
-    os.kill(chromium_of(tool_server.process.pid), signal.SIGKILL)
+    (driver,) = children_running(tool_server, "run-driver")
+    (chromium,) = running_of(driver, "--remote-debugging-pipe")
+    os.kill(chromium, signal.SIGKILL)
     told = await browse_after_a_crash(browse, site.url)
     assert "The browser had ended by itself and was started again" in told
     assert ": There\n" in told
+
+
+async def test_a_call_that_is_cancelled_while_the_browser_starts_leaves_one_browser(
+    browse, site, tool_server
+):
+    await browse("close")
+    starting = asyncio.create_task(browse("tabs"))
+    await until(lambda: children_running(tool_server, "run-driver"))
+    starting.cancel()
+    assert ": There\n" in await browse.open(site.serve("/", "<title>There</title>"))
+    assert len(children_running(tool_server, "run-driver")) == 1
 
 
 async def browse_after_a_crash(browse, url):
@@ -117,16 +133,16 @@ async def browse_after_a_crash(browse, url):
     return await browse.open(url)
 
 
-def chromium_of(server):
-    """Find the main process of a tool server's Chromium, a grandchild of it."""
-    for child in children(server):
-        for process in children(child):
-            command = Path(f"/proc/{process}/cmdline").read_text()
-            if "--remote-debugging-pipe" in command and "--type=" not in command:
-                return process
-    raise AssertionError("no Chromium runs")
+def children_running(tool_server, argument):
+    return running_of(tool_server.process.pid, argument)
 
 
-def children(process):
-    tasks = Path(f"/proc/{process}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+def running_of(parent, argument):
+    """List the children of a process that were started with an argument."""
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")
+    children = [int(child) for task in tasks for child in task.read_text().split()]
+    return [child for child in children if argument in arguments_of(child)]
+
+
+def arguments_of(process):
+    return Path(f"/proc/{process}/cmdline").read_text().split("\0")
