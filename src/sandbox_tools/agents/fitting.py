@@ -31,7 +31,7 @@ def _cut(value: Any, longest: int) -> Any:
     if isinstance(value, str) and len(value) > longest:
         return f"{value[:longest]}\n[… {len(value) - longest} characters cut]"
     if isinstance(value, Mapping):
-        return {str(name)[:longest]: _cut(each, longest) for name, each in value.items()}
+        return {_cut(str(name), longest): _cut(each, longest) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_cut(each, longest) for each in value]
     return value

@@ -97,6 +97,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tool-server", default="http://127.0.0.1:6060/mcp/")
     parser.add_argument("--idle-s", type=float, default=Bounds.idle_seconds)
     parser.add_argument("--most-running", type=int, default=Bounds.running)
+    parser.add_argument("--stop-s", type=float, default=Bounds.seconds_to_stop)
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     settings = SettingsFile(given.settings)
@@ -105,7 +106,9 @@ def main(arguments: Sequence[str]) -> int:
         state=given.state,
         workspace=Workspace(given.workspace) if given.workspace else Workspace.of_this_machine(),
         tool_server=given.tool_server,
-        bounds=Bounds(running=given.most_running, idle_seconds=given.idle_s),
+        bounds=Bounds(
+            running=given.most_running, idle_seconds=given.idle_s, seconds_to_stop=given.stop_s
+        ),
     )
     asyncio.run(_serve(AgentServer(settings, sessions), given.host, given.port))
     return 0

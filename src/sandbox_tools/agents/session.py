@@ -15,7 +15,7 @@ from sandbox_tools.agents.records import SessionRecord, SessionRecords
 from sandbox_tools.agents.transcript import Transcript
 from sandbox_tools.bounds import cut_middle
 
-_SECONDS_TO_STOP = 10.0
+SECONDS_TO_STOP = 10.0
 _MOST_OF_AN_OUTPUT = 60_000
 _log = logging.getLogger(__name__)
 
@@ -36,12 +36,19 @@ _ENDED = Stop("The agent server ended.", "failed", 1)
 class Session:
     """A conversation with one agent: one prompt at a time, each with its events to a result."""
 
-    def __init__(self, record: SessionRecord, records: SessionRecords) -> None:
+    def __init__(
+        self,
+        record: SessionRecord,
+        records: SessionRecords,
+        *,
+        seconds_to_stop: float = SECONDS_TO_STOP,
+    ) -> None:
         self.record = record
         self.transcript = Transcript()
         self.used_at = time.monotonic()
         self.followers = 0
         self._records = records
+        self._seconds_to_stop = seconds_to_stop
         self._agent = programs.make(record.agent)
         self._run: asyncio.Task[None] | None = None
         self._work: asyncio.Task[Outcome] | None = None
@@ -116,10 +123,10 @@ class Session:
     async def _see_it_stop(self) -> None:
         is_told = False
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS_TO_STOP):
+            async with asyncio.timeout(self._seconds_to_stop):
                 is_told = await self._agent.interrupt()
         if is_told:
-            await sleep_awake(_SECONDS_TO_STOP)
+            await sleep_awake(self._seconds_to_stop)
         if self._work is not None:
             self._work.cancel()
 

@@ -11,7 +11,7 @@ from sandbox_tools.agents import environment, programs
 from sandbox_tools.agents.outcome import Place
 from sandbox_tools.agents.prompts import Prompt, Refused
 from sandbox_tools.agents.records import SessionRecord, SessionRecords
-from sandbox_tools.agents.session import Session
+from sandbox_tools.agents.session import SECONDS_TO_STOP, Session
 from sandbox_tools.settings_file import SettingsFile
 from sandbox_tools.workspace import Workspace
 
@@ -27,6 +27,7 @@ class Bounds:
     running: int = 8
     remembered: int = 32
     idle_seconds: float = 300.0
+    seconds_to_stop: float = SECONDS_TO_STOP
 
 
 class Sessions:
@@ -127,7 +128,7 @@ class Sessions:
             )
         if not Path(record.cwd).is_dir():
             raise Refused("bad-request", f"There is no directory {record.cwd} to work in.")
-        return Session(record, self._records)
+        return Session(record, self._records, seconds_to_stop=self._bounds.seconds_to_stop)
 
     def _new_record(self, prompt: Prompt) -> SessionRecord:
         agent, new = prompt.agent or "claude", str(uuid.uuid4())

@@ -1,11 +1,11 @@
 """A model on loopback that does what the prompt says, for the real agents: `python model_endpoint.py PORT`.
 
-It speaks Anthropic's Messages API and OpenAI's Responses API, with and without streaming, and keeps nothing between requests: a
-prompt's last line of these tells it what to answer, and what stands after it in the conversation how far that has got.
+It speaks Anthropic's Messages API, OpenAI's Responses API and Gemini's, with and without streaming, and keeps nothing between requests:
+a prompt's last line of these tells it what to answer, and what stands after it in the conversation how far that has got.
 
     model, say: TEXT              answer with the text
     model, run: COMMAND           have the agent's shell run it, then answer "N prompts; the tool said: …"
-    model, use: TOOL {"a": 1}     have the agent call any tool, then answer in the same way
+    model, use: TOOL {"a": 1}     have the agent call any tool, then answer in the same way (NAMESPACE/TOOL: one of Codex's namespaces)
     model, hang                   begin an answer and never end it
 """
 
@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 _ORDER = re.compile(r"^model, (say|run|use|hang)(?:: (.*))?$", re.MULTILINE)
-_SHELLS = ("Bash", "bash", "exec_command", "shell_command", "shell")
+_SHELLS = ("Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell")
 Event = tuple[str, dict[str, Any]]
 
 
@@ -86,6 +86,15 @@ def _texts_of_responses(request: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "result", _plain(item["output"])
 
 
+def _texts_of_contents(request: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for content in request["contents"]:
+        for part in content["parts"]:
+            if "functionResponse" in part:
+                yield "result", json.dumps(part["functionResponse"]["response"])
+            elif content["role"] == "user" and "text" in part:
+                yield "prompt", part["text"]
+
+
 def _plain(content: Any) -> str:
     if isinstance(content, list):
         return "".join(block.get("text", "") for block in content)
@@ -140,14 +149,17 @@ def _response(model: str, said: Answer) -> dict[str, Any]:
         "content": [{"type": "output_text", "text": said.text, "annotations": []}],
     }
     if said.tool:
+        namespace, _, name = said.tool.rpartition("/")
         item = {
             "type": "function_call",
             "id": f"fc_{uuid.uuid4().hex}",
             "call_id": f"call_{uuid.uuid4().hex}",
-            "name": said.tool,
+            "name": name,
             "arguments": json.dumps(said.arguments),
             "status": "completed",
         }
+        if namespace:
+            item["namespace"] = namespace
     usage = {
         "input_tokens": 10,
         "input_tokens_details": {"cached_tokens": 0},
@@ -177,6 +189,15 @@ def _stream_of_responses(model: str, said: Answer) -> Iterator[Event]:
     yield "response.completed", {"response": response}
 
 
+def _content(said: Answer) -> dict[str, Any]:
+    part: dict[str, Any] = {"text": said.text}
+    if said.tool:
+        part = {"functionCall": {"name": said.tool, "args": said.arguments}}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: "ModelEndpoint"
@@ -187,17 +208,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((path, dict(self.headers), body))
         if path.endswith("/messages"):
             said = answer(list(_texts_of_messages(body)), _names(body))
-            self._tell(
-                body, _message(body["model"], said), _stream_of_messages(body["model"], said), said
-            )
+            model = body["model"]
+            self._tell(body, _message(model, said), _stream_of_messages(model, said), said)
         elif path.endswith("/responses"):
             said = answer(list(_texts_of_responses(body)), _names(body))
-            self._tell(
-                body,
-                _response(body["model"], said),
-                _stream_of_responses(body["model"], said),
-                said,
-            )
+            model = body["model"]
+            self._tell(body, _response(model, said), _stream_of_responses(model, said), said)
+        elif "enerateContent" in path:
+            said = answer(list(_texts_of_contents(body)), ["run_shell_command"])
+            body["stream"] = path.endswith(":streamGenerateContent")
+            self._tell(body, _content(said), iter([("", _content(said))]), said)
         else:
             self._send(404, b"{}")
 
@@ -219,9 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         for name, data in events:
-            self.wfile.write(
-                f"event: {name}\ndata: {json.dumps({'type': name} | data)}\n\n".encode()
-            )
+            named = f"event: {name}\ndata: {json.dumps({'type': name} | data)}"
+            self.wfile.write(f"{named if name else f'data: {json.dumps(data)}'}\n\n".encode())
         self.wfile.flush()
         if said.hangs:
             self.server.hanging.set()

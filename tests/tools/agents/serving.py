@@ -28,6 +28,7 @@ class AgentServer:
     model: ModelEndpoint
     port: int = field(default_factory=free_port)
     token: str = field(default_factory=secrets.token_urlsafe)
+    programs: str | None = None
     process: asyncio.subprocess.Process | None = None
 
     @property
@@ -45,6 +46,8 @@ class AgentServer:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        if self.programs is not None:
+            kept["PATH"] = f"{self.programs}:{kept['PATH']}"
         return kept | {"HOME": str(self.home)}
 
     def set(self, **envs: str) -> None:
@@ -58,6 +61,10 @@ class AgentServer:
         write_settings(self.settings, token=self.token, envs=known | envs)
 
     async def start(self, *options: str) -> None:
+        if not self.settings.exists():
+            self.set()
+        for place in (self.home, self.workspace):
+            place.mkdir(exist_ok=True)
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "sandbox_tools", "serve-agents", "--host", "127.0.0.1"),
             *("--port", str(self.port), "--settings", str(self.settings)),
@@ -117,9 +124,6 @@ class AgentClient:
 async def started_agent_server(directory: Path, *options: str) -> AsyncIterator[AgentServer]:
     with ModelEndpoint() as model:
         server = AgentServer(directory, model)
-        server.home.mkdir()
-        server.workspace.mkdir()
-        server.set()
         await server.start(*options)
         try:
             yield server

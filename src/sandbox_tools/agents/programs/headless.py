@@ -14,6 +14,7 @@ from sandbox_tools.agents.prompts import Prompt, Refused
 
 _MOST_OF_A_LINE = 16 << 20
 _SECONDS_TO_END = 5
+_SECONDS_TO_DRAIN = 2
 
 
 class Headless(ABC):
@@ -56,7 +57,7 @@ class Headless(ABC):
                     await _feed(process, prompt.prompt)
                     outcome.exit_code = await process.wait()
                     # What it left behind may hold its output open for as long as it likes.
-                    await asyncio.wait(reading, timeout=_SECONDS_TO_END)
+                    await asyncio.wait(reading, timeout=_SECONDS_TO_DRAIN)
                     for task in reading:
                         task.cancel()
             finally:

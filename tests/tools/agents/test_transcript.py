@@ -1,0 +1,68 @@
+import asyncio
+import json
+
+import pytest
+
+from sandbox_tools.agents.fitting import MOST_OF_AN_EVENT, fit
+from sandbox_tools.agents.transcript import Transcript
+
+
+async def take(events, count):
+    async with asyncio.timeout(10):
+        return [json.loads(await anext(events)) for _ in range(count)]
+
+
+async def test_a_follower_gets_what_it_missed_and_then_what_comes():
+    transcript = Transcript()
+    first = transcript.last
+    for number in range(3):
+        transcript.append({"number": number})
+    events = transcript.follow(first + 1)
+    assert [event["number"] for event in await take(events, 2)] == [1, 2]
+    coming = asyncio.create_task(take(events, 1))
+    await asyncio.sleep(0)
+    transcript.append({"number": 3})
+    assert [event["number"] for event in await coming] == [3]
+
+
+async def test_a_slow_follower_is_told_of_the_gap_and_memory_stays_bounded():
+    transcript = Transcript(most_bytes=1000)
+    first = transcript.last
+    events = transcript.follow()
+    transcript.append({"number": 0})
+    await take(events, 1)
+    for number in range(1, 100):
+        transcript.append({"number": number})
+    gap, next_event = await take(events, 2)
+    assert (gap["type"], gap["after"]) == ("gap", first + 1)
+    assert next_event["seq"] == gap["until"] + 1
+    assert 50 < next_event["number"] < 99
+
+
+async def test_numbers_of_an_agent_server_that_ended_are_in_a_gap():
+    transcript = Transcript()
+    transcript.append({"number": 0})
+    before = transcript.last - 1_000_000
+    gap, event = await take(transcript.follow(before), 2)
+    assert (gap["type"], gap["after"], gap["until"]) == ("gap", before, event["seq"] - 1)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"text": "x" * 1_000_000},
+        {"text": "\u4e00" * 200_000},
+        {"texts": ["x" * 10_000] * 1_000},
+        {"deep": {"er": {"x" * 500_000: "y"}}},
+        {"numbers": list(range(200_000))},
+    ],
+)
+def test_an_event_of_any_size_fits(event):
+    encoded = fit({"seq": 1, "type": "message", "message": event})
+    assert len(encoded) <= MOST_OF_AN_EVENT
+    assert json.loads(encoded)["seq"] == 1
+    assert b"cut" in encoded
+
+
+def test_half_a_character_becomes_one_that_all_can_read():
+    assert json.loads(fit({"text": "a\ud800b"})) == {"text": "a?b"}
