@@ -195,7 +195,7 @@ class BrowserTools:
     ) -> ToolResult:
         """Read the current page as an outline of its text and elements, each with a ref that the other tools take.
 
-        A ref is good as long as its element is there. Much cheaper than a screenshot, and exact.
+        A ref is good as long as its element is there and called the same. Much cheaper than a screenshot, and exact.
         """
         async with self._browser.turn(limit_seconds=timeout_s + 60) as turn:
             return await turn.view(
