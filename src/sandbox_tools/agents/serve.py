@@ -15,9 +15,9 @@ from sandbox_tools.agents import programs
 from sandbox_tools.agents.connection import Connection
 from sandbox_tools.agents.sessions import Bounds, Sessions
 from sandbox_tools.settings_file import PATH, SettingsFile
-from sandbox_tools.workspace import Workspace
 
 _MOST_OF_A_REQUEST = 8 << 20
+_WORKSPACE = Path("/workspace")
 _STATE = ".local/state/sandbox-agents"
 
 
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     sessions = Sessions(
         settings,
         state=given.state,
-        workspace=Workspace(given.workspace) if given.workspace else Workspace.of_this_machine(),
+        workspace=given.workspace or _workspace(),
         tool_server=given.tool_server,
         bounds=Bounds(
             running=given.most_running, idle_seconds=given.idle_s, seconds_to_stop=given.stop_s
@@ -112,6 +112,11 @@ def main(arguments: Sequence[str]) -> int:
     )
     asyncio.run(_serve(AgentServer(settings, sessions), given.host, given.port))
     return 0
+
+
+def _workspace() -> Path:
+    # The tool server's own knows more, and brings 40 MB of fastmcp.
+    return _WORKSPACE if _WORKSPACE.is_dir() else Path.home()
 
 
 async def _serve(server: AgentServer, host: str, port: int) -> None:

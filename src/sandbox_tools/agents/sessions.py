@@ -13,7 +13,6 @@ from sandbox_tools.agents.prompts import Prompt, Refused
 from sandbox_tools.agents.records import SessionRecord, SessionRecords
 from sandbox_tools.agents.session import SECONDS_TO_STOP, Session
 from sandbox_tools.settings_file import SettingsFile
-from sandbox_tools.workspace import Workspace
 
 _ROUND_SECONDS = 5.0
 # These take the id that their sessions are to have; the others say which they gave them.
@@ -38,7 +37,7 @@ class Sessions:
         settings: SettingsFile,
         *,
         state: Path,
-        workspace: Workspace,
+        workspace: Path,
         tool_server: str,
         bounds: Bounds,
     ) -> None:
@@ -147,7 +146,7 @@ class Sessions:
         )
 
     def _directory(self, prompt: Prompt) -> str:
-        return str(self._workspace.path(prompt.cwd or "."))
+        return str(self._workspace / Path(prompt.cwd or ".").expanduser())
 
     def _place(self, record: SessionRecord, prompt: Prompt) -> Place:
         settings = self._settings.read()

@@ -94,3 +94,15 @@ async def test_a_request_that_cannot_be_read_is_a_failed_result(agent_server):
     async with run_agent(agent_server, pieces=0) as process:
         [result] = await lines_of(process)
     assert "SANDBOX_AGENT_RUN_0" in result["output"]
+
+
+async def test_neither_the_agent_server_nor_a_run_loads_what_it_seldom_needs():
+    program = (
+        "import sys, sandbox_tools.agents.run, sandbox_tools.agents.serve\n"
+        "print({'fastmcp', 'pydantic', 'claude_agent_sdk'} & sys.modules.keys())"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert output == b"set()\n"

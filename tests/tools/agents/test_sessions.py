@@ -1,10 +1,12 @@
 """The real Claude Code, with a model that does what the prompt says."""
 
+import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.tools.agents.serving import started_agent_server
+from tests.tools.agents.serving import PATIENCE_SECONDS, started_agent_server
 
 
 def messages(events, kind):
@@ -13,6 +15,13 @@ def messages(events, kind):
         for event in events
         if event["type"] == "message" and event["message"]["type"] == kind
     ]
+
+
+async def no_process_is_left(server):
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while children.read_text():  # noqa: ASYNC110 - nobody else hears of it
+            await asyncio.sleep(0.05)
 
 
 async def test_an_agent_works_and_tells_what_it_does(agent_server, client):
@@ -78,13 +87,13 @@ async def test_what_a_client_missed_is_told_when_it_comes_back(agent_server):
     assert rest[-1]["state"] == "succeeded"
 
 
-async def test_a_session_is_resumed_by_its_id_after_the_agent_server_began_anew(tmp_path):
+async def test_a_session_is_resumed_by_its_id_after_the_agent_server_or_its_process_ended(tmp_path):
     async with started_agent_server(tmp_path) as server:
         (server.workspace / "sub").mkdir()
         async with server.client() as client:
             first = (await client.prompt("model, run: true", cwd="sub"))[-1]
         await server.stop()
-        await server.start()
+        await server.start("--idle-s", "0.5")
         async with server.client() as client:
             session = first["session_id"]
             await client.ask(type="attach", session_id=session, after=first["seq"])
@@ -92,7 +101,11 @@ async def test_a_session_is_resumed_by_its_id_after_the_agent_server_began_anew(
             again = await client.prompt("model, run: pwd", session_id=session)
             await client.ask(type="attach", session_id=session, after=first["seq"])
             gap = await client.until("gap")
+            await client.until("result")
+            await no_process_is_left(server)
+            third = await client.prompt("model, run: echo on", session_id=session)
     assert again[-1]["output"] == f"2 prompts; the tool said: {server.workspace / 'sub'}"
+    assert third[-1]["output"] == "3 prompts; the tool said: on"
     assert gap[-1]["after"] == first["seq"]
     assert gap[-1]["until"] == again[0]["seq"] - 1
 
