@@ -20,9 +20,9 @@ def small_server(*arguments, **more):
     return {"command": command, "args": [script, *arguments], **more}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def tool_server(tmp_path_factory):
-    """Start one for a whole file, in which tests add servers of names of their own."""
+    """Start one for all files here, in which tests add servers of names of their own."""
     async with started_tool_server(tmp_path_factory.mktemp("gateway")) as server:
         yield server
 
