@@ -61,7 +61,9 @@ async def test_directories_are_deleted_with_what_is_in_them_only_on_request(
     assert "There is no tree" in await refusal_of("delete", path=directory / "tree")
 
 
-async def test_of_a_symlink_only_the_link_is_deleted(directory, text_of):
+async def test_of_a_symlink_only_the_link_is_deleted(tool_server, directory, text_of):
+    (directory / "workspace").symlink_to(tool_server.workspace)
+    await text_of("delete", path=directory / "workspace")
     (directory / "kept").mkdir()
     (directory / "kept" / "a").touch()
     (directory / "link").symlink_to("kept")

@@ -29,6 +29,15 @@ async def test_the_address_of_a_port_is_told_with_whether_something_listens(
     assert result.structured_content == {"url": url, "listening": True}
 
 
+async def test_a_port_that_a_client_has_is_not_listened_to(tools, told):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname(), source_address=("127.0.0.1", 0)) as client,
+    ):
+        result = await tools.call_tool("expose_port", {"port": client.getsockname()[1]})
+    assert result.structured_content["listening"] is False
+
+
 async def test_without_a_server_that_says_so_no_address_is_told(tools):
     result = await tools.call_tool("expose_port", {"port": 80}, raise_on_error=False)
     assert result.is_error
