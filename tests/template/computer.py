@@ -53,11 +53,11 @@ class Computer:
 
     def url(self, port: int) -> str:
         """Tell where browsers find one of its ports."""
-        return f"http://{self._host(port)}"
+        return f"http://{self.host(port)}"
 
     def get(self, port: int, path: str) -> httpx.Response:
         """Ask one of its ports from outside."""
-        headers = {"Host": self._host(port)}
+        headers = {"Host": self.host(port)}
         return httpx.get(f"{self.options['sandbox_url']}{path}", headers=headers, timeout=30)
 
     def listener(self, port: int) -> str:
@@ -66,6 +66,7 @@ class Computer:
             f"ss -Hltnp 'sport = :{port}' | grep -o 'pid=[0-9]*' | head -n 1 | cut -d= -f2"
         ).strip()
 
-    def _host(self, port: int) -> str:
+    def host(self, port: int) -> str:
+        """Name one of its ports as callers from outside do."""
         address = self.options["sandbox_url"].rpartition(":")[2]
         return f"{port}-{self.sandbox.sandbox_id}.localhost:{address}"
