@@ -44,6 +44,7 @@ def build(server):
     return build
 
 
+@pytest.mark.slow
 async def test_it_is_built_without_a_server_and_known_to_the_next(
     server, build, sessions, tmp_path
 ):
@@ -86,6 +87,7 @@ async def test_a_name_that_is_not_among_them_is_refused(build, tmp_path):
     assert "moon" in nowhere.stderr
 
 
+@pytest.mark.slow
 async def test_interrupted_it_leaves_the_build_to_go_on(server, build, tmp_path):
     context = write_context(tmp_path, "RUN sleep 3")
     command = server.command("template", "build", "--template-dir", str(context))
