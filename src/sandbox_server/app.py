@@ -7,6 +7,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 
 from sandbox_server.api import (
+    agent_runs,
     agent_socket,
     backends,
     commands,
@@ -47,7 +48,19 @@ from sandbox_server.services import Services
 # As the description lists them.
 _ROUTES = (
     *(agent_socket,),
-    *(sandboxes, ports, sessions, commands, terminals, snapshots, templates, files, events, logs),
+    *(
+        sandboxes,
+        ports,
+        sessions,
+        commands,
+        agent_runs,
+        terminals,
+        snapshots,
+        templates,
+        files,
+        events,
+        logs,
+    ),
     *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
 )
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from sandbox_server.access.encryption import open_vault, read_keys
 from sandbox_server.access.keys import Authenticator
+from sandbox_server.agents.afterwards import PausesAfterRuns
 from sandbox_server.backends.placement import SERVER_DEFAULTS, Placement
 from sandbox_server.backends.registry import Backends, open_backends
 from sandbox_server.db.database import open_database
@@ -23,6 +24,7 @@ from sandbox_server.lifecycle.furnishing import Furnishing
 from sandbox_server.lifecycle.housekeeping import Housekeeping, Retention
 from sandbox_server.lifecycle.kinds import (
     ADMISSION,
+    AGENT_RUN,
     AGENT_TEMPLATE,
     HOUSEKEEPING,
     PATROL,
@@ -149,6 +151,7 @@ def _assemble(
         TEMPLATES: Listing(sessions, backends).work,
         PATROL: patrol.work,
         HOUSEKEEPING: housekeeping.work,
+        AGENT_RUN: PausesAfterRuns(sessions).work,
     }
     if agent is not None:
         handlers[AGENT_TEMPLATE] = agent.work

@@ -13,6 +13,16 @@ from sandbox_client.models.access import (
     TenantRule,
     TenantWrite,
 )
+from sandbox_client.models.agent_runs import (
+    Afterwards,
+    AgentName,
+    AgentResult,
+    AgentRunCreate,
+    AgentRunOutcome,
+    AgentRunRead,
+    AgentRunState,
+    PermissionMode,
+)
 from sandbox_client.models.backends import BackendRead, BackendUpdate
 from sandbox_client.models.commands import (
     CommandCreate,
@@ -135,6 +145,13 @@ from sandbox_client.models.wire import (
 __all__ = [
     "READ_CONTROL",
     "YEAR",
+    "Afterwards",
+    "AgentName",
+    "AgentResult",
+    "AgentRunCreate",
+    "AgentRunOutcome",
+    "AgentRunRead",
+    "AgentRunState",
     "ArchiveFormat",
     "AutoResume",
     "BackendRead",
@@ -190,6 +207,7 @@ __all__ = [
     "OutputPart",
     "OutputPiece",
     "Page",
+    "PermissionMode",
     "Port",
     "PortUrls",
     "Problem",

@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sandbox_client.models import (
+    AgentRunCreate,
     CommandCreate,
     KeepAlive,
     Labels,
@@ -20,6 +21,7 @@ from sandbox_client.models import (
     TerminalCreate,
 )
 from sandbox_server.db.sandboxes import SandboxFilter
+from sandbox_server.domain.agents import AgentRunRequest
 from sandbox_server.domain.commands import CommandKind, CommandRequest, TerminalSize
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
@@ -71,6 +73,10 @@ def a_fork(body: SandboxFork) -> ForkRequest:
 
 def a_command(body: CommandCreate) -> CommandRequest:
     return CommandRequest(**_said(body))
+
+
+def an_agent_run(body: AgentRunCreate) -> AgentRunRequest:
+    return AgentRunRequest(**_said(body))
 
 
 def a_terminal(body: TerminalCreate) -> CommandRequest:

@@ -12,8 +12,10 @@ from sandbox_client.models import Port
 from sandbox_server.access.key_ring import KeyRing
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.access.tickets import Tickets
+from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import (
+    AgentRunNotFound,
     CommandNotFound,
     NotFound,
     SandboxNotFound,
@@ -98,6 +100,10 @@ async def find_terminals(services: ServicesDep) -> Terminals:
     return Terminals(services.sessions, services.controller, services.commands, services.streams)
 
 
+async def find_agent_runs(services: ServicesDep) -> AgentRuns:
+    return AgentRuns(services.commands)
+
+
 def _an_id(given: str, *, missing: type[NotFound]) -> str:
     # What cannot be an id names nothing, and the database is not asked for it.
     if re.match(PATTERN, given) is None:
@@ -105,6 +111,7 @@ def _an_id(given: str, *, missing: type[NotFound]) -> str:
     return given
 
 
+AgentRunsDep = Annotated[AgentRuns, Depends(find_agent_runs)]
 TerminalsDep = Annotated[Terminals, Depends(find_terminals)]
 CatalogDep = Annotated[Catalog, Depends(find_catalog)]
 FleetDep = Annotated[Fleet, Depends(find_fleet)]
@@ -129,9 +136,11 @@ def _a_template_name(given: str) -> str:
 _of_sandbox = BeforeValidator(_a_sandbox_id)
 _of_command = BeforeValidator(partial(_an_id, missing=CommandNotFound))
 _of_terminal = BeforeValidator(partial(_an_id, missing=TerminalNotFound))
+_of_agent_run = BeforeValidator(partial(_an_id, missing=AgentRunNotFound))
 _of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
 
 CommandIdPath = Annotated[str, _of_command, Path()]
+AgentRunIdPath = Annotated[str, _of_agent_run, Path()]
 TerminalIdPath = Annotated[str, _of_terminal, Path()]
 ControllerDep = Annotated[SandboxController, Depends(find_controller)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, case, func, or_, select
@@ -61,6 +62,39 @@ class CommandOutputRepository:
             or_(CommandOutput.offset >= offset, end_of_record > offset),
         )
         return await self._read(found, limit=limit)
+
+    async def find_seq_at(self, command_id: str, stream: RecordType, *, offset: int) -> int:
+        """Find after which number of its log comes all that one stream has from that byte on."""
+        before = select(CommandOutput.seq).where(
+            CommandOutput.command_id == command_id, _is_about(stream), end_of_record <= offset
+        )
+        # Backwards, since most who ask are near the end.
+        last = before.order_by(CommandOutput.seq.desc()).limit(1)
+        return await self._session.scalar(last) or 0
+
+    async def list_stream_after(
+        self, command_id: str, stream: RecordType, *, after: int, limit: int
+    ) -> Part:
+        """List what is kept of one stream beyond that number, and what of it is not."""
+        beyond = _some(
+            CommandOutput.command_id == command_id, _is_about(stream), CommandOutput.seq > after
+        )
+        return await self._read(beyond, limit=limit)
+
+    async def list_last(
+        self, command_id: str, stream: RecordType, *, most: int
+    ) -> Sequence[Record]:
+        """List the last of one stream: about so many bytes, and none from before a gap."""
+        found = (
+            select(*_columns, _sum(CommandOutput.seq.desc()).label("behind"))
+            .where(CommandOutput.command_id == command_id, _is_about(stream))
+            .subquery()
+        )
+        rows = await self._session.execute(
+            select(found).where(found.c.behind < most).order_by(found.c.seq.desc())
+        )
+        last = takewhile(lambda record: record.type is stream, map(_record, rows))
+        return [*last][::-1]
 
     async def list_ends(self, command_id: str, *, most: int) -> Sequence[Record]:
         """List all that is kept of a command's output; if a stream has more than `most` bytes, its beginning and its end."""

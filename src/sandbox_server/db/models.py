@@ -318,7 +318,7 @@ class Command(Row):
     rows: Mapped[int | None]
     timeout: Mapped[timedelta | None]
     agent: Mapped[dict[str, Any] | None] = mapped_column(
-        JSONB
+        JSONB(none_as_null=True)
     )  # of a run of one: which, and what follows
 
     state: Mapped[CommandState] = mapped_column(server_default=CommandState.STARTING)

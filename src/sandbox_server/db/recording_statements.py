@@ -29,7 +29,7 @@ FRESH = {
 }
 GIVEN = (
     *("id", "tenant_id", "sandbox_id", "kind", "name", "cmd", "cwd", "user", "background", "stdin"),
-    *("cols", "rows", "timeout", "expires_at", "state", "recorded_by"),
+    *("cols", "rows", "timeout", "expires_at", "state", "recorded_by", "agent"),
 )
 _mapped = Command.__mapper__.columns
 # Built once, and without rows of the ORM: a short command took a fifth longer with them.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 
 class CommandKind(StrEnum):
@@ -50,3 +51,5 @@ class CommandRequest:
     background: bool = False
     stdin: bool = False
     size: TerminalSize | None = None
+    agent: Mapping[str, Any] | None = None
+    """What is kept of a run of an agent."""

@@ -58,7 +58,7 @@ class Intents:
             row, now = await SandboxRepository(session).lock(sandbox_id, tenant_id=tenant_id)
             _require_wish(row, target)
             if row.target is not target:
-                _note_wish(row, target, wish)
+                note_wish(row, target, wish)
             job = await self._own_work.take(session, row)
         self._own_work.begin(row, now, job)
         return row
@@ -75,7 +75,7 @@ class Intents:
             _require_wish(row, Target.RUNNING)
             before = after = deadlines_of(row)
             if is_news := row.target is not Target.RUNNING:
-                _note_wish(row, Target.RUNNING, wish)
+                note_wish(row, Target.RUNNING, wish)
                 row.queued_at = now
                 after = want_back(before, now, rules=self._backends.rules(row.backend))
             set_deadlines(row, after := change(after, now))
@@ -144,7 +144,8 @@ def _require_wish(row: Sandbox, target: Target) -> None:
     require_wish(row.state, target)
 
 
-def _note_wish(row: Sandbox, target: Target, wish: Wish) -> None:
+def note_wish(row: Sandbox, target: Target, wish: Wish) -> None:
+    """Write into a row that is held what is wanted of it; its job is to be due."""
     row.target, row.wish = target, wish.document()
     row.wanted += 1
 

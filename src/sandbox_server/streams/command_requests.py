@@ -41,4 +41,5 @@ def columns_of(request: CommandRequest) -> dict[str, Any]:
         "timeout": request.timeout,
         "cols": None if size is None else size.cols,
         "rows": None if size is None else size.rows,
+        "agent": request.agent,
     }

@@ -8,6 +8,7 @@ from sandbox_server.backends.errors import ProcessGone
 from sandbox_server.backends.processes import GroupSignal, ProcessSignal
 from sandbox_server.db.commands import CommandRepository
 from sandbox_server.db.idempotency import IdempotencyRepository
+from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Command
 from sandbox_server.db.recording import RecordingRepository
 from sandbox_server.db.session import Sessions, without_transaction
@@ -29,6 +30,7 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.lifecycle.controller import WAIT, SandboxController
+from sandbox_server.lifecycle.kinds import AGENT_RUN
 from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.streams.command_requests import columns_of, process_of
 from sandbox_server.streams.growth import LogGrowth
@@ -209,7 +211,8 @@ class Commands:
             **columns_of(request),
         }
         by, lease = self._recordings.recorder_name, self._recordings.lease
-        if idempotency is None:
+        is_followed_up = request.agent is not None and "afterwards" in request.agent
+        if idempotency is None and not is_followed_up:
             async with without_transaction(self._sessions) as session:
                 return await RecordingRepository(session).add(by=by, lease=lease, **columns)
         async with self._sessions.begin() as session:
@@ -218,6 +221,8 @@ class Commands:
             )
             if made != command_id:
                 return made
+            if is_followed_up:
+                await JobRepository(session).due(AGENT_RUN, command_id)
             return await RecordingRepository(session).add(by=by, lease=lease, **columns)
 
     async def _wait_begun(

@@ -267,7 +267,8 @@ class Recording:
 
     @property
     def _is_waited_for(self) -> bool:
-        return self.row.kind is CommandKind.COMMAND and not self.row.background
+        waited_for = (CommandKind.COMMAND, CommandKind.AGENT)
+        return self.row.kind in waited_for and not self.row.background
 
 
 def time_left(row: Command, now: datetime) -> timedelta | None:

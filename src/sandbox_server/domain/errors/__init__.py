@@ -6,7 +6,7 @@ SandboxError
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
-    SnapshotNotFound  CommandNotFound  TerminalNotFound
+    SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound
   Conflict
     InvalidTransition         a stopped sandbox cannot be resumed
     SandboxPaused             using it does not wake it
@@ -77,6 +77,7 @@ from sandbox_server.domain.errors.backends import (
     NoBackend,
 )
 from sandbox_server.domain.errors.commands import (
+    AgentRunNotFound,
     CommandNotFound,
     CommandNotRunning,
     CommandNotStarted,
@@ -151,6 +152,7 @@ from sandbox_server.domain.errors.tools import AgentsNotRunning, ToolsNotRunning
 
 __all__ = [
     "AccessDenied",
+    "AgentRunNotFound",
     "AgentsNotRunning",
     "ArchiveFailed",
     "BackendBusy",

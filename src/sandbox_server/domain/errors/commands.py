@@ -8,6 +8,13 @@ class CommandNotFound(NotFound):
     remediation = "Commands are removed with their sandbox, and a while after they have ended."
 
 
+class AgentRunNotFound(NotFound):
+    code = "agent-run-not-found"
+    title = "Agent's run not found"
+    noun = "run"
+    remediation = "Runs are removed with their sandbox, and a while after they have ended."
+
+
 class CommandNotRunning(Conflict):
     code = "command-not-running"
     title = "Command does not run"

@@ -1,0 +1,47 @@
+"""A run of an agent as the command that carries it out; see docs/in-the-sandbox.md."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from sandbox_server.domain.agents import Afterwards, AgentRunRequest
+from sandbox_server.domain.commands import CommandKind, CommandRequest
+from sandbox_server.domain.errors import InvalidRequest
+
+_PIECE = 25_000  # characters: of the 128 KiB that a variable may have, they take 100 at the most
+_MOST_PIECES = 64
+_LONGEST_PROMPT_KEPT = 1000
+# An agent that is told its time is up ends by itself, with a result; one that does not is killed.
+_TO_END = timedelta(seconds=60)
+
+
+def as_command(request: AgentRunRequest) -> CommandRequest:
+    """Say by which command a run is carried out; what is asked of the agent is in its environment, which nobody else sees."""
+    told = json.dumps(request.told_to_agent(), ensure_ascii=False)
+    pieces = dict(_pieces(told))
+    if len(pieces) > _MOST_PIECES:
+        raise InvalidRequest("The prompt is too long. Put it into a file, and name that.")
+    return CommandRequest(
+        kind=CommandKind.AGENT,
+        cmd="exec sandbox-tools run-agent",
+        envs={**request.envs, **pieces},
+        timeout=None if request.timeout is None else request.timeout + _TO_END,
+        agent=_kept(request),
+    )
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str]]:
+    for number, start in enumerate(range(0, len(text), _PIECE)):
+        yield f"SANDBOX_AGENT_RUN_{number}", text[start : start + _PIECE]
+
+
+def _kept(request: AgentRunRequest) -> dict[str, Any]:
+    kept = {
+        "agent": request.agent,
+        "prompt": request.prompt[:_LONGEST_PROMPT_KEPT],
+        "model": request.model,
+        "session_id": request.session_id,
+        "timeout_s": None if request.timeout is None else request.timeout.total_seconds(),
+    }
+    return kept | ({"afterwards": Afterwards.TO_BE_PAUSED} if request.pause_after else {})

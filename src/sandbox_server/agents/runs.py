@@ -1,0 +1,64 @@
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from sandbox_server.agents.requests import as_command
+from sandbox_server.backends.processes import ProcessSignal
+from sandbox_server.db.models import Command
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.agents import AgentRunRequest
+from sandbox_server.domain.commands import CommandKind, CommandState
+from sandbox_server.domain.errors import AgentRunNotFound, CommandNotFound
+from sandbox_server.domain.requests import Idempotency
+from sandbox_server.lifecycle.controller import WAIT
+from sandbox_server.streams.commands import Commands
+
+_KINDS = frozenset({CommandKind.AGENT})
+
+
+class AgentRuns:
+    """What callers may ask of runs of coding agents, each of which is a command that has its output kept."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    async def start(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        request: AgentRunRequest,
+        *,
+        idempotency: Idempotency | None = None,
+        wait: timedelta = WAIT,
+    ) -> Command:
+        """Have an agent begin; it goes on, and is recorded, whatever becomes of the caller."""
+        return await self._commands.start(
+            caller, sandbox_id, as_command(request), idempotency=idempotency, wait=wait
+        )
+
+    async def wait_ended(self, run: Command, *, wait: timedelta) -> Command:
+        return await self._commands.wait_ended(run, wait=wait)
+
+    async def get(self, caller: Caller, sandbox_id: str, run_id: str) -> Command:
+        try:
+            return await self._commands.get(caller, sandbox_id, run_id, kinds=_KINDS)
+        except CommandNotFound:
+            raise AgentRunNotFound(run_id) from None
+
+    async def list_page(
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        *,
+        states: Collection[CommandState] = (),
+        limit: int,
+        before: str | None = None,
+    ) -> Sequence[Command]:
+        """List a sandbox's runs, newest first, from the one before the id `before`."""
+        return await self._commands.list_page(
+            caller, sandbox_id, kinds=_KINDS, states=states, limit=limit, before=before
+        )
+
+    async def interrupt(self, caller: Caller, sandbox_id: str, run_id: str) -> None:
+        """Have the agent stop, which ends the run with a result."""
+        run = await self.get(caller, sandbox_id, run_id)
+        await self._commands.signal(caller, sandbox_id, run.id, ProcessSignal.TERM)

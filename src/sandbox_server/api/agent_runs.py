@@ -1,0 +1,131 @@
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from sandbox_client.models import AgentRunCreate, AgentRunOutcome, AgentRunRead, Page
+from sandbox_server.agents.runs import AgentRuns
+from sandbox_server.agents.source import AgentRunSource
+from sandbox_server.api.agent_run_views import view_run, view_run_outcome
+from sandbox_server.api.asked import IdempotencyKey, an_agent_run, repeatable
+from sandbox_server.api.commands import Wait, say_whether_done
+from sandbox_server.api.deps import (
+    AgentRunIdPath,
+    AgentRunsDep,
+    Operator,
+    Reader,
+    SandboxIdPath,
+    ServicesDep,
+)
+from sandbox_server.api.json_body import JsonRoute
+from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+from sandbox_server.api.patience import Patience
+from sandbox_server.api.sse import EVENT_STREAM, ListenerDep, asks_for_events, stream
+from sandbox_server.db.models import Command
+from sandbox_server.domain.commands import COMMAND_LIVING
+
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/agent/runs", tags=["agents"]
+)
+
+Running = Annotated[bool, Query(description="Only those that have not ended.")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=AgentRunOutcome,
+    responses={202: {"model": AgentRunOutcome}, 200: EVENT_STREAM},
+)
+async def run_agent(
+    sandbox_id: SandboxIdPath,
+    body: AgentRunCreate,
+    request: Request,
+    response: Response,
+    caller: Operator,
+    services: ServicesDep,
+    idempotency_key: IdempotencyKey = None,
+    wait: Wait = 60,
+) -> AgentRunOutcome | Response:
+    """Have a coding agent carry out a prompt. It has ended (201), or works on (202): ask `Location`.
+
+    With `Accept: text/event-stream` it is told what the agent says, as it does: `started`, `message`, `text`, `gap`, and `result`
+    as the last. It works on when nobody listens any more.
+    """
+    runs, patience = AgentRuns(services.commands), Patience(wait)
+    run = await runs.start(
+        caller,
+        sandbox_id,
+        an_agent_run(body),
+        idempotency=repeatable(request, idempotency_key, body),
+        wait=patience.left,
+    )
+    if asks_for_events(request):
+        return await stream(request, services, _events_of(run))
+    run = await runs.wait_ended(run, wait=patience.left)
+    say_whether_done(response, run)
+    response.headers["Location"] = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
+    return await view_run_outcome(services, run)
+
+
+@router.get("")
+async def list_agent_runs(
+    sandbox_id: SandboxIdPath,
+    caller: Reader,
+    runs: AgentRunsDep,
+    running: Running = False,  # noqa: FBT002 - a parameter of the query
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[AgentRunRead]:
+    """List a sandbox's runs of agents, newest first, without their results."""
+    states = COMMAND_LIVING if running else ()
+    rows = await runs.list_page(
+        caller, sandbox_id, states=states, limit=limit + 1, before=read_id(cursor)
+    )
+    return page_of(rows, [view_run(row) for row in rows], limit=limit, position=lambda row: row.id)
+
+
+@router.get("/{run_id}")
+async def get_agent_run(
+    sandbox_id: SandboxIdPath,
+    run_id: AgentRunIdPath,
+    caller: Reader,
+    services: ServicesDep,
+    runs: AgentRunsDep,
+) -> AgentRunOutcome:
+    """Tell what has become of a run."""
+    return await view_run_outcome(services, await runs.get(caller, sandbox_id, run_id))
+
+
+@router.get(
+    "/{run_id}/events",
+    response_class=Response,
+    responses={
+        200: EVENT_STREAM,
+        204: {"model": None, "description": "All was told; nothing will follow."},
+    },
+)
+async def follow_agent_run(
+    sandbox_id: SandboxIdPath,
+    run_id: AgentRunIdPath,
+    caller: Reader,
+    runs: AgentRunsDep,
+    listener: ListenerDep,
+) -> Response:
+    """Follow what an agent says, from the start or from where one was.
+
+    Events are `started`, `message`, `text` (what is no message), `gap` and, as the last one, `result`: JSON with a `type`, under an
+    `id` to go on after.
+    """
+    return await listener.stream(_events_of(await runs.get(caller, sandbox_id, run_id)))
+
+
+@router.post("/{run_id}/interrupt", status_code=204)
+async def interrupt_agent_run(
+    sandbox_id: SandboxIdPath, run_id: AgentRunIdPath, caller: Operator, runs: AgentRunsDep
+) -> None:
+    """Have the agent stop. The run ends with a `result`, within half a minute at the latest."""
+    await runs.interrupt(caller, sandbox_id, run_id)
+
+
+def _events_of(run: Command) -> AgentRunSource:
+    return AgentRunSource(tenant_id=run.tenant_id, run_id=run.id)

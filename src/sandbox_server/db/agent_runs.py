@@ -1,0 +1,46 @@
+from datetime import datetime
+
+from sqlalchemy import func, literal, select, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Command
+from sandbox_server.domain.agents import Afterwards
+from sandbox_server.domain.commands import CommandKind
+
+
+class AgentRunRepository:
+    """What is to be seen to when runs of agents have ended."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def find(self, run_id: str) -> tuple[Command | None, datetime]:
+        """Find a run, whoever's it is, and say what time it is."""
+        run = await self._session.get(Command, run_id)
+        now: datetime = (await self._session.execute(select(func.clock_timestamp()))).scalar_one()
+        return run, now
+
+    async def is_only_one(self, run: Command) -> bool:
+        """Tell whether nothing else that somebody began runs in the sandbox."""
+        others = select(Command.id).where(
+            Command.sandbox_id == run.sandbox_id,
+            Command.id != run.id,
+            Command.ended_at.is_(None),
+            Command.kind != CommandKind.SERVICE,
+        )
+        return await self._session.scalar(others.limit(1)) is None
+
+    async def note_afterwards(self, run: Command, afterwards: Afterwards) -> bool:
+        """Note what became of its sandbox; tells whether that was still to be decided."""
+        noted = await self._session.scalar(
+            update(Command)
+            .where(
+                Command.id == run.id,
+                Command.agent["afterwards"].astext == Afterwards.TO_BE_PAUSED,
+            )
+            .values(agent=Command.agent.op("||")(literal({"afterwards": afterwards}, JSONB)))
+            .returning(Command.id)
+            .execution_options(synchronize_session=False)
+        )
+        return noted is not None

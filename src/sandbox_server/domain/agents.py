@@ -1,0 +1,75 @@
+"""Runs of coding agents in sandboxes: what is asked of one, and how it ended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from sandbox_server.domain.commands import CommandState
+
+
+class RunState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+
+
+class Afterwards(StrEnum):
+    """What becomes of a run's sandbox that was to be paused after it."""
+
+    TO_BE_PAUSED = "to-be-paused"
+    PAUSED = "paused"
+    IN_USE = "in-use"
+    """Somebody else used it by then."""
+
+
+_OF_COMMANDS = {
+    CommandState.STARTING: RunState.STARTING,
+    CommandState.RUNNING: RunState.RUNNING,
+    CommandState.KILLED: RunState.INTERRUPTED,
+    CommandState.TIMED_OUT: RunState.TIMED_OUT,
+    CommandState.FAILED: RunState.FAILED,
+    CommandState.LOST: RunState.LOST,
+}
+_OF_EXITS = {0: RunState.SUCCEEDED, 130: RunState.INTERRUPTED}
+
+
+def state_of_run(state: CommandState, exit_code: int | None) -> RunState:
+    """Tell how a run is by the command that carries it out."""
+    if state is CommandState.EXITED:
+        return _OF_EXITS.get(exit_code or 0, RunState.FAILED)
+    return _OF_COMMANDS[state]
+
+
+_TOLD = (
+    *("agent", "prompt", "model", "tools", "permission_mode", "cwd"),
+    *("session_id", "max_turns"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentRunRequest:
+    """A run as somebody wants it; what is None is left to the agent."""
+
+    agent: str
+    prompt: str = field(repr=False)
+    model: str | None = None
+    tools: Sequence[str] | None = None
+    permission_mode: str | None = None
+    cwd: str | None = None
+    session_id: str | None = None
+    max_turns: int | None = None
+    timeout: timedelta | None = None
+    envs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    pause_after: bool = False
+
+    def told_to_agent(self) -> dict[str, Any]:
+        """Give what the program in the sandbox is told."""
+        given = {name: getattr(self, name) for name in _TOLD}
+        given["timeout_s"] = None if self.timeout is None else self.timeout.total_seconds()
+        return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,149 @@
+"""What an agent said is told line by line, however it was stored, and wherever its reader was."""
+
+import json
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox_server.agents.lines import LONGEST_LINE, Line, Lines, Missing, lines_of
+from sandbox_server.agents.telling import item_of
+from sandbox_server.streams.records import Record, RecordType
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record(type_, offset, content=b"", **data):
+    return Record(
+        seq=1,
+        command_id="c",
+        sandbox_id="s",
+        type=type_,
+        offset=offset,
+        content=content,
+        data=data,
+        at=AT,
+    )
+
+
+def out(offset, content):
+    return record(RecordType.STDOUT, offset, content)
+
+
+def gap(offset, size):
+    return record(RecordType.GAP, offset, stream=None if size is None else "stdout", size=size)
+
+
+def read(records, *, after=0):
+    lines = Lines(after=after)
+    return [*lines_of(records, lines), *lines.finish(AT)]
+
+
+def data_of(content):
+    item = item_of(Line(len(content), content, AT))
+    assert item is not None
+    return item.data
+
+
+def told_of(content):
+    return json.loads(data_of(content))
+
+
+def message(number):
+    return json.dumps({"type": "message", "message": number}).encode() + b"\n"
+
+
+@st.composite
+def outputs(draw):
+    """Lines, and places to cut them into pieces."""
+    content = b"".join(draw(st.lists(st.binary(max_size=6).map(lambda b: b + b"\n"), max_size=8)))
+    content += draw(st.binary(max_size=3))
+    cuts = sorted(draw(st.lists(st.integers(0, len(content)), max_size=6)))
+    edges = [0, *cuts, len(content)]
+    pieces = [out(a, content[a:b]) for a, b in pairwise(edges)]
+    return content, pieces
+
+
+@given(outputs())
+def test_lines_are_the_same_however_they_were_stored(given):
+    content, pieces = given
+    said = read(pieces)
+    assert b"".join(line.content for line in said) == content
+    assert all(line.content.count(b"\n") == 1 for line in said[:-1])
+
+
+@given(outputs())
+def test_whoever_has_read_up_to_a_line_goes_on_with_the_next(given):
+    _, pieces = given
+    said = read(pieces)
+    for index, line in enumerate(said):
+        left = [one for one in pieces if one.offset + len(one.content) > line.end]
+        assert read(left, after=line.number) == said[index + 1 :]
+
+
+def test_a_line_with_its_middle_missing_is_not_told_and_the_gap_is():
+    said = read(
+        [
+            out(0, message(1) + b'{"type"'),
+            gap(len(message(1)) + 7, 100),
+            out(154 - 6, b'": 2}\n' + message(3)),
+        ]
+    )
+    assert [type(one) for one in said] == [Line, Missing, Line]
+    assert said[1].size == said[1].end - len(message(1))
+    assert isinstance(said[2], Line)
+    assert json.loads(said[2].content)["message"] == 3
+    assert [one.number for one in said] == sorted({one.number for one in said})
+
+
+def test_after_a_gap_of_nobody_knows_what_whole_lines_are_told():
+    end = len(message(1))
+    said = read([out(0, message(1)), gap(0, None), out(end, message(2))])
+    assert [type(one) for one in said] == [Line, Missing, Line]
+    assert (said[1].number, said[1].size) == (2 * end + 1, None)
+
+
+def test_a_gap_that_was_told_is_not_told_again():
+    end = len(message(1))
+    rest = [gap(0, None), out(end, message(2))]
+    assert [type(one) for one in read(rest, after=2 * end)] == [Missing, Line]
+    assert [type(one) for one in read(rest, after=2 * end + 1)] == [Line]
+
+
+def test_a_line_without_end_is_told_in_parts_while_it_grows():
+    lines = Lines(after=0)
+    said = list(lines_of([out(0, b"x" * (LONGEST_LINE + 1))], lines))
+    assert [one.number for one in said] == [2 * (LONGEST_LINE + 1)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no JSON\n",
+        b'["type"]\n',
+        b'{"type": "exit"}\n',
+        b'{"type": "message", "message": NaN}\n',
+        b'{"type": ["message"]}\n',
+        b"[" * 100_000 + b"\n",
+        b"\xff\xfe\n",
+    ],
+    ids=["text", "list", "unknown", "nan", "no-name", "deep", "bytes"],
+)
+def test_what_is_no_message_is_told_as_text_that_has_an_end(content):
+    told = told_of(content)
+    assert told["type"] == "text"
+    assert len(told["text"]) < 5000
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '"a\\u0000b"', '"a\\r\\nb\\u2028c"'])
+def test_no_text_of_an_agent_ends_its_event(text):
+    content = b'{"type": "message", "message": ' + text.encode() + b"}\r\n"
+    data = data_of(content)
+    assert not {ord("\n"), ord("\r")} & set(data)
+    assert json.loads(data)["type"] == "message"
+
+
+def test_the_result_is_told_when_the_run_has_ended():
+    assert item_of(Line(20, b'{"type": "result"}\n', AT)) is None

@@ -1,0 +1,300 @@
+"""Runs of agents on a server and an engine as users have them; in the sandbox a program stands in for the agents."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.engine.waiting import until
+from tests.server.api.following import following
+from tests.server.databases import new_database
+from tests.server.running import server_process, variables_of
+
+pytestmark = pytest.mark.needs_engine
+
+PROGRAM = Path(__file__).with_name("standing_in.py")
+FINISH = "say('started', agent=REQUEST['agent']); say('message', message={'n': 1}); result()"
+WAIT_FOR_TERM = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: result("interrupted", "stopped"))
+say("message", message="waiting")
+signal.pause()
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(bundled_url, engine):
+    async with new_database(bundled_url) as url:
+        with server_process("--lease-s", "2", variables=variables_of(engine, url)) as server:
+            server.start()
+            yield server
+
+
+def new_sandbox(server, **body):
+    """Make a sandbox with the program in it; gives its path."""
+    headers = {"X-API-Key": server.admin_key}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as caller:
+        made = caller.post("/v1/sandboxes", json=body)
+        assert made.status_code == 201, made.text
+        path = f"/v1/sandboxes/{made.json()['id']}"
+        content = {"path": "/tmp/sandbox-tools"}
+        caller.put(f"{path}/files/content", params=content, content=PROGRAM.read_bytes())
+        cmd = "sudo install -m 755 /tmp/sandbox-tools /usr/local/bin/sandbox-tools"
+        assert caller.post(f"{path}/commands", json={"cmd": cmd}).json()["exit_code"] == 0
+        return path
+
+
+@pytest.fixture(scope="module")
+def sandbox(server):
+    return new_sandbox(server)
+
+
+@pytest.fixture
+async def caller(server):
+    async with server.client() as caller:
+        yield caller
+
+
+@pytest.fixture
+def begin(caller, sandbox):
+    async def begin(prompt, *, path=sandbox, params=None, headers=None, **body):
+        return await caller.post(
+            f"{path}/agent/runs",
+            params=params,
+            headers=headers,
+            json={"agent": "claude", "prompt": prompt, **body},
+        )
+
+    return begin
+
+
+async def test_a_run_is_waited_for_and_tells_its_result(begin):
+    answer = await begin(FINISH)
+    assert answer.status_code == 201, answer.text
+    run = answer.json()
+    assert (run["agent"], run["state"]) == ("claude", "succeeded")
+    assert run["result"] == {
+        "state": "succeeded",
+        "exit_code": 0,
+        "output": "done",
+        "cost": 0.25,
+        "session_id": "one",
+        "changed_files": ["a.txt"],
+    }
+
+
+async def test_the_agent_is_told_all_that_was_asked(begin):
+    asked = {
+        "model": "m",
+        "tools": ["Bash"],
+        "permission_mode": "plan",
+        "cwd": "/tmp",
+        "session_id": "s",
+        "max_turns": 3,
+        "timeout_s": 60,
+    }
+    prompt = "result(output=json.dumps([REQUEST, os.environ['KEY']]))"
+    run = (await begin(prompt, envs={"KEY": "of this run"}, **asked)).json()
+    assert json.loads(run["result"]["output"]) == [
+        {"agent": "claude", "prompt": prompt, **asked},
+        "of this run",
+    ]
+
+
+async def test_a_prompt_of_a_mebibyte_arrives_whole(begin):
+    text = "ü" * 500_000
+    run = (await begin(f"result(output=str(len({text!r})))")).json()
+    assert run["result"]["output"] == "500000"
+    assert len(run["prompt"]) == 1000
+
+
+async def test_an_agent_is_followed_while_it_works(caller, sandbox):
+    body = {"agent": "codex", "prompt": FINISH}
+    async with following(caller, f"{sandbox}/agent/runs", method="POST", json=body) as stream:
+        told = await stream.rest()
+    assert [one.data["type"] for one in told] == ["started", "message", "result"]
+    assert told[0].data["agent"] == "codex"
+    assert [one.id for one in told] == sorted({one.id for one in told})
+
+
+async def test_a_reader_goes_on_after_any_event(caller, sandbox, begin):
+    lines = "[say('message', message='x' * n) for n in range(40)]; result()"
+    run = (await begin(lines)).json()
+    path = f"{sandbox}/agent/runs/{run['id']}/events"
+    async with following(caller, path) as stream:
+        all_told = await stream.rest()
+    assert len(all_told) == 41
+    for index in (0, 17, 39):
+        async with following(caller, path, after=all_told[index].id) as stream:
+            assert await stream.rest() == all_told[index + 1 :]
+    over = await caller.get(
+        path, headers={"Accept": "text/event-stream", "Last-Event-ID": str(all_told[-1].id)}
+    )
+    assert over.status_code == 204
+    async with following(caller, path, params={"tail": 3}) as stream:
+        assert [one.data["type"] for one in await stream.rest()][-3:] == [
+            "message",
+            "message",
+            "result",
+        ]
+
+
+async def test_what_is_told_in_pieces_comes_in_lines(caller, sandbox, begin):
+    prompt = """
+import time
+whole = json.dumps({"type": "message", "message": "a" * 3000})
+for start in range(0, len(whole), 500):
+    sys.stdout.write(whole[start:start + 500]); sys.stdout.flush(); time.sleep(0.03)
+print("\\nnot of an agent")
+result()
+"""
+    run = (await begin(prompt)).json()
+    async with following(caller, f"{sandbox}/agent/runs/{run['id']}/events") as stream:
+        told = [one.data for one in await stream.rest()]
+    assert [one["type"] for one in told] == ["message", "text", "result"]
+    assert told[0]["message"] == "a" * 3000
+    assert told[1]["text"] == "not of an agent"
+
+
+async def test_an_interrupted_run_ends_with_a_result(caller, sandbox, begin):
+    run = (await begin(WAIT_FOR_TERM, params={"wait": 0})).json()
+    path = f"{sandbox}/agent/runs/{run['id']}"
+    async with following(caller, f"{path}/events") as stream:
+        await stream.until("message")
+        assert (await caller.post(f"{path}/interrupt")).status_code == 204
+        told = await stream.until("result")
+    assert (told.data["state"], told.data["output"]) == ("interrupted", "stopped")
+    assert (await caller.get(path)).json()["state"] == "interrupted"
+    assert (await caller.post(f"{path}/interrupt")).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"),
+    [
+        ("sys.exit(3)", "without a result, with exit code 3"),
+        ("raise SystemError('no model')", "no model"),
+        ("os.execvp('sh', ['sh', '-c', 'exit 127'])", "agent-full"),
+        ("os.kill(os.getpid(), 9)", ""),
+    ],
+    ids=["code", "words", "absent", "killed"],
+)
+async def test_a_run_without_a_result_says_why(begin, prompt, says):
+    run = (await begin(prompt)).json()
+    assert run["state"] in {"failed", "interrupted"}
+    assert says in run["result"]["output"]
+    assert run["result"]["output"]
+
+
+async def test_a_result_is_believed_only_where_it_is_what_it_should_be(begin):
+    run = (await begin('print(\'{"type": "result", "cost": "dear", "output": 7}\')')).json()
+    assert (run["result"]["cost"], run["result"]["output"]) == (None, "")
+
+
+async def test_runs_are_listed_among_themselves_and_told_in_the_log(caller, sandbox, begin):
+    run = (await begin(FINISH)).json()
+    listed = (await caller.get(f"{sandbox}/agent/runs")).json()["items"]
+    assert run["id"] in [one["id"] for one in listed]
+    commands = (await caller.get(f"{sandbox}/commands")).json()["items"]
+    assert run["id"] not in [one["id"] for one in commands]
+    assert (await caller.get(f"{sandbox}/commands/{run['id']}")).status_code == 404
+    logged = (await caller.get(f"{sandbox}/logs", params={"source": "agent"})).json()["items"]
+    assert run["id"] in {one.get("command_id") for one in logged}
+
+
+async def test_the_same_request_is_the_same_run(caller, sandbox, begin):
+    answers = [await begin(FINISH, headers={"Idempotency-Key": "once"}) for _ in range(2)]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("agent", "nobody"),
+        ("prompt", " "),
+        ("prompt", "x" * (2**20 + 1)),
+        ("model", "--help"),
+        ("session_id", "../x"),
+    ],
+)
+async def test_what_no_agent_could_do_is_refused(begin, field, value):
+    answer = await begin(**{"prompt": FINISH, field: value})
+    assert answer.status_code == 422
+    assert field in answer.text
+
+
+async def test_a_run_goes_on_where_it_was_when_its_server_is_killed(server, sandbox):
+    prompt = """
+import time
+for n in range(600):
+    say("message", message=n); time.sleep(0.02)
+    if os.path.exists("/tmp/enough"): break
+result()
+"""
+    async with server.client() as caller:
+        body = {"agent": "claude", "prompt": prompt}
+        begun = await caller.post(f"{sandbox}/agent/runs", params={"wait": 0}, json=body)
+        path = f"{sandbox}/agent/runs/{begun.json()['id']}"
+        async with following(caller, f"{path}/events") as stream:
+            first = await stream.until("message")
+    server.kill()
+    server.start()
+    async with (
+        server.client() as caller,
+        following(caller, f"{path}/events", after=first.id) as stream,
+    ):
+        await stream.until("message")
+        cmd = {"cmd": "touch /tmp/enough"}
+        assert (await caller.post(f"{sandbox}/commands", json=cmd)).status_code == 201
+        last = await stream.until("result")
+        told = stream.told
+    assert last.data["state"] == "succeeded"
+    said = [one.data["message"] for one in told if one.data["type"] == "message"]
+    assert said == sorted(set(said))
+    assert "gap" in {one.data["type"] for one in told} or said[0] == 1
+    assert all(one.data["type"] != "text" for one in told)
+
+
+async def test_a_sandbox_is_paused_after_its_run(server, caller, begin):
+    path = new_sandbox(server)
+    run = (await begin(FINISH, path=path, pause_after=True)).json()
+    assert run["afterwards"] == "to-be-paused"
+
+    async def is_paused():
+        return (await caller.get(path)).json()["state"] == "paused"
+
+    await until(is_paused)
+    timeline = (await caller.get(f"{path}/timeline")).json()
+    assert "after a run of claude" in json.dumps(timeline)
+    assert (await caller.get(f"{path}/agent/runs/{run['id']}")).json()["afterwards"] == "paused"
+    assert (await caller.post(f"{path}/resume")).json()["state"] == "running"
+
+
+async def test_a_sandbox_that_somebody_else_uses_is_not_paused(server, caller, begin):
+    path = new_sandbox(server)
+    other = {"cmd": "sleep 600", "background": True}
+    assert (await caller.post(f"{path}/commands", json=other)).status_code == 201
+    run = (await begin(FINISH, path=path, pause_after=True)).json()
+
+    async def is_decided():
+        told = (await caller.get(f"{path}/agent/runs/{run['id']}")).json()
+        return told["afterwards"] == "in-use"
+
+    await until(is_decided)
+    assert (await caller.get(path)).json()["state"] == "running"
+
+
+async def test_a_pause_that_a_killed_server_owed_is_made_up_for(server, begin):
+    path = new_sandbox(server)
+    prompt = f"import time; time.sleep(2); {FINISH}"
+    run = (await begin(prompt, path=path, pause_after=True, params={"wait": 0})).json()
+    server.kill()
+    server.start()
+    async with server.client() as caller:
+
+        async def is_paused():
+            return (await caller.get(path)).json()["state"] == "paused"
+
+        await until(is_paused)
+        assert (await caller.get(f"{path}/agent/runs/{run['id']}")).json()["afterwards"] == "paused"
