@@ -158,6 +158,11 @@ class SandboxRepository:
         )
         return noted is not None
 
+    async def doubt_settings(self, sandbox_id: str) -> None:
+        """Take for unknown what a sandbox's services were told."""
+        told = update(Sandbox).where(Sandbox.id == sandbox_id)
+        await self._session.execute(told.values(services_digest=None))
+
     async def want_all_paused(self, wish: Wish) -> Sequence[str]:
         """Want everything paused that has a place to run at, whoever's it is; gives whose target that changes."""
         changed = await self._session.scalars(

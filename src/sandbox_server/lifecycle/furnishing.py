@@ -6,12 +6,14 @@ from typing import Any
 
 from sandbox_server.backends.provider import Access
 from sandbox_server.backends.registry import Backends
+from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import ENDED, State
+from sandbox_server.lifecycle.kinds import SERVICES
 from sandbox_server.lifecycle.sealed import open_access, open_tools_token, seal_tools_token
 from sandbox_server.lifecycle.service_settings import ServiceSettings, settings_of
 from sandbox_server.lifecycle.settings_file import put_settings
@@ -77,6 +79,12 @@ class Furnishing:
         self._backends[row.backend].enter()
         await self.write(row, unless_there=True)
         return None
+
+    async def doubt(self, sandbox_id: str) -> None:
+        """Have a sandbox's settings written again, which somebody may have replaced with older ones by now."""
+        async with self._sessions.begin() as session:
+            await SandboxRepository(session).doubt_settings(sandbox_id)
+            await JobRepository(session).due(SERVICES, sandbox_id)
 
     async def token(self, row: Sandbox) -> str:
         """Give the secret that a sandbox's services ask for; it is made at first use, one for all servers."""

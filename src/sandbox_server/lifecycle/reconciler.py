@@ -43,6 +43,7 @@ class Reconciler:
         furnishing = furnishing or Furnishing(sessions, backends, vault)
         self._sessions = sessions
         self._backends = backends
+        self._furnishing = furnishing
         self._acts = Acts(sessions, backends, vault, changes, furnishing)
         self._handed_over: dict[str, Look] = {}
 
@@ -66,6 +67,8 @@ class Reconciler:
                 look = await self._find(job.subject, in_doubt=True)
                 return await self._settle(look, exhausted=exhausted)
         except (Superseded, SandboxNotFound):
+            if look is not None and look.row.has_services:
+                await self._furnishing.doubt(look.row.id)
             return await self._after(NOTHING)
         except BackendBusy as busy:
             return await self._after(busy.retry_after or BUSY_FOR)

@@ -5,10 +5,12 @@ import json
 
 import pytest
 
-from sandbox_server.domain.errors import ToolsRefused
+from sandbox_server.domain.errors import BackendUnavailable, ToolsRefused
 from sandbox_server.domain.requests import ForkRequest
 from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.furnishing import Furnishing
+from sandbox_server.lifecycle.sealed import seal_envs
+from sandbox_server.lifecycle.service_settings import settings_of
 from sandbox_server.lifecycle.settings_file import SETTINGS_FILE
 from tests.engine.waiting import until
 from tests.server.faults import answer_with, lose_answer
@@ -178,8 +180,14 @@ async def hold_writing(server, sandbox_id):
 
 
 async def until_held(inside):
-    held = "until pgrep -f 'cat /tmp/hold' >/dev/null; do sleep 0.02; done"
-    await inside.run_command(held, timeout=MINUTE, user="root")
+    async def is_held():
+        try:
+            found = await inside.run_command("pgrep -f 'cat /tmp/hol[d]'", timeout=MINUTE)
+        except BackendUnavailable:  # it is not resumed yet
+            return False
+        return found.exit_code == 0
+
+    await until(is_held, timeout=60)
 
 
 async def let_go(inside):
@@ -193,7 +201,6 @@ async def test_servers_changed_while_the_old_ones_are_written_are_told_after_all
     await update(server, sandbox_id, mcp_servers={})
     resuming = asyncio.create_task(server.controller.resume(server.caller, sandbox_id))
     inside = server.living.backend.inside(server.controller.find_access(row))
-    await server.settled(sandbox_id, State.RESUMING)
     await until_held(inside)
     await update(server, sandbox_id, mcp_servers=OTHERS)
     await let_go(inside)
@@ -201,6 +208,36 @@ async def test_servers_changed_while_the_old_ones_are_written_are_told_after_all
     await until_held(inside)
     await let_go(inside)
     await until_told(server, sandbox_id, OTHERS)
+
+
+async def test_a_server_that_writes_too_late_leaves_no_old_settings_behind(server):
+    sandbox_id = (await server.running(mcp_servers=SERVERS)).id
+    await hold_writing(server, sandbox_id)
+    row = await server.controller.pause(server.caller, sandbox_id)
+    await update(server, sandbox_id, mcp_servers=OTHERS)
+    resuming = asyncio.create_task(server.controller.resume(server.caller, sandbox_id))
+    inside = server.living.backend.inside(server.controller.find_access(row))
+    await until_held(inside)
+    await finish_elsewhere(server, await server.living.row(sandbox_id), {"newest": {}})
+    await let_go(inside)
+    await until_held(inside)
+    await let_go(inside)
+    await until_told(server, sandbox_id, {"newest": {}})
+    await resuming
+
+
+async def finish_elsewhere(server, row, servers):
+    """Have another server come first, which has written other settings."""
+    vault, token = server.living.vault, await furnishing_of(server).token(row)
+    row.envs_sealed = seal_envs(vault, row.id, {"mcp_servers": servers})
+    digest = settings_of(row, token, vault=vault, public=PUBLIC).digest(row.backend_sandbox_id)
+    await server.living.change(
+        row.id,
+        state=State.RUNNING,
+        generation=row.generation + 1,
+        envs_sealed=row.envs_sealed,
+        services_digest=digest,
+    )
 
 
 async def test_nobody_sees_settings_in_a_list_of_processes(server):
