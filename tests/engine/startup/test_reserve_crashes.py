@@ -64,6 +64,7 @@ async def test_nothing_is_left_of_ready_sandboxes_that_a_crash_interrupted(
     await until(is_as_before, timeout=90, pause=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_template_that_does_not_start_is_given_up_and_says_why(
     reserve, ready_engine, ready_options, name

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,7 +18,8 @@ from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import OnTimeout, State, Target
 from sandbox_server.lifecycle.sealed import open_envs
 from tests.server.lifecycle.living import HOUR, MINUTE
-from tests.server.lifecycle.serving import caller_of
+from tests.server.lifecycle.serving import caller_of, running_server
+from tests.server.scheduler.scheduling import POLLING
 
 pytestmark = pytest.mark.needs_engine
 
@@ -115,7 +117,14 @@ async def test_deleting_what_is_queued_cancels_it(server):
     assert await server.living.states(row.id) == ["queued", "stopped"]
 
 
-async def test_a_caller_that_goes_away_stops_nothing(server):
+async def test_a_caller_that_goes_away_stops_nothing(database, living):
+    # What it had taken is another's once the lease lapses.
+    policy = replace(POLLING, lease=timedelta(seconds=2))
+    async with running_server(database, living, policy=policy) as server:
+        await _leave(server)
+
+
+async def _leave(server):
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):  # after the commit or before, as it happens
             await server.create(session_id="left")
