@@ -106,23 +106,24 @@ class Sandbox:
 
     @property
     def envs(self) -> Mapping[str, str]:
-        """What every command's environment has: the template's, ours, the creator's."""
-        ours = {
+        """What every command's environment has: the template's, the creator's, ours."""
+        return self.record.template_envs | self.record.envs | self._own_envs
+
+    @property
+    def _own_envs(self) -> dict[str, str]:
+        return {
             "E2B_SANDBOX": "true",
             "E2B_SANDBOX_ID": self.id,
             "E2B_TEMPLATE_ID": self.record.template,
         }
-        return self.record.template_envs | self.record.envs | ours
 
     def environment(self, account: Account) -> Mapping[str, str]:
         """Make the environment of the account's commands."""
-        login = {
-            "PATH": STANDARD_PATH,
-            "HOME": account.home,
-            "USER": account.name,
-            "LOGNAME": account.name,
-        }
-        return {**login, **self.envs}
+        return {**_login(account), **self.envs}
+
+    def environment_of_template(self, account: Account) -> Mapping[str, str]:
+        """Make the environment of what the template starts, maybe before the sandbox has a creator."""
+        return {**_login(account), **self.record.template_envs, **self._own_envs}
 
     @property
     def accounts(self) -> Accounts:
@@ -223,3 +224,12 @@ class Sandbox:
             task = asyncio.ensure_future(farewell())
             _farewells.add(task)
             task.add_done_callback(_farewells.discard)
+
+
+def _login(account: Account) -> Mapping[str, str]:
+    return {
+        "PATH": STANDARD_PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+    }

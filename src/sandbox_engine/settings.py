@@ -129,6 +129,11 @@ class Settings(BaseSettings):
         le=64,
         description="Sandboxes kept ready of the base template and of each one used lately.",
     )
+    ready_templates: Names = Field(
+        (),
+        description="Templates of which sandboxes are kept ready too, as soon as there are such "
+        "templates, whether anybody uses them or not; separated by commas.",
+    )
     ready_memory_mb: int = Field(
         4096,
         ge=0,

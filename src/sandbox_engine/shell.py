@@ -99,7 +99,7 @@ def _request(sandbox: Sandbox, command: ShellCommand) -> CommandRequest:
         stdin=False,
         account=account,
         workdir=_workdir(sandbox, command.workdir, account),
-        environment={**sandbox.environment(account), **command.envs},
+        environment={**sandbox.environment_of_template(account), **command.envs},
         is_noted=command.is_noted,
     )
 

@@ -17,6 +17,7 @@ from sandbox_server.db.locks import Locks
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.templates import AGENT
 from sandbox_server.lifecycle.admission import Admission
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.controller import SandboxController
@@ -58,7 +59,7 @@ from sandbox_server.streams.service_logs import ServiceLogs
 from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.builds import Builds
 from sandbox_server.templates.listing import Listing
-from sandbox_server.templates.shipped import AGENT, NOTHING_SHIPPED, Shipped
+from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)

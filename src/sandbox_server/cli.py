@@ -14,11 +14,12 @@ from sandbox_server.db.account import CannotRunPostgres
 from sandbox_server.db.database import UnusablePostgres
 from sandbox_server.domain.access import Scope
 from sandbox_server.domain.errors import SandboxError
+from sandbox_server.domain.templates import AGENT
 from sandbox_server.log import configure_logging
 from sandbox_server.processes import raising
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.settings import Settings, flags, variable_of
-from sandbox_server.templates.shipped import AGENT, UnusableTemplates
+from sandbox_server.templates.shipped import UnusableTemplates
 
 _UNUSABLE = 78  # EX_CONFIG
 _INTERRUPTED = 130

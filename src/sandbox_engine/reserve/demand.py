@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 _LATELY = timedelta(hours=1)
@@ -6,9 +6,9 @@ _MOST = 16  # each takes 0.15 ms whenever stock is taken, which every create has
 
 
 class Demand:
-    """Which templates are asked for: those that were lately, and one `always`."""
+    """Which templates are asked for: those that were lately, and some `always`."""
 
-    def __init__(self, always: str) -> None:
+    def __init__(self, always: Sequence[str]) -> None:
         self._always = always
         self._asked: dict[str, datetime] = {}
 
@@ -17,7 +17,7 @@ class Demand:
         since = datetime.now(UTC) - _LATELY
         self._asked = {name: at for name, at in self._asked.items() if at > since}
         asked = list(reversed(self._asked))[:_MOST]
-        yield from dict.fromkeys((*asked, self._always))
+        yield from dict.fromkeys((*asked, *self._always))
 
     def note(self, reference: str) -> None:
         """Remember that somebody asked for this template."""

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from sandbox_engine.catalog import Catalog
@@ -21,7 +21,7 @@ class Inventory:
     """
 
     def __init__(
-        self, settings: Settings, lifecycle: Lifecycle, *, catalog: Catalog, always: str
+        self, settings: Settings, lifecycle: Lifecycle, *, catalog: Catalog, always: Sequence[str]
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle

@@ -34,10 +34,9 @@ def kind_of(record: SandboxRecord) -> str:
     A field that is new to records tells kinds apart until it is said above that it does not.
     """
     made = record.model_dump_json(exclude=_OWN | _TAKEN)
-    started_with = sorted(record.envs.items()) if record.starts_something else ()
     policy = record.policy
     reach = (policy.allow, policy.deny, sorted(policy.names))
-    return f"{made} reach={reach} envs={started_with}"
+    return f"{made} reach={reach}"
 
 
 def hand_over(ready: SandboxRecord, wanted: SandboxRecord) -> None:

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from sandbox_engine.capacity import MachineFull
 from sandbox_engine.catalog import Catalog
 from sandbox_engine.errors import StartFailed
@@ -15,7 +17,7 @@ class Reserve:
     """Ready sandboxes of the templates in demand, handed out by create and made up for afterwards."""
 
     def __init__(
-        self, settings: Settings, lifecycle: Lifecycle, *, catalog: Catalog, always: str
+        self, settings: Settings, lifecycle: Lifecycle, *, catalog: Catalog, always: Sequence[str]
     ) -> None:
         self._lifecycle = lifecycle
         self._inventory = Inventory(settings, lifecycle, catalog=catalog, always=always)

@@ -9,7 +9,10 @@ from typing import Any, Self
 NAME = r"^[a-z0-9_-]{1,128}\Z"
 """E2B's own rule; capitals are taken for small letters."""
 
-WITH_SERVICES = frozenset({"agent", "agent-full", "relay-workspace"})
+AGENT = "agent"
+"""The one that sandboxes are made from where nobody says otherwise."""
+
+WITH_SERVICES = frozenset({AGENT, "agent-full", "relay-workspace"})
 """Whoever built templates of these names has built them with services that read their settings from a file."""
 
 _PREFIX = "sandbox-server-"

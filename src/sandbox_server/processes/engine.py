@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
+from sandbox_server.domain.templates import AGENT
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.living import Identity, LivingProcess
 from sandbox_server.processes.state_directory import write_private
@@ -229,11 +230,12 @@ def _is_free(port: int) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    return {
+    given = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(_PASSED_ON) or name.lower() in _PROXIES
     }
+    return {"SANDBOX_ENGINE_READY_TEMPLATES": AGENT, **given}
 
 
 def _show(text: str) -> None:

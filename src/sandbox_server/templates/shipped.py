@@ -16,9 +16,6 @@ from sandbox_server.domain.templates import Definition
 
 log = logging.getLogger(__name__)
 
-AGENT = "agent"
-"""The one that sandboxes are made from where nobody says otherwise."""
-
 _DIRECTORY = "templates"
 _MANIFEST = f"{_DIRECTORY}/e2b.toml"
 _TOOLS = "src/sandbox_tools"

@@ -14,6 +14,9 @@ PORT = 8000
 SERVER = f'echo "$GREETING $NAME" >> ~/told-$E2B_SANDBOX_ID; exec python3 -m http.server {PORT}'
 
 
+WANTED = "wanted-always"
+
+
 @dataclass(frozen=True)
 class Reserve:
     """What is ready in an engine, as its API and its records tell."""
@@ -58,7 +61,7 @@ class Reserve:
 def ready_engine():
     """Run an engine that keeps two sandboxes of each template ready; tests may kill it."""
     flags = ("--ready-sandboxes", "2", "--ready-memory-mb", "16384", "--pool-size", "2")
-    with running_engine(*flags) as engine:
+    with running_engine(*flags, "--ready-templates", WANTED) as engine:
         yield engine
 
 

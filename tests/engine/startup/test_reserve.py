@@ -8,7 +8,7 @@ import httpx
 import pytest
 from e2b import AsyncSandbox, AsyncTemplate, SandboxNotFoundException
 
-from tests.engine.startup.conftest import PORT
+from tests.engine.startup.conftest import PORT, WANTED
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -103,9 +103,16 @@ async def test_a_template_in_demand_is_kept_ready_with_its_start_command_running
     ready = await reserve.wait_full(name)
     named = await AsyncSandbox.create(name, envs={"NAME": "you"}, timeout=120, **ready_options)
     async with named:
-        assert named.sandbox_id not in ready
-        told = f"curl --silent localhost:{PORT}/told-{named.sandbox_id}"
-        assert (await named.commands.run(told)).stdout == "hello you\n"
+        assert named.sandbox_id in ready
+        told = f"echo $NAME; curl --silent localhost:{PORT}/told-{named.sandbox_id}"
+        assert (await named.commands.run(told)).stdout == "you\nhello \n"
+
+
+async def test_what_is_always_to_be_ready_is_once_it_is_built(reserve, ready_options, build_server):
+    await build_server(WANTED, ready_options)
+    ready = await reserve.wait_full(WANTED)
+    async with await AsyncSandbox.create(WANTED, timeout=120, **ready_options) as sandbox:
+        assert sandbox.sandbox_id in ready
 
 
 async def test_ready_sandboxes_of_an_earlier_build_are_dropped(reserve, ready_options, name):

@@ -1,15 +1,25 @@
 import asyncio
 import contextlib
 import json
+import secrets
 
 import httpx
 import pytest
-from e2b import AsyncSandbox, AsyncTemplate, CommandExitException, SandboxException
+from e2b import AsyncSandbox, AsyncTemplate, AsyncVolume, CommandExitException, SandboxException
 
 from tests.engine.startup.conftest import PORT, SERVER
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+async def volume(options, engine, monkeypatch):
+    """Create a volume, whose place in a sandbox a start command finds there."""
+    monkeypatch.setenv("E2B_VOLUME_API_URL", engine.url)
+    volume = await AsyncVolume.create(f"v-{secrets.token_hex(6)}", **options)
+    yield volume
+    await AsyncVolume.destroy(volume.volume_id, **options)
 
 
 @pytest.fixture
@@ -29,7 +39,16 @@ async def listening(sandbox):
 
 
 async def test_the_start_command_is_ready_when_create_answers(server):
-    assert await listening(server) == ["hello you"]
+    assert await listening(server) == ["hello "]
+
+
+async def test_the_start_command_knows_its_templates_variables_and_no_others(server):
+    """It may have been started before anybody asked for the sandbox, as with E2B."""
+    (command,) = await server.commands.list()
+    seen = (await server.commands.run(f"tr '\\0' '\\n' < /proc/{command.pid}/environ")).stdout
+    assert {"GREETING=hello", f"E2B_SANDBOX_ID={server.sandbox_id}"} <= set(seen.splitlines())
+    assert "NAME=you" not in seen.splitlines()
+    assert (await server.commands.run("echo $NAME")).stdout == "you\n"
 
 
 async def test_the_start_command_is_a_command_as_any_other(server):
@@ -60,13 +79,13 @@ async def test_a_ready_command_may_leave_something_running(options, name):
 async def test_a_sandbox_that_is_thawed_goes_on_with_its_start_command(server):
     await server.pause()
     await server.connect(timeout=120)
-    assert await listening(server) == ["hello you"]
+    assert await listening(server) == ["hello "]
 
 
 async def test_a_sandbox_that_is_resumed_from_its_files_starts_it_again(server):
     await server.pause(mode="filesystem")
     await server.connect(timeout=120)
-    assert await listening(server) == ["hello you"] * 2
+    assert await listening(server) == ["hello "] * 2
 
 
 async def test_a_sandbox_that_does_not_get_ready_again_can_be_killed(engine, options, name):
@@ -88,13 +107,17 @@ async def test_a_sandbox_that_does_not_get_ready_again_can_be_killed(engine, opt
     assert not await sandbox.is_running()
 
 
-async def test_a_start_command_that_fails_fails_the_create_and_says_why(options, name):
-    start = 'test -z "$WRONG" || { echo "cannot find it"; echo "at all" >&2; exit 3; }; sleep 1000'
-    template = AsyncTemplate().from_base_image().set_start_cmd(start, 'test -z "$WRONG"')
+async def test_a_start_command_that_fails_fails_the_create_and_says_why(options, name, volume):
+    start = 'test ! -e /wrong || { echo "cannot find it"; echo "at all" >&2; exit 3; }; sleep 1000'
+    template = AsyncTemplate().from_base_image().set_start_cmd(start, "test ! -e /wrong")
     await AsyncTemplate.build(template, name, **options)
     with pytest.raises(SandboxException) as caught:
         await AsyncSandbox.create(
-            name, envs={"WRONG": "yes"}, metadata={"name": name}, timeout=120, **options
+            name,
+            volume_mounts={"/wrong": volume},
+            metadata={"name": name},
+            timeout=120,
+            **options,
         )
     assert "start command ended with exit status 3: cannot find it\nat all" in str(caught.value)
     assert [one async for one in _all(options) if one.metadata == {"name": name}] == []

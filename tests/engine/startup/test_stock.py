@@ -38,7 +38,7 @@ def test_what_fails_to_start_takes_no_memory_from_what_does_not(stock):
 
 
 def test_what_was_asked_for_last_is_served_first_and_the_base_always():
-    demand = Demand("base")
+    demand = Demand(["base"])
     for reference in ("first", "second", "first"):
         demand.note(reference)
     assert list(demand) == ["first", "second", "base"]

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,19 @@ def test_a_server_that_is_done_has_the_engine_stopped(directory):
         assert find_engine(directory) is not None
         assert link.stop_engine()
         assert find_engine(directory) is None
+
+
+@pytest.mark.parametrize(("given", "kept_ready"), [(None, "agent"), ("mine", "mine")])
+def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
+    directory, monkeypatch, given, kept_ready
+):
+    if given is not None:
+        monkeypatch.setenv("SANDBOX_ENGINE_READY_TEMPLATES", given)
+    with raised_guard(directory):
+        engine = find_engine(directory)
+        assert engine is not None
+        known = Path(f"/proc/{engine.identity.pid}/environ").read_text().split("\0")
+    assert f"SANDBOX_ENGINE_READY_TEMPLATES={kept_ready}" in known
 
 
 def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directory):
