@@ -10,7 +10,7 @@ from sandbox_server.db.templates import TemplateRepository
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
 from sandbox_server.domain.placing import Place, choose, is_ready, of_template
 from sandbox_server.domain.requests import Defaults, SandboxRequest
-from sandbox_server.domain.templates import KnownTemplate
+from sandbox_server.domain.templates import KnownTemplate, is_called_as_with_services
 
 SERVER_DEFAULTS = Defaults()
 
@@ -46,7 +46,7 @@ class Placement:
             place = _meanwhile(place, known)
             known = await templates.find_known(place.template, tenant_id=tenant.id)
         if known is None:  # its provider may know the name
-            return place
+            return replace(place, has_services=is_called_as_with_services(place.template))
         placed = of_template(place, known)
         if placed.awaited_template_id is None:
             return placed

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
-from sandbox_server.domain.templates import WITH_SERVICES, Size
+from sandbox_server.domain.templates import Size, is_called_as_with_services
 
 _now = func.clock_timestamp()
 MISSING = "It is not at its provider any more."
@@ -59,7 +59,7 @@ class SharedTemplateRepository:
         for name in sorted(found):
             await self._session.execute(
                 insert(Template)
-                .values(id=new_id(), name=name, has_services=name in WITH_SERVICES)
+                .values(id=new_id(), name=name, has_services=is_called_as_with_services(name))
                 .on_conflict_do_nothing()
             )
         ids = await self._session.execute(

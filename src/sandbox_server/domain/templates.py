@@ -12,8 +12,7 @@ NAME = r"^[a-z0-9_-]{1,128}\Z"
 AGENT = "agent"
 """The one that sandboxes are made from where nobody says otherwise."""
 
-WITH_SERVICES = frozenset({AGENT, "agent-full", "relay-workspace"})
-"""Whoever built templates of these names has built them with services that read their settings from a file."""
+_WITH_SERVICES = frozenset({AGENT, "agent-full", "relay-workspace"})
 
 _PREFIX = "sandbox-server-"
 _ID = re.compile(r"(?<![a-z0-9])[a-z0-9]{20}(?![a-z0-9])")
@@ -95,6 +94,11 @@ def name_at_provider(template_id: str) -> str:
 def is_made_by_a_server(name: str) -> bool:
     """Tell whether it is such a name, be it of this installation or of another with the same key."""
     return name.startswith(_PREFIX)
+
+
+def is_called_as_with_services(reference: str) -> bool:
+    """Tell whether it is called, in any version, as those that we ship: their services read their settings from a file."""
+    return reference.lower().partition(":")[0] in _WITH_SERVICES
 
 
 def ids_in(reference: str) -> list[str]:

@@ -90,6 +90,16 @@ async def test_a_template_that_nobody_registered_is_left_to_the_providers(place)
     assert found.candidates == ("one", "two")
 
 
+@pytest.mark.parametrize(
+    ("name", "has_services"),
+    [("agent-full", True), ("Agent:v2", True), ("agents", False), ("base", False)],
+)
+async def test_one_that_is_called_as_what_comes_with_a_server_has_its_services_before_it_is_listed(
+    place, name, has_services
+):
+    assert (await place(template=name)).has_services is has_services
+
+
 async def test_a_tenants_rule_says_where(place, tenants):
     assert (await place(agent_type="ci-fix")).candidates == ("three",)
     assert (await place(tenants[1], agent_type="ci-fix")).candidates == ("one", "two")
