@@ -1,0 +1,1 @@
+"""A directory that this machine and a sandbox share."""

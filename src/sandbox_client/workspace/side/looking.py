@@ -1,0 +1,102 @@
+"""What is in a directory, without following a link out of it."""
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import IO
+
+from sandbox_client.workspace.side.belonging import Rules
+from sandbox_client.workspace.side.entries import Entry, Kind
+
+_CHUNK = 1 << 20
+# A file that changes twice within one tick of the kernel's clock looks the same after the second time.
+_TICKS_NS = 100_000_000
+
+
+def scan(root: str, rules: Rules, known: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Tell all that belongs, and read only files that are not as they are known."""
+    fresh = time.time_ns() - _TICKS_NS
+    found: dict[str, Entry] = {}
+    for path, info in _walk(root, rules):
+        stamp = stamp_of(info) if info.st_ctime_ns < fresh else ""
+        before = known.get(path)
+        if stamp and before is not None and before.stamp == stamp:
+            found[path] = before
+            continue
+        with suppress(OSError):  # it has gone, or may not be read: for us it is not there
+            found[path] = replace(look(f"{root}/{path}", info), stamp=stamp)
+    return found
+
+
+def _walk(root: str, rules: Rules) -> Iterator[tuple[str, os.stat_result]]:
+    below = [""]
+    while below:
+        directory = below.pop()
+        for child in _children(f"{root}/{directory}", is_root=not directory):
+            path = f"{directory}/{child.name}" if directory else child.name
+            is_directory = child.is_dir(follow_symlinks=False)
+            if rules.leave_out(path, is_directory=is_directory):
+                continue
+            with suppress(FileNotFoundError):
+                info = child.stat(follow_symlinks=False)
+                if kind_of(info) is not None:
+                    yield path, info
+                    below += [path] if is_directory else []
+
+
+def _children(directory: str, *, is_root: bool) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(directory))
+    except OSError:
+        if is_root:
+            raise
+        return []
+
+
+def kind_of(info: os.stat_result) -> Kind | None:
+    if stat.S_ISREG(info.st_mode):
+        return "file"
+    if stat.S_ISLNK(info.st_mode):
+        return "link"
+    return "directory" if stat.S_ISDIR(info.st_mode) else None
+
+
+def stamp_of(info: os.stat_result) -> str:
+    if stat.S_ISDIR(info.st_mode):  # what is in it has paths of its own
+        return "directory"
+    return f"{info.st_ino}-{info.st_ctime_ns}-{info.st_size}-{info.st_mode:o}"
+
+
+def look(path: str, info: os.stat_result, parent: int | None = None) -> Entry:
+    """Tell what is there, of which `info` was told a moment ago."""
+    kind = kind_of(info)
+    if kind == "link":
+        return Entry(kind, os.readlink(path, dir_fd=parent))
+    if kind != "file":
+        return Entry("directory")
+    with reading(path, parent) as file:
+        return Entry(kind, hash_of(file), executable=is_executable(info))
+
+
+def is_executable(info: os.stat_result) -> bool:
+    return bool(info.st_mode & stat.S_IXUSR)
+
+
+@contextmanager
+def reading(path: str, parent: int | None = None) -> Iterator[IO[bytes]]:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, dir_fd=parent), "rb") as file:
+        yield file
+
+
+def hash_of(file: IO[bytes], take: Callable[[bytes], object] = len) -> str:
+    """Hash the rest of a file, which `take` gets too."""
+    digest = hashlib.sha256()
+    while piece := file.read(_CHUNK):
+        digest.update(piece)
+        take(piece)
+    return digest.hexdigest()

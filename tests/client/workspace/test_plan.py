@@ -1,0 +1,83 @@
+from sandbox_client.workspace.plan import Direction, make_plan
+from sandbox_client.workspace.side.entries import Entry
+
+ONE, TWO, THREE = (Entry("file", content) for content in ("1", "2", "3"))
+DIRECTORY = Entry("directory")
+BOTH = Direction.BOTH
+
+
+def paths(changes):
+    return [change.path for change in changes]
+
+
+def test_what_one_side_changed_goes_to_the_other():
+    base = {"ours": ONE, "theirs": ONE, "quiet": ONE}
+    plan = make_plan(base, base | {"ours": TWO}, base | {"theirs": TWO, "new": ONE}, BOTH)
+    assert paths(plan.push) == ["ours"]
+    assert paths(plan.pull) == ["new", "theirs"]
+    assert plan.same == ["quiet"]
+
+
+def test_what_one_side_deleted_is_deleted_on_the_other():
+    plan = make_plan({"a": ONE, "b": ONE}, {"a": ONE}, {"b": ONE}, BOTH)
+    assert [(one.path, one.to) for one in (*plan.push, *plan.pull)] == [("b", None), ("a", None)]
+
+
+def test_what_both_changed_is_kept_twice():
+    plan = make_plan({"d/a.py": ONE}, {"d/a.py": TWO}, {"d/a.py": THREE}, BOTH)
+    assert plan.kept_twice == {"d/a.py": "d/a.from-sandbox.py"}
+    assert [(one.path, one.source, one.to) for one in plan.pull] == [
+        ("d/a.from-sandbox.py", "d/a.py", THREE)
+    ]
+    assert [(one.path, one.seen, one.to) for one in plan.push] == [("d/a.py", THREE, TWO)]
+
+
+def test_a_copy_takes_no_name_that_something_else_has():
+    near = {"a": TWO, "a.from-sandbox": ONE}
+    far = {"a": THREE, "a.from-sandbox": ONE, "a.from-sandbox-2": ONE}
+    plan = make_plan({"a": ONE, "a.from-sandbox": ONE, "a.from-sandbox-2": ONE}, near, far, BOTH)
+    assert plan.kept_twice == {"a": "a.from-sandbox-3"}
+
+
+def test_a_copy_that_was_made_before_a_crash_is_not_made_again():
+    plan = make_plan({"a": ONE}, {"a": TWO, "a.from-sandbox": THREE}, {"a": THREE}, BOTH)
+    assert plan.kept_twice == {"a": "a.from-sandbox"}
+    assert plan.pull == []
+
+
+def test_what_one_side_deleted_and_the_other_changed_is_kept():
+    base = {"a": ONE, "b": ONE}
+    plan = make_plan(base, {"b": TWO}, {"a": TWO}, BOTH)
+    assert plan.restored == ["a", "b"]
+    assert [(one.path, one.to) for one in plan.pull] == [("a", TWO)]
+    assert [(one.path, one.to) for one in plan.push] == [("b", TWO)]
+
+
+def test_a_directory_stays_in_which_something_stays():
+    base = {"d": DIRECTORY, "d/a": ONE}
+    plan = make_plan(base, {}, {"d": DIRECTORY, "d/a": ONE, "d/new": ONE}, BOTH)
+    assert paths(plan.push) == ["d/a"]
+    assert paths(plan.pull) == ["d", "d/new"]
+
+
+def test_what_is_not_asked_for_waits_and_is_told():
+    base = {"a": ONE, "b": ONE}
+    near, far = base | {"a": TWO}, base | {"b": TWO}
+    pull = make_plan(base, near, far, Direction.PULL)
+    assert (paths(pull.pull), pull.push) == (["b"], [])
+    assert pull.waiting[Direction.PUSH] == ["a"]
+    push = make_plan(base, near, far, Direction.PUSH)
+    assert (paths(push.push), push.pull) == (["a"], [])
+    assert push.waiting[Direction.PULL] == ["b"]
+
+
+def test_a_push_keeps_what_it_would_write_over():
+    plan = make_plan({"a": ONE}, {"a": TWO}, {"a": THREE}, Direction.PUSH)
+    assert paths(plan.pull) == ["a.from-sandbox"]
+    assert paths(plan.push) == ["a"]
+
+
+def test_a_file_here_and_a_directory_there_are_left_as_they_are():
+    plan = make_plan({}, {"a": ONE}, {"a": DIRECTORY}, BOTH)
+    assert plan.stuck == ["a"]
+    assert plan.push == plan.pull == []

@@ -1,0 +1,229 @@
+"""Both sides on this machine."""
+
+import os
+import random
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox_client.workspace.plan import Direction
+from sandbox_client.workspace.side import applying, looking, packing
+from sandbox_client.workspace.side.belonging import Rules
+from sandbox_client.workspace.side.entries import Change, Entry
+from tests.client.workspace.twosides import TwoPrograms, TwoSides
+
+
+@pytest.fixture
+def sides(tmp_path):
+    return TwoSides(tmp_path)
+
+
+def contents(root):
+    return {
+        path: replace(entry, stamp="")
+        for path, entry in looking.scan(str(root), Rules([]), {}).items()
+    }
+
+
+@pytest.mark.parametrize("kind", [TwoSides, TwoPrograms])
+def test_a_project_becomes_the_same_on_both_sides(kind, tmp_path):
+    sides = kind(tmp_path)
+    near = sides.near
+    (near / "src/deep").mkdir(parents=True)
+    (near / "src/deep/a.py").write_text("print()")
+    (near / "run").write_text("#!/bin/sh")
+    (near / "run").chmod(0o755)
+    (near / "empty").mkdir()
+    (near / "link").symlink_to("src/deep/a.py")
+    (near / "naïve file\n").write_bytes(b"\0\xff")
+    (near / os.fsdecode(b"not-utf-8-\xff")).write_text("x")
+    assert sides.bring_together() == {}
+    assert contents(near) == contents(sides.far)
+    assert (sides.far / "run").stat().st_mode & 0o111
+    assert (sides.far / "link").readlink() == Path("src/deep/a.py")
+
+
+def test_what_git_ignores_and_git_itself_stay_where_they_are(sides):
+    for path in (
+        "node_modules/x",
+        "sub/build/y",
+        "sub/kept/z",
+        ".git/config",
+        "sub/.GIT/hooks/h",
+        "a.log",
+        "keep.log",
+    ):
+        file = sides.near / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(path)
+    (sides.near / ".gitignore").write_text("node_modules/\n*.log\n!keep.log\n")
+    (sides.near / "sub/.gitignore").write_text("/build\n")
+    sides.bring_together()
+    files = {path for path, entry in contents(sides.far).items() if entry.kind == "file"}
+    assert files == {".gitignore", "keep.log", "sub/.gitignore", "sub/kept/z"}
+
+
+def test_random_changes_on_both_sides_end_in_the_same_and_lose_nothing(sides):
+    chance = random.Random(7)
+    written = set()
+    for round_ in range(12):
+        for side in (sides.near, sides.far):
+            for _ in range(6):
+                change_something(side, chance, written, f"{round_}-{side.name}-{len(written)}")
+        for _ in range(3):  # what was in the way of something else is done next time
+            sides.bring_together()
+        assert contents(sides.near) == contents(sides.far)
+    assert sides.plan().push == sides.plan().pull == []
+
+
+def change_something(side, chance, written, text):
+    name = chance.choice(["a", "b", "d/a", "d/b", "d/e/f", "g"])
+    file = side / name
+    if chance.random() < 0.25 and file.is_file():
+        file.unlink()
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    written.add(text)
+
+
+def test_a_file_that_changed_on_both_sides_is_there_twice(sides):
+    (sides.near / "a.txt").write_text("first")
+    sides.bring_together()
+    (sides.near / "a.txt").write_text("ours")
+    (sides.far / "a.txt").write_text("theirs")
+    sides.bring_together()
+    sides.bring_together()
+    for side in (sides.near, sides.far):
+        assert (side / "a.txt").read_text() == "ours"
+        assert (side / "a.from-sandbox.txt").read_text() == "theirs"
+    assert sides.plan().kept_twice == {}
+
+
+def test_what_changes_after_the_look_is_not_written_over(sides):
+    (sides.near / "a").write_text("first")
+    sides.bring_together()
+    (sides.near / "a").write_text("ours")
+    plan = sides.plan()
+    (sides.far / "a").write_text("theirs, a moment later")
+    assert sides.carry(plan.push, sides.near, sides.far) == {"a": "It has changed in the meantime."}
+    assert (sides.far / "a").read_text() == "theirs, a moment later"
+
+
+def test_what_changes_while_it_is_packed_is_what_was_sent(sides):
+    (sides.near / "a").write_text("first")
+    plan = sides.plan()
+    (sides.near / "a").write_text("second")
+    sides.carry(plan.push, sides.near, sides.far)
+    assert contents(sides.near) == contents(sides.far)
+    assert sides.plan().push == []
+
+
+def test_a_directory_that_becomes_a_file_and_back_goes_over(sides):
+    (sides.near / "x").mkdir()
+    (sides.near / "x/inside").write_text("1")
+    sides.bring_together()
+    (sides.near / "x/inside").unlink()
+    (sides.near / "x").rmdir()
+    (sides.near / "x").write_text("a file now")
+    assert sides.bring_together() == {}
+    assert (sides.far / "x").read_text() == "a file now"
+    (sides.far / "x").unlink()
+    (sides.far / "x").mkdir()
+    assert sides.bring_together() == {}
+    assert (sides.near / "x").is_dir()
+
+
+def test_files_are_read_again_only_if_they_changed(sides):
+    file = sides.near / "a"
+    file.write_text("first")
+    os.utime(file, ns=(1, 1))
+    old = Entry("file", "as it was known", stamp=looking.stamp_of(file.stat()))
+    fresh = looking.scan(str(sides.near), Rules([]), {"a": old})["a"]
+    assert fresh.content != "as it was known"  # so soon after a change its stamp tells nothing
+    assert fresh.stamp == ""
+
+
+HOSTILE = [
+    "../outside",
+    "/etc/x",
+    "a/../../outside",
+    "way-out/x",
+    "",
+    "a//b",
+    "./a",
+    "x" * 300,
+    "a\0b",
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_nothing_is_written_outside_of_the_directory(sides, tmp_path, path):
+    (sides.near / "way-out").symlink_to(tmp_path)
+    (sides.far / "evil").write_text("evil")
+    before = sorted(tmp_path.rglob("*"))
+    change = Change(path, seen=None, to=Entry("file"), source="evil")
+    parcel = tmp_path / "far" / "parcel"
+    with parcel.open("wb") as file:
+        packing.pack(str(sides.far), [change], file)
+    with parcel.open("rb") as file:
+        outcome = applying.apply(str(sides.near), file)
+    assert outcome.done == []
+    parcel.unlink()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_strangers_parcel_makes_no_change_that_nobody_asked_for(sides, tmp_path):
+    (sides.far / "hook").write_text("evil")
+    asked = Change("hook", seen=None, to=Entry("file", "?"))
+    others = [
+        Change(".git/hooks/pre-commit", seen=None, to=Entry("file"), source="hook"),
+        Change("link", seen=None, to=Entry("link", "/etc")),
+        asked,
+    ]
+    parcel = tmp_path / "scratch/parcel"
+    with parcel.open("wb") as file:
+        packing.pack(str(sides.far), others, file)
+    with parcel.open("rb") as file:
+        outcome = applying.apply(str(sides.near), file, {"hook": asked})
+    assert [change.path for change in outcome.done] == ["hook"]
+    assert sorted(path.name for path in sides.near.iterdir()) == ["hook"]
+
+
+def test_a_parcel_with_anything_but_files_is_refused(sides, tmp_path):
+    parcel = tmp_path / "scratch/parcel"
+    with tarfile.open(parcel, "w") as tar:
+        link = tarfile.TarInfo("0")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    with parcel.open("rb") as file, pytest.raises(ValueError, match="no file"):
+        applying.apply(str(sides.near), file)
+
+
+def test_a_parcel_that_breaks_off_changes_nothing(sides, tmp_path):
+    (sides.far / "a").write_text("x" * 100_000)
+    parcel = tmp_path / "scratch/parcel"
+    change = Change("a", seen=None, to=Entry("file"))
+    with parcel.open("wb") as file:
+        packing.pack(str(sides.far), [change], file)
+    os.truncate(parcel, 50_000)
+    with parcel.open("rb") as file, pytest.raises(tarfile.TarError):
+        applying.apply(str(sides.near), file)
+    assert list(sides.near.iterdir()) == []
+
+
+def test_pipes_and_sockets_are_passed_over(sides):
+    os.mkfifo(sides.near / "pipe")
+    assert contents(sides.near) == {}
+    assert sides.plan(Direction.PUSH).push == []
+
+
+def test_who_may_read_a_file_stays_as_it_is_when_the_file_is_replaced(sides):
+    (sides.near / "secret").write_text("1")
+    sides.bring_together()
+    (sides.far / "secret").chmod(0o600)
+    (sides.near / "secret").write_text("2")
+    sides.bring_together()
+    assert (sides.far / "secret").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,68 @@
+"""Two directories on this machine that are brought together as a plan says."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from sandbox_client.workspace.ledger import Ledger
+from sandbox_client.workspace.plan import Direction, Plan, make_plan
+from sandbox_client.workspace.program import program_of_a_side
+from sandbox_client.workspace.rules import rules_of
+from sandbox_client.workspace.side import program
+from sandbox_client.workspace.side.entries import Change, Entry, read_entries
+
+
+class TwoSides:
+    def __init__(self, scratch: Path) -> None:
+        self.near, self.far = scratch / "near", scratch / "far"
+        self.scratch = scratch / "scratch"
+        for directory in (self.near, self.far, self.scratch):
+            directory.mkdir()
+        self.ledger = Ledger(scratch / "ledger", "a sandbox")
+
+    def scan(self, root: Path) -> dict[str, Entry]:
+        self._ask({"rules": rules_of(self.near), "known": {}})
+        self.act("scan", root, "request", "answer")
+        return read_entries(self._answer())
+
+    def plan(self, direction: Direction = Direction.BOTH) -> Plan:
+        return make_plan(self.ledger.base, self.scan(self.near), self.scan(self.far), direction)
+
+    def bring_together(self) -> dict[str, str]:
+        """Make all changes that a look at both sides asks for; tells which were refused."""
+        near, far = self.scan(self.near), self.scan(self.far)
+        plan = make_plan(self.ledger.base, near, far, Direction.BOTH)
+        for path in plan.same:
+            self.ledger.agree(path, near.get(path))
+        refused = self.carry(plan.pull, self.far, self.near)
+        return refused | self.carry(plan.push, self.near, self.far)
+
+    def carry(self, changes: Sequence[Change], source: Path, target: Path) -> dict[str, str]:
+        self._ask([asdict(change) for change in changes])
+        self.act("pack", source, "request", "parcel")
+        self.act("apply", target, "parcel", "answer")
+        outcome = self._answer()
+        self.ledger.settle(map(Change.read, outcome["done"]))
+        return outcome["refused"]
+
+    def act(self, act: str, root: Path, given: str, answer: str) -> None:
+        program.main(act, str(root), str(self.scratch / given), str(self.scratch / answer))
+
+    def _ask(self, request: object) -> None:
+        (self.scratch / "request").write_text(json.dumps(request))
+
+    def _answer(self) -> dict:
+        return json.loads((self.scratch / "answer").read_text())
+
+
+class TwoPrograms(TwoSides):
+    """They are looked at and changed as a sandbox does it: by a program that knows nothing of what is installed here."""
+
+    def act(self, act: str, root: Path, given: str, answer: str) -> None:
+        file = self.scratch / "side.pyz"
+        file.write_bytes(program_of_a_side())
+        command = [sys.executable, "-I", str(file), act, str(root), given, answer]
+        subprocess.run(command, cwd=self.scratch, check=True, timeout=60)
