@@ -1,1 +1,36 @@
 """Typed HTTP client of the sandbox server."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sandbox_client._async.client import AsyncSandboxClient as AsyncSandboxClient
+    from sandbox_client._async.commands import AsyncCommand as AsyncCommand
+    from sandbox_client._async.files import AsyncFiles as AsyncFiles
+    from sandbox_client._async.sandbox import AsyncSandbox as AsyncSandbox
+    from sandbox_client._sync.client import SandboxClient as SandboxClient
+    from sandbox_client._sync.commands import Command as Command
+    from sandbox_client._sync.files import Files as Files
+    from sandbox_client._sync.sandbox import Sandbox as Sandbox
+
+# The server imports the wire models from here, and pays for nothing else.
+_WHERE = {
+    "AsyncCommand": "_async.commands",
+    "AsyncFiles": "_async.files",
+    "AsyncSandbox": "_async.sandbox",
+    "AsyncSandboxClient": "_async.client",
+    "Command": "_sync.commands",
+    "Files": "_sync.files",
+    "Sandbox": "_sync.sandbox",
+    "SandboxClient": "_sync.client",
+}
+
+__all__ = [  # noqa: PLE0604
+    *_WHERE,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

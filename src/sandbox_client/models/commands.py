@@ -116,6 +116,15 @@ class OutputPiece(Told):
     base64: str | None = None
     at: datetime
 
+    @property
+    def content(self) -> bytes:
+        return b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
+
+    @property
+    def decoded(self) -> str:
+        """Its text, with a sign in place of each byte that is none."""
+        return self.text if self.text is not None else self.content.decode(errors="replace")
+
 
 class OutputGap(Told):
     """Bytes that are not kept."""

@@ -1,0 +1,116 @@
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Self, Unpack
+
+import httpx
+
+from sandbox_client._async.arrival import Progress, arrive, first_wait, settled
+from sandbox_client._async.pages import list_all
+from sandbox_client._async.sandbox import AsyncSandbox
+from sandbox_client._async.transport import AsyncTransport
+from sandbox_client.address import find_address
+from sandbox_client.calls import call, create, given, segment
+from sandbox_client.models import SandboxCreate, SandboxRead, SandboxState, SessionSandbox
+from sandbox_client.options import SandboxOptions, SessionSandboxOptions
+from sandbox_client.outcomes import has_come_back
+from sandbox_client.patience import Patience
+
+
+class AsyncSandboxClient:
+    """A sandbox server, as it is reached with one API key.
+
+    `timeout` is for how many seconds an answer may be silent; `retry_for_s` for how long what is safe to repeat is tried again.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = 45,
+        retry_for_s: float = 60,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.address = find_address(url, api_key)
+        self._transport = AsyncTransport(
+            self.address, timeout=timeout, retry_for_s=retry_for_s, tls=tls, transport=transport
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        await self._transport.close()
+
+    async def create_sandbox(
+        self,
+        *,
+        wait_s: float | None = 600,
+        on_progress: Progress | None = None,
+        **wanted: Unpack[SandboxOptions],
+    ) -> AsyncSandbox:
+        """Create a sandbox and wait until it runs; without room it waits in the queue.
+
+        If the wait is over before, or interrupted, the sandbox is deleted. With `wait_s=0` it is given as it is.
+        """
+        asked = create("/v1/sandboxes", given(SandboxCreate, wanted))
+        record = await arrive(self._transport, asked, wait_s=wait_s, on_progress=on_progress)
+        return AsyncSandbox(self._transport, record, is_ours=True)
+
+    async def session_sandbox(
+        self,
+        session_id: str,
+        *,
+        wait_s: float | None = 600,
+        on_progress: Progress | None = None,
+        **wanted: Unpack[SessionSandboxOptions],
+    ) -> AsyncSandbox:
+        """Give a session's sandbox, which runs: found, resumed, or created. However many ask, there is one."""
+        patience = Patience(wait_s)
+        path = f"/v1/sandboxes/by-session/{segment(session_id)}"
+        first = first_wait(patience, on_progress)
+        asked = call("PUT", path, given(SessionSandbox, wanted), wait=first)
+        record = await self._transport.ask(SandboxRead, asked)
+        if wait_s != 0:
+            record = await settled(
+                self._transport,
+                record,
+                has_come_back,
+                patience=patience,
+                on_progress=on_progress,
+            )
+        return AsyncSandbox(self._transport, record)
+
+    async def get_sandbox(self, sandbox_id: str) -> AsyncSandbox:
+        """Find a sandbox, whatever state it is in."""
+        asked = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
+        return AsyncSandbox(self._transport, await self._transport.ask(SandboxRead, asked))
+
+    async def list_sandboxes(
+        self,
+        *,
+        states: Iterable[SandboxState | str] | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[AsyncSandbox]:
+        """Give sandboxes, newest first; without states all but those that have ended."""
+        query = {
+            "state": None if states is None else [SandboxState(state).value for state in states],
+            "user_id": user_id,
+            "session_id": session_id,
+            **{f"metadata.{name}": text for name, text in (metadata or {}).items()},
+        }
+        async for record in list_all(self._transport, "/v1/sandboxes", SandboxRead, query):
+            yield AsyncSandbox(self._transport, record)

@@ -1,0 +1,116 @@
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Self, Unpack
+
+import httpx
+
+from sandbox_client._sync.arrival import Progress, arrive, first_wait, settled
+from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.sandbox import Sandbox
+from sandbox_client._sync.transport import Transport
+from sandbox_client.address import find_address
+from sandbox_client.calls import call, create, given, segment
+from sandbox_client.models import SandboxCreate, SandboxRead, SandboxState, SessionSandbox
+from sandbox_client.options import SandboxOptions, SessionSandboxOptions
+from sandbox_client.outcomes import has_come_back
+from sandbox_client.patience import Patience
+
+
+class SandboxClient:
+    """A sandbox server, as it is reached with one API key.
+
+    `timeout` is for how many seconds an answer may be silent; `retry_for_s` for how long what is safe to repeat is tried again.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = 45,
+        retry_for_s: float = 60,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.address = find_address(url, api_key)
+        self._transport = Transport(
+            self.address, timeout=timeout, retry_for_s=retry_for_s, tls=tls, transport=transport
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        self._transport.close()
+
+    def create_sandbox(
+        self,
+        *,
+        wait_s: float | None = 600,
+        on_progress: Progress | None = None,
+        **wanted: Unpack[SandboxOptions],
+    ) -> Sandbox:
+        """Create a sandbox and wait until it runs; without room it waits in the queue.
+
+        If the wait is over before, or interrupted, the sandbox is deleted. With `wait_s=0` it is given as it is.
+        """
+        asked = create("/v1/sandboxes", given(SandboxCreate, wanted))
+        record = arrive(self._transport, asked, wait_s=wait_s, on_progress=on_progress)
+        return Sandbox(self._transport, record, is_ours=True)
+
+    def session_sandbox(
+        self,
+        session_id: str,
+        *,
+        wait_s: float | None = 600,
+        on_progress: Progress | None = None,
+        **wanted: Unpack[SessionSandboxOptions],
+    ) -> Sandbox:
+        """Give a session's sandbox, which runs: found, resumed, or created. However many ask, there is one."""
+        patience = Patience(wait_s)
+        path = f"/v1/sandboxes/by-session/{segment(session_id)}"
+        first = first_wait(patience, on_progress)
+        asked = call("PUT", path, given(SessionSandbox, wanted), wait=first)
+        record = self._transport.ask(SandboxRead, asked)
+        if wait_s != 0:
+            record = settled(
+                self._transport,
+                record,
+                has_come_back,
+                patience=patience,
+                on_progress=on_progress,
+            )
+        return Sandbox(self._transport, record)
+
+    def get_sandbox(self, sandbox_id: str) -> Sandbox:
+        """Find a sandbox, whatever state it is in."""
+        asked = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
+        return Sandbox(self._transport, self._transport.ask(SandboxRead, asked))
+
+    def list_sandboxes(
+        self,
+        *,
+        states: Iterable[SandboxState | str] | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Iterator[Sandbox]:
+        """Give sandboxes, newest first; without states all but those that have ended."""
+        query = {
+            "state": None if states is None else [SandboxState(state).value for state in states],
+            "user_id": user_id,
+            "session_id": session_id,
+            **{f"metadata.{name}": text for name, text in (metadata or {}).items()},
+        }
+        for record in list_all(self._transport, "/v1/sandboxes", SandboxRead, query):
+            yield Sandbox(self._transport, record)

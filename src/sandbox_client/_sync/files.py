@@ -1,0 +1,219 @@
+import os
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from sandbox_client._sync.following import follow
+from sandbox_client._sync.means import Content, parts_of, sleep, write
+from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.transport import Transport
+from sandbox_client.calls import Call, Query, call
+from sandbox_client.errors import (
+    PathNotFound,
+    PathRefused,
+    RangeOutside,
+    SandboxError,
+    UnexpectedAnswer,
+)
+from sandbox_client.events import FileEvent, WatchEnded, WatchGap, read_file_event
+from sandbox_client.file_version import FileVersion, part_header
+from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead
+from sandbox_client.retries import Retries
+
+_PART = 1024 * 1024
+_AS_IT_IS = {"Accept-Encoding": "identity"}
+
+
+class Files:
+    """A sandbox's files. A path without a leading slash is in the user's home; a paused sandbox wakes."""
+
+    def __init__(self, transport: Transport, path: str, *, user: str | None = None) -> None:
+        self._transport = transport
+        self._path = path
+        self._user = user
+
+    def as_user(self, user: str) -> "Files":
+        """Give the same files as another user of the sandbox has them."""
+        return Files(self._transport, self._path, user=user)
+
+    def list(self, path: str = ".", *, depth: int = 1) -> Iterator[FileRead]:
+        """Give what is in a directory, in the order of the paths."""
+        query = self._query(path, depth=depth)
+        return list_all(self._transport, self._path, FileRead, query)
+
+    def stat(self, path: str) -> FileVersion:
+        """Tell a file's size and version without reading it."""
+        try:
+            answer = self._transport.send(self._content("HEAD", path))
+            headers: Mapping[str, str] = answer.headers
+        except UnexpectedAnswer:  # to HEAD nothing says what is wrong
+            with self._transport.attempt(self._content("GET", path)) as answer:
+                headers = answer.headers
+        return FileVersion.told_in(headers, size=int(headers["content-length"]))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or a directory."""
+        try:
+            self.stat(path)
+        except PathNotFound:
+            return False
+        except PathRefused:  # there is something, and it is no file
+            return True
+        return True
+
+    def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """Read a file, or some bytes of it."""
+        with closing(self.stream(path, offset=offset, limit=limit)) as parts:
+            return b"".join(list(parts))
+
+    def read_text(self, path: str) -> str:
+        """Read a file that is UTF-8."""
+        return (self.read(path)).decode()
+
+    def stream(
+        self, path: str, *, offset: int = 0, limit: int | None = None
+    ) -> Generator[bytes, None, None]:
+        """Give a file's bytes as they come; where the connection breaks, it goes on in the same version."""
+        read, version = 0, None
+        lost: Retries | None = None
+        while limit is None or read < limit:
+            headers = part_header(offset + read, None if limit is None else limit - read)
+            asked = self._content("GET", path).with_headers(headers)
+            if version is not None:
+                asked = asked.with_headers({"If-Match": version})
+            try:
+                with self._transport.attempt(asked) as answer:
+                    version, lost = answer.headers.get("etag"), None
+                    for part in answer.iter_bytes(_PART):
+                        read += len(part)
+                        yield part
+                    return
+            except RangeOutside:  # there is no more
+                return
+            except SandboxError as error:
+                if read and version is None:
+                    raise
+                lost = lost or self._transport.retries(asked)
+                pause = lost.pause_after(error)
+            sleep(pause)
+
+    def download(self, path: str, to: Path | str | BinaryIO) -> None:
+        """Read a file into one here, which appears when all of it is there, or into one that is open."""
+        with closing(self.stream(path)) as parts:
+            _save(parts, to)
+
+    def write(
+        self,
+        path: str,
+        content: Content,
+        *,
+        if_match: str | None = None,
+        must_be_new: bool = False,
+    ) -> FileVersion:
+        """Write a file, with the directories above it; it appears when all of it is there.
+
+        With `if_match` it replaces only the version with that etag.
+        """
+        conditions = _conditions(if_match, must_be_new=must_be_new)
+        asked = self._content("PUT", path, headers=conditions)
+        answer = self._put(asked, content, may_repeat=not conditions)
+        return FileVersion.told_in(answer)
+
+    def upload(self, source: Path | str, path: str) -> FileVersion:
+        """Write a file with what is in one here."""
+        return self.write(path, Path(source))
+
+    def delete(self, path: str, *, recursive: bool = False, if_match: str | None = None) -> None:
+        """Delete a file, a link, or a directory, which has to be empty unless `recursive`."""
+        asked = self._content("DELETE", path, headers=_conditions(if_match))
+        self._transport.remove(asked.with_query(recursive=recursive))
+
+    def move(self, source: str, to: str) -> FileRead:
+        """Give a file or a directory another path, with the directories above that."""
+        body = FileMove(source=source, to=to)
+        asked = call("POST", f"{self._path}/move", body, query={"user": self._user})
+        return self._transport.ask(FileRead, asked)
+
+    def mkdir(self, path: str) -> FileRead:
+        """Make a directory, with those above it; it may be there."""
+        body, query = DirectoryCreate(path=path), {"user": self._user}
+        asked = call("POST", f"{self._path}/mkdir", body, query=query, may_repeat=True)
+        return self._transport.ask(FileRead, asked)
+
+    def watch(
+        self, path: str = ".", *, recursive: bool = False
+    ) -> Generator[FileEvent, None, None]:
+        """Give what happens in a directory from now on; a WatchEnded, as the last, says why no more will come."""
+        asked = call("GET", f"{self._path}/watch", query=self._query(path, recursive=recursive))
+        return follow(
+            self._transport,
+            asked,
+            read_file_event,
+            missed=WatchGap(),
+            is_last=lambda event: isinstance(event, WatchEnded),
+        )
+
+    def stream_archive(
+        self, path: str, *, kind: ArchiveFormat | str = ArchiveFormat.TAR
+    ) -> Generator[bytes, None, None]:
+        """Give a directory as an archive, part by part."""
+        query = self._query(path, format=ArchiveFormat(kind).value)
+        asked = call("GET", f"{self._path}/archive", query=query, headers=_AS_IT_IS)
+        with self._transport.attempt(asked) as answer:
+            yield from answer.iter_bytes(_PART)
+
+    def pack(
+        self,
+        path: str,
+        to: Path | str | BinaryIO,
+        *,
+        kind: ArchiveFormat | str = ArchiveFormat.TAR,
+    ) -> None:
+        """Save a directory as an archive here."""
+        with closing(self.stream_archive(path, kind=kind)) as parts:
+            _save(parts, to)
+
+    def unpack(self, path: str, content: Content) -> None:
+        """Unpack an archive (tar or tar.gz) into a directory, over what is there."""
+        self._put(call("PUT", f"{self._path}/archive", query=self._query(path)), content)
+
+    def _put(self, asked: Call, content: Content, *, may_repeat: bool = True) -> Mapping[str, str]:
+        again = may_repeat and isinstance(content, bytes | str | Path)
+        asked = asked.once() if not again else asked
+        if isinstance(content, Path):
+            asked = asked.with_headers({"Content-Length": str(content.stat().st_size)})
+        if isinstance(content, bytes | str):
+            whole = content.encode() if isinstance(content, str) else content
+            return (self._transport.send(asked.with_body(whole))).headers
+        return (self._transport.send(asked, parts=lambda: parts_of(content))).headers
+
+    def _content(self, method: str, path: str, *, headers: Mapping[str, str] | None = None) -> Call:
+        headers = {**_AS_IT_IS, **(headers or {})}
+        return call(method, f"{self._path}/content", query=self._query(path), headers=headers)
+
+    def _query(self, path: str, **more: str | float | bool) -> Query:
+        return {"path": path, "user": self._user, **more}
+
+
+def _conditions(if_match: str | None, *, must_be_new: bool = False) -> dict[str, str]:
+    if if_match is not None:
+        return {"If-Match": if_match}
+    return {"If-None-Match": "*"} if must_be_new else {}
+
+
+def _save(parts: Iterator[bytes], to: Path | str | BinaryIO) -> None:
+    if not isinstance(to, Path | str):
+        for part in parts:
+            write(to, part)
+        return
+    final = Path(to)
+    unfinished = final.with_name(f".{final.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("wb") as file:
+            for part in parts:
+                write(file, part)
+        unfinished.replace(final)
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()

@@ -1,0 +1,122 @@
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import httpx
+from pydantic import BaseModel
+
+from sandbox_client._sync.means import sleep
+from sandbox_client.address import Address
+from sandbox_client.calls import Call, read_as
+from sandbox_client.errors import NotFound, SandboxError, Unreachable, error_of
+from sandbox_client.patience import Patience
+from sandbox_client.retries import Retries
+
+Model = TypeVar("Model", bound=BaseModel)
+Parts = Callable[[], Iterator[bytes]]
+
+_CONNECT_S = 10.0
+# Streams have a connection each, and wait for no other's.
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=50)
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+
+
+class Transport:
+    """Sends requests until they are answered, or it is no use, or would be none too often."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        timeout: float,
+        retry_for_s: float,
+        tls: ssl.SSLContext | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.address = address
+        self.tls = tls
+        self.timeout = timeout
+        self._retry_for_s = retry_for_s
+        self._http = httpx.Client(
+            base_url=address.url,
+            headers=address.headers,
+            verify=True if tls is None else tls,
+            limits=_LIMITS,
+            transport=transport,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def retries(self, call: Call, patience: Patience | None = None) -> Retries:
+        return Retries(
+            patience or Patience(self._retry_for_s),
+            may_repeat=call.may_repeat,
+            may_wait=call.wait != 0,
+        )
+
+    def send(
+        self,
+        call: Call,
+        *,
+        parts: Parts | None = None,
+        patience: Patience | None = None,
+        retries: Retries | None = None,
+    ) -> httpx.Response:
+        """Give the whole answer to a request; raises what is no success."""
+        retries = retries or self.retries(call, patience)
+        while True:
+            try:
+                with self.attempt(call, parts) as answer:
+                    answer.read()
+                    return answer
+            except SandboxError as error:
+                pause = retries.pause_after(error)
+            sleep(pause)
+
+    def ask(self, kind: type[Model], call: Call, *, patience: Patience | None = None) -> Model:
+        answer = self.send(call, patience=patience)
+        return read_as(kind, answer.content, status=answer.status_code)
+
+    def remove(self, call: Call) -> None:
+        """Have something gone; where an answer was lost, it may be since then."""
+        retries = self.retries(call)
+        try:
+            self.send(call, retries=retries)
+        except NotFound:
+            if not retries.was_lost:
+                raise
+
+    @contextmanager
+    def attempt(self, call: Call, parts: Parts | None = None) -> Iterator[httpx.Response]:
+        """Send a request once; gives its answer before that is read."""
+        silence = self.timeout if call.silence is None else call.silence
+        request = self._http.build_request(
+            call.method,
+            call.path,
+            params=call.query,
+            headers=dict(call.headers),
+            content=call.body if parts is None else parts(),
+            timeout=httpx.Timeout(
+                silence, connect=min(silence, _CONNECT_S), read=silence + (call.wait or 0)
+            ),
+        )
+        try:
+            answer = self._http.send(request, stream=True)
+        except _NEVER_SENT as error:
+            raise self._unreachable(error, was_sent=False) from error
+        except httpx.TransportError as error:
+            raise self._unreachable(error, was_sent=True) from error
+        try:
+            if not answer.is_success:
+                raise error_of(answer.status_code, answer.headers, answer.read())
+            yield answer
+        except httpx.TransportError as error:
+            raise self._unreachable(error, was_sent=True) from error
+        finally:
+            answer.close()
+
+    def _unreachable(self, error: httpx.TransportError, *, was_sent: bool) -> Unreachable:
+        said = str(error) or type(error).__name__
+        return Unreachable(self.address.url, said, was_sent=was_sent)

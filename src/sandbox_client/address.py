@@ -1,0 +1,84 @@
+"""Where the server is, and the key that it is asked with: said by the caller, by the environment, or in a file."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sandbox_client.errors import AddressUnknown
+
+URL = "SANDBOX_SERVER_URL"
+API_KEY = "SANDBOX_SERVER_API_KEY"
+CONFIG = "SANDBOX_SERVER_CLIENT_CONFIG"
+DEFAULT_URL = "http://127.0.0.1:8100"
+
+_NO_KEY = (
+    f"No API key is known. Pass api_key, set {API_KEY}, or write api_key to {{file}}; "
+    "`sandbox-server keys create` makes one."
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    url: str
+    api_key: str = field(repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"X-API-Key": self.api_key} if self.api_key else {}
+
+    @property
+    def websocket_url(self) -> str:
+        return f"ws{self.url.removeprefix('http')}"
+
+
+def find_address(
+    url: str | None = None,
+    api_key: str | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> Address:
+    """Find out what the caller does not say; an empty key is none."""
+    file = config_file(environment)
+    written = _read(file)
+    url = url or environment.get(URL)
+    key = api_key if api_key is not None else environment.get(API_KEY)
+    written_url = written.get("url") or DEFAULT_URL
+    # A key that was written down for one server is told to no other.
+    if key is None and url in (None, written_url):
+        key = written.get("api_key")
+    if key is None:
+        raise AddressUnknown(_NO_KEY.format(file=file))
+    return Address(_checked(url or written_url), key.strip())
+
+
+def config_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Find the file that may say where the server is: TOML with `url` and `api_key`."""
+    if named := environment.get(CONFIG):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME")
+    base = Path(home) if home else Path.home() / ".config"
+    return base / "sandbox-server" / "client.toml"
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        written = tomllib.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
+        raise AddressUnknown(f"{file} cannot be read: {error}") from None
+    if not all(isinstance(written.get(name, ""), str) for name in ("url", "api_key")):
+        raise AddressUnknown(f"In {file}, url and api_key have to be texts.")
+    return written
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise AddressUnknown(f"The server's address has to be http:// or https://, not {url!r}.")
+    if parts.query or parts.fragment:
+        raise AddressUnknown(f"The server's address has neither query nor fragment: {url!r}.")
+    return url.rstrip("/")

@@ -1,0 +1,95 @@
+"""What may be said of what is created or changed, by name; what is left out is as the server has it."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from sandbox_client.models.agent_runs import AgentName, PermissionMode
+from sandbox_client.models.sandboxes import Network, OnTimeout, Resources
+from sandbox_client.models.templates import TemplateStep
+
+
+class SessionSandboxOptions(TypedDict, total=False):
+    template: str | None
+    backend: str | None
+    agent_type: str | None
+    user_id: str | None
+    metadata: Mapping[str, str]
+    envs: Mapping[str, str]
+    timeout_s: float | None
+    on_timeout: OnTimeout | str | None
+    idle_timeout_s: float | None
+    auto_resume: bool | None
+    priority: int | None
+    queue_timeout_s: float | None
+    network: Network | Mapping[str, Any] | None
+    resources: Resources | Mapping[str, Any] | None
+    volumes: Mapping[str, str]
+    mcp_servers: Mapping[str, Mapping[str, Any]]
+
+
+class SandboxOptions(SessionSandboxOptions, total=False):
+    session_id: str | None
+
+
+class SandboxChanges(TypedDict, total=False):
+    metadata: Mapping[str, str]
+    timeout_s: float
+    on_timeout: OnTimeout | str
+    idle_timeout_s: float | None
+    """None: however quiet it is, it is not paused for that."""
+    auto_resume: bool
+    priority: int
+    mcp_servers: Mapping[str, Mapping[str, Any]]
+
+
+class ForkOptions(TypedDict, total=False):
+    user_id: str | None
+    session_id: str | None
+    metadata: Mapping[str, str] | None
+    timeout_s: float | None
+
+
+class CommandOptions(TypedDict, total=False):
+    cwd: str | None
+    envs: Mapping[str, str]
+    user: str | None
+    timeout_s: float | None
+    """When it is killed; else it runs for as long as its sandbox does."""
+
+
+class TerminalOptions(TypedDict, total=False):
+    cols: int
+    rows: int
+    cmd: str | None
+    cwd: str | None
+    envs: Mapping[str, str]
+    user: str | None
+
+
+class AgentRunOptions(TypedDict, total=False):
+    model: str | None
+    tools: list[str] | None
+    permission_mode: PermissionMode | str | None
+    cwd: str | None
+    session_id: str | None
+    max_turns: int | None
+    timeout_s: float | None
+    envs: Mapping[str, str]
+    pause_after: bool
+
+
+class TemplateOptions(TypedDict, total=False):
+    dockerfile: str | None
+    from_image: str | None
+    from_template: str | None
+    steps: list[TemplateStep | Mapping[str, Any]]
+    envs: Mapping[str, str]
+    start_command: str | None
+    ready_command: str | None
+    cpu_count: int | None
+    memory_mb: int | None
+    backends: list[str] | None
+    force: bool
+
+
+Agent = AgentName | str

@@ -1,0 +1,28 @@
+import time
+from collections.abc import Callable
+
+
+class Patience:
+    """How long somebody waits, through all that they wait for; None is for ever."""
+
+    def __init__(
+        self, seconds: float | None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._over = None if seconds is None else clock() + seconds
+
+    @property
+    def left(self) -> float | None:
+        return None if self._over is None else max(0.0, self._over - self._clock())
+
+    @property
+    def is_over(self) -> bool:
+        return self.left == 0
+
+    def lasts(self, seconds: float) -> bool:
+        """Tell whether there is more left than that."""
+        return self.left is None or self.left > seconds
+
+    def at_most(self, seconds: float) -> float:
+        """Give as many seconds, or what is left where that is less."""
+        return seconds if self.left is None else min(seconds, self.left)
