@@ -20,7 +20,7 @@ def sentence_about(error: OSError) -> str:
         case IsADirectoryError():
             return f"{path} is a directory. Use list_directory to see what is in it."
         case NotADirectoryError():
-            return f"There is no {path}: a part of this path is a file, not a directory."
+            return _about_no_directory(path)
         case PermissionError():
             return _about_forbidden(path)
     return f"{path}: {error.strerror}."
@@ -35,6 +35,12 @@ def _about_absent(path: Path) -> str:
     near = get_close_matches(path.name, _names(there), n=_MOST_TOLD, cutoff=0.6)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"There is no {path.name} in {there}.{hint}"
+
+
+def _about_no_directory(path: Path) -> str:
+    if os.path.lexists(path):
+        return f"{path} is a file, not a directory. Use read_file to see what is in it."
+    return f"There is no {path}: a part of this path is a file, not a directory."
 
 
 def _names(directory: Path) -> list[str]:

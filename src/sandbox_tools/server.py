@@ -20,6 +20,7 @@ from fastmcp import FastMCP
 from sandbox_tools import VERSION, browser, files, gateway, ports, shell
 from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.agents import toolset as agents
+from sandbox_tools.characters import WholeCharacters
 from sandbox_tools.failures import FailuresAsSentences
 from sandbox_tools.ground import Ground
 from sandbox_tools.lean import LeanFastMCP
@@ -50,7 +51,7 @@ def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -
         auth=TokenOfTheFile(settings),
         lifespan=ground.lifespan,
         mask_error_details=True,
-        middleware=[FailuresAsSentences()],
+        middleware=[WholeCharacters(), FailuresAsSentences()],
     )
     for register in _TOOLSETS:
         register(server, ground)

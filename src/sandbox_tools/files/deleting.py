@@ -43,7 +43,8 @@ class Deleting:
         """Keep what the sandbox cannot do without, which a slip of the pen would delete."""
         if path.is_symlink():
             return
-        doomed = path.resolve()
+        # Not `resolve`, for which a loop of symlinks is a RuntimeError.
+        doomed = Path(os.path.realpath(path))
         for kept in (self._workspace.root.resolve(), Path.home().resolve()):
             if doomed == kept or doomed in kept.parents:
                 raise ToolError(f"{kept} would be deleted, which is needed. Delete what is in it.")

@@ -25,6 +25,7 @@ class Globbing:
         pattern: Annotated[
             str,
             Field(
+                min_length=1,
                 max_length=1000,
                 description="What the path below `path` is to match, e.g. **/*.py, src/*.{ts,tsx} or test_?.py: * and ? match"
                 " within a name, ** any number of directories, [abc] and {a,b} one of several.",
@@ -58,7 +59,7 @@ def _glob(base: Path, pattern: str, limit: int, check: Check) -> str:
     matches = _newest_first(base, pattern, check)
     return (
         BoundedLines(limit)
-        .extend(f"{base}/{name}" for name in matches)
+        .extend(str(base / name) for name in matches)
         .tell(
             none=f"No file in {base} matches {pattern}.",
             more=f"There are {len(matches):,}: narrow the pattern, or raise the limit.",

@@ -1,11 +1,14 @@
 import shutil
+import stat
 from typing import Annotated
 
+from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.bounds import BoundedLines
 from sandbox_tools.files import plain_search, ripgrep
 from sandbox_tools.files.arguments import SearchedPath
+from sandbox_tools.files.opening import require_file
 from sandbox_tools.files.query import Mode, Query
 from sandbox_tools.threads import in_thread
 from sandbox_tools.workspace import Workspace
@@ -85,7 +88,11 @@ class Grepping:
 
 
 async def _search(query: Query, lines: BoundedLines) -> None:
-    query.root.stat()  # a path that is not there is said here
+    mode = query.root.stat().st_mode  # a path that is not there is said here
+    if not stat.S_ISDIR(mode):
+        require_file(query.root, mode)
+    if "\0" in f"{query.pattern}{query.glob}":
+        raise ToolError("No text has a NUL character in it, so a pattern for one has none either.")
     program = shutil.which("rg")
     if program:
         await ripgrep.search(query, program, lines)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastmcp.exceptions import ToolError
 from pydantic import Field
 
+from sandbox_tools.files.replacing import make_parents
 from sandbox_tools.threads import in_thread
 from sandbox_tools.workspace import Workspace
 
@@ -39,11 +40,11 @@ class Moving:
 def _move(old: Path, new: Path, *, overwrite: bool) -> str:
     old.lstat()  # a path that is not there is said here
     is_directory = old.is_dir() and not old.is_symlink()
-    if is_directory and old.resolve() in new.resolve().parents:
+    if is_directory and Path(os.path.realpath(old)) in Path(os.path.realpath(new)).parents:
         raise ToolError(f"{old} cannot be moved into itself.")
     if os.path.lexists(new):
         _require_replaceable(new, is_directory=is_directory, overwrite=overwrite)
-    new.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(new)
     try:
         old.rename(new)
     except OSError as error:

@@ -1,50 +1,82 @@
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from fastmcp.exceptions import ToolError
 
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_MOST_BRACES = 8
-_TOKEN = re.compile(r"\\(?P<escaped>.)|(?P<class>\[[!^]?\]?[^]]*\])|(?P<one>.)", re.DOTALL)
+_MOST_CHOICES = 256
+_TOKEN = re.compile(r"\\.|\[[!^]?\]?[^]]*\]|.", re.DOTALL)
 _SEVERAL = re.compile(r"(\*\*/)+")
-_ONE = {"*": "[^/]*", "?": "[^/]"}
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Make a regular expression that matches whole paths: `**` is any number of directories, `{a,b}` one of several."""
-    if pattern.count("{") > _MOST_BRACES:
-        raise ToolError(f"A pattern may have at most {_MOST_BRACES} braces. Use several patterns.")
-    try:
-        return re.compile(
-            "|".join(f"(?:{_path(choice)})" for choice in _choices(pattern)), re.DOTALL
+    """Make a regular expression that matches whole paths: `**` is any number of directories, `{a,b}` one of several.
+
+    What follows one `*` or `**` and comes before the next is taken where it is found first, for good (`(?>…)`): trying all
+    places would take hours for a handful of them, in which nothing else is done, as no other thread runs meanwhile.
+    """
+    choices = list(islice(_choices(pattern), _MOST_CHOICES + 1))
+    if len(choices) > _MOST_CHOICES:
+        raise ToolError(
+            f"The braces of a pattern may make at most {_MOST_CHOICES} of it. Use several patterns."
         )
+    try:
+        return re.compile("|".join(f"(?:{_path(choice)})" for choice in choices), re.DOTALL)
     except re.error as error:
         raise ToolError(f"{pattern} is not a pattern for paths: {error}.") from None
 
 
-def _choices(pattern: str) -> list[str]:
+def _choices(pattern: str) -> Iterator[str]:
     braces = _BRACES.search(pattern)
     if braces is None:
-        return [pattern]
+        yield pattern
+        return
     before, after = pattern[: braces.start()], pattern[braces.end() :]
-    return [
-        choice for part in braces[1].split(",") for choice in _choices(f"{before}{part}{after}")
-    ]
+    for part in braces[1].split(","):
+        yield from _choices(f"{before}{part}{after}")
 
 
 def _path(pattern: str) -> str:
     *directories, name = _SEVERAL.sub("**/", pattern).split("/")
-    above = ("(?:[^/]+/)*" if part == "**" else f"{_name(part)}/" for part in directories)
-    return "".join(above) + (".+" if name == "**" else _name(name))
+    first, *others = _split("**", directories)
+    runs = ["".join(f"{_name(part)}/" for part in run) for run in others]
+    above = _after_each("(?:[^/]+/)*", runs)
+    return (
+        "".join(f"{_name(part)}/" for part in first)
+        + above
+        + (".+" if name == "**" else _name(name))
+    )
 
 
 def _name(pattern: str) -> str:
-    return "".join(map(_part, _TOKEN.finditer(pattern)))
+    first, *others = _split("*", [token[0] for token in _TOKEN.finditer(pattern)])
+    runs = ["".join(map(_part, run)) for run in others]
+    return "".join(map(_part, first)) + _after_each("[^/]*", runs)
 
 
-def _part(token: re.Match[str]) -> str:
-    if escaped := token["escaped"]:
-        return re.escape(escaped)
-    if characters := token["class"]:
-        inside = characters[1:-1].replace("\\", r"\\").replace("[", r"\[")
+def _split(separator: str, parts: Iterable[str]) -> list[list[str]]:
+    runs = [list[str]()]
+    for part in parts:
+        if part == separator:
+            runs.append([])
+        else:
+            runs[-1].append(part)
+    return runs
+
+
+def _after_each(anything: str, runs: Sequence[str]) -> str:
+    """Match one run after the other, each with anything before it, and the last one to the end."""
+    if not runs:
+        return ""
+    *before, last = runs
+    return "".join(f"(?>{anything}?{run})" for run in before) + anything + last
+
+
+def _part(token: str) -> str:
+    if len(token) > 1 and token[0] == "\\":
+        return re.escape(token[1])
+    if len(token) > 1:
+        inside = token[1:-1].replace("\\", r"\\").replace("[", r"\[")
         return f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]"
-    return _ONE.get(token["one"], re.escape(token["one"]))
+    return "[^/]" if token == "?" else re.escape(token)

@@ -20,7 +20,7 @@ def put_content(path: Path, content: bytes) -> bool:
     try:
         status = target.lstat()
     except FileNotFoundError:
-        _make_parents(target)
+        make_parents(target)
         _replace(target, content, None)
         return True
     _require_writable(target, status)
@@ -31,7 +31,7 @@ def put_content(path: Path, content: bytes) -> bool:
     return False
 
 
-def _make_parents(path: Path) -> None:
+def make_parents(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

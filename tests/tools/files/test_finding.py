@@ -1,11 +1,13 @@
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.files.grepping import Grepping
+from sandbox_tools.files.patterns import compile_glob
 from sandbox_tools.workspace import Workspace
 
 
@@ -54,6 +56,7 @@ async def test_a_long_listing_is_cut_where_it_says_so(directory, text_of, refusa
     assert len(told) == 1_000
     assert last.startswith("[Cut after 1,000 lines.")
     assert "There is no x" in await refusal_of("list_directory", path=directory / "x")
+    assert "Use read_file" in await refusal_of("list_directory", path=directory / "0001")
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,13 @@ async def test_files_are_found_by_patterns_the_newest_first(directory, text_of, 
     assert await text_of("glob", pattern=f"{directory}/{pattern}") == told
 
 
+async def test_names_that_are_no_text_are_told_as_far_as_they_are(directory, text_of, refusal_of):
+    make(directory, os.fsdecode(b"n\xe4he.py"))
+    assert await text_of("list_directory", path=directory) == "n\ufffdhe.py (7 bytes)"
+    assert await text_of("glob", pattern="*.py", path=directory) == f"{directory}/n\ufffdhe.py"
+    assert "Did you mean n\ufffdhe.py?" in await refusal_of("read_file", path=directory / "nhe.py")
+
+
 async def test_what_no_file_matches_and_what_too_many_do_is_said(directory, text_of, refusal_of):
     make(directory, "a.py", "b.py", "c.py")
     assert "No file in" in await text_of("glob", pattern="*.rs", path=directory)
@@ -89,6 +99,26 @@ async def test_what_no_file_matches_and_what_too_many_do_is_said(directory, text
     assert told.splitlines()[-1].startswith("[Cut after 2 lines. There are 3:")
     assert "not a pattern for paths" in await refusal_of("glob", pattern="[z-a]", path=directory)
     assert "There is no x" in await refusal_of("glob", pattern="x/*", path=directory)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("*a" * 25 + "b", "a" * 250),
+        ("**/a/" * 15 + "b", "a/" * 60 + "c"),
+        ("**/*a*/" * 10 + "b", "aaa/" * 60 + "c"),
+    ],
+)
+def test_a_pattern_takes_no_time_however_many_ways_there_are_to_match_it(pattern, name):
+    began = time.monotonic()
+    assert compile_glob(pattern).fullmatch(name) is None
+    assert compile_glob(pattern).fullmatch(f"{name[:-1]}b")
+    assert time.monotonic() - began < 1
+
+
+def test_braces_that_make_too_much_of_a_pattern_are_refused():
+    with pytest.raises(ToolError, match="braces"):
+        compile_glob("{1,2,3,4,5,6,7,8}" * 20)
 
 
 @pytest.fixture(params=["ripgrep", "plain"])
@@ -166,6 +196,14 @@ async def test_an_answer_is_bounded_in_lines_and_in_their_length(grep, tmp_path)
     assert all(2_000 < len(line) < 2_100 and line.endswith("]") for line in told[:3])
     assert told[3].startswith("[Cut after 3 lines.")
     assert sum(map(len, await grep("x"))) < 60_000
+
+
+async def test_what_cannot_be_searched_is_said(grep, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ToolError, match="is a pipe, not a file"):
+        await grep("x", path="pipe")
+    with pytest.raises(ToolError, match="NUL"):
+        await grep("x\0y")
 
 
 async def test_what_is_no_regular_expression_is_said(grep, tmp_path):

@@ -34,6 +34,15 @@ async def test_what_cannot_be_moved_is_said(directory, refusal_of):
         move = {"source": directory / source, "destination": directory / destination}
         assert "is there already" in await refusal_of("move", **move, overwrite=True)
     assert "There is no x" in await refusal_of("move", source=directory / "x", destination="y")
+    (directory / "loop").symlink_to("loop")
+    for source, destination, why in (
+        ("a", "loop/x", "a part of this path"),
+        ("a", "file/x", "a part of this path"),
+        ("file", "file/", "a part of this path"),
+        ("loop/x", "y", "Too many levels of symbolic links"),
+    ):
+        move = {"source": directory / source, "destination": f"{directory}/{destination}"}
+        assert why in await refusal_of("move", **move)
 
 
 async def test_a_move_to_another_file_system_is_a_move_too(directory, text_of):
@@ -70,6 +79,12 @@ async def test_of_a_symlink_only_the_link_is_deleted(tool_server, directory, tex
     await text_of("delete", path=directory / "link", recursive=True)
     assert [entry.name for entry in directory.iterdir()] == ["kept"]
     assert (directory / "kept" / "a").exists()
+
+
+async def test_what_is_behind_a_loop_of_symlinks_is_not_there_to_delete(directory, refusal_of):
+    (directory / "loop").symlink_to("loop")
+    said = await refusal_of("delete", path=directory / "loop" / "x")
+    assert "Too many levels of symbolic links" in said
 
 
 async def test_the_workspace_and_the_home_are_not_deleted(tool_server, refusal_of):
