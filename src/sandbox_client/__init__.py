@@ -4,30 +4,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sandbox_client._async.agent_runs import AsyncAgentRun as AsyncAgentRun
     from sandbox_client._async.client import AsyncSandboxClient as AsyncSandboxClient
     from sandbox_client._async.commands import AsyncCommand as AsyncCommand
     from sandbox_client._async.files import AsyncFiles as AsyncFiles
     from sandbox_client._async.sandbox import AsyncSandbox as AsyncSandbox
+    from sandbox_client._async.terminals import AsyncTerminal as AsyncTerminal
+    from sandbox_client._sync.agent_runs import AgentRun as AgentRun
     from sandbox_client._sync.client import SandboxClient as SandboxClient
     from sandbox_client._sync.commands import Command as Command
     from sandbox_client._sync.files import Files as Files
     from sandbox_client._sync.sandbox import Sandbox as Sandbox
+    from sandbox_client._sync.terminals import Terminal as Terminal
 
 # The server imports the wire models from here, and pays for nothing else.
 _WHERE = {
+    "AgentRun": "_sync.agent_runs",
+    "AsyncAgentRun": "_async.agent_runs",
     "AsyncCommand": "_async.commands",
     "AsyncFiles": "_async.files",
     "AsyncSandbox": "_async.sandbox",
     "AsyncSandboxClient": "_async.client",
+    "AsyncTerminal": "_async.terminals",
     "Command": "_sync.commands",
     "Files": "_sync.files",
     "Sandbox": "_sync.sandbox",
     "SandboxClient": "_sync.client",
+    "Terminal": "_sync.terminals",
 }
 
-__all__ = [  # noqa: PLE0604
-    *_WHERE,
-]
+__all__ = list(_WHERE)
 
 
 def __getattr__(name: str) -> Any:

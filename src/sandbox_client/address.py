@@ -34,6 +34,14 @@ class Address:
         return f"ws{self.url.removeprefix('http')}"
 
 
+@dataclass(frozen=True)
+class McpAddress:
+    """What a client of MCP (streamable HTTP) needs to use a sandbox's tools."""
+
+    url: str
+    headers: dict[str, str] = field(repr=False)
+
+
 def find_address(
     url: str | None = None,
     api_key: str | None = None,

@@ -35,6 +35,9 @@ class Call:
     silence: float | None = None
     """For how long it may say nothing besides; else for as long as the client lets any."""
 
+    expected: int | None = None
+    """A status that is no success, and is answered all the same."""
+
     def with_headers(self, headers: Mapping[str, str]) -> Self:
         return replace(self, headers={**self.headers, **headers})
 
@@ -43,6 +46,9 @@ class Call:
 
     def with_body(self, body: bytes) -> Self:
         return replace(self, body=body)
+
+    def expecting(self, status: int) -> Self:
+        return replace(self, expected=status)
 
     def once(self) -> Self:
         """Let it be sent again only where it surely was not carried out."""

@@ -1,9 +1,10 @@
 """What may be said of what is created or changed, by name; what is left out is as the server has it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from sandbox_client.models.agent_runs import AgentName, PermissionMode
+from sandbox_client.models.access import KeyScope, TenantDefaults, TenantRule
+from sandbox_client.models.agent_runs import PermissionMode
 from sandbox_client.models.sandboxes import Network, OnTimeout, Resources
 from sandbox_client.models.templates import TemplateStep
 
@@ -68,7 +69,7 @@ class TerminalOptions(TypedDict, total=False):
 
 class AgentRunOptions(TypedDict, total=False):
     model: str | None
-    tools: list[str] | None
+    tools: Sequence[str] | None
     permission_mode: PermissionMode | str | None
     cwd: str | None
     session_id: str | None
@@ -82,14 +83,26 @@ class TemplateOptions(TypedDict, total=False):
     dockerfile: str | None
     from_image: str | None
     from_template: str | None
-    steps: list[TemplateStep | Mapping[str, Any]]
+    steps: Sequence[TemplateStep | Mapping[str, Any]]
     envs: Mapping[str, str]
     start_command: str | None
     ready_command: str | None
     cpu_count: int | None
     memory_mb: int | None
-    backends: list[str] | None
+    backends: Sequence[str] | None
     force: bool
 
 
-Agent = AgentName | str
+class KeyOptions(TypedDict, total=False):
+    tenant: str
+    name: str
+    scopes: Sequence[KeyScope | str]
+    max_priority: int
+    rate_per_s: float | None
+
+
+class TenantOptions(TypedDict, total=False):
+    max_running: int
+    max_queued: int
+    defaults: TenantDefaults | Mapping[str, Any]
+    rules: Sequence[TenantRule | Mapping[str, Any]]

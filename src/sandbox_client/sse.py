@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LARGEST_EVENT = 64 * 1024 * 1024
+LONGEST_LINE = 64 * 1024 * 1024
 """In characters: what has no end is no stream of events."""
 
 
@@ -56,8 +56,8 @@ class EventParser:
 
     def _measure(self, length: int) -> None:
         self._length = length
-        if length > LARGEST_EVENT:
-            raise ValueError(f"A line of the stream has more than {LARGEST_EVENT} characters.")
+        if length > LONGEST_LINE:
+            raise ValueError(f"A line of the stream has more than {LONGEST_LINE} characters.")
 
     def _take(self, line: str) -> None:
         name, _, value = line.partition(":")

@@ -1,23 +1,34 @@
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
 import httpx
 
 from sandbox_client._async.arrival import Progress, arrive, first_wait, settled
+from sandbox_client._async.events import tell_events, tell_log
+from sandbox_client._async.operations import AsyncOperations
 from sandbox_client._async.pages import list_all
 from sandbox_client._async.sandbox import AsyncSandbox
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.address import find_address
 from sandbox_client.calls import call, create, given, segment
-from sandbox_client.models import SandboxCreate, SandboxRead, SandboxState, SessionSandbox
+from sandbox_client.events import LogItem
+from sandbox_client.models import (
+    EventRead,
+    LogGap,
+    Page,
+    SandboxCreate,
+    SandboxRead,
+    SandboxState,
+    SessionSandbox,
+)
 from sandbox_client.options import SandboxOptions, SessionSandboxOptions
 from sandbox_client.outcomes import has_come_back
 from sandbox_client.patience import Patience
 
 
-class AsyncSandboxClient:
+class AsyncSandboxClient(AsyncOperations):
     """A sandbox server, as it is reached with one API key.
 
     `timeout` is for how many seconds an answer may be silent; `retry_for_s` for how long what is safe to repeat is tried again.
@@ -104,7 +115,7 @@ class AsyncSandboxClient:
         user_id: str | None = None,
         session_id: str | None = None,
         metadata: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[AsyncSandbox]:
+    ) -> AsyncGenerator[AsyncSandbox, None]:
         """Give sandboxes, newest first; without states all but those that have ended."""
         query = {
             "state": None if states is None else [SandboxState(state).value for state in states],
@@ -112,5 +123,45 @@ class AsyncSandboxClient:
             "session_id": session_id,
             **{f"metadata.{name}": text for name, text in (metadata or {}).items()},
         }
-        async for record in list_all(self._transport, "/v1/sandboxes", SandboxRead, query):
+        async for record in list_all(self._transport, "/v1/sandboxes", Page[SandboxRead], query):
             yield AsyncSandbox(self._transport, record)
+
+    def events(
+        self,
+        *,
+        after: int | None = None,
+        tail: int | None = None,
+        types: Iterable[str] = (),
+        causes: Iterable[str] = (),
+        follow: bool = True,
+    ) -> AsyncGenerator[EventRead | LogGap, None]:
+        """Give what happens to all sandboxes, from the start, after an event's `seq`, or with the last `tail` of them."""
+        return tell_events(
+            self._transport,
+            "/v1/events",
+            after=after,
+            tail=tail,
+            types=types,
+            causes=causes,
+            follow=follow,
+        )
+
+    def logs(
+        self,
+        sandbox_ids: Iterable[str],
+        *,
+        after: int | None = None,
+        tail: int | None = None,
+        sources: Iterable[str] = (),
+        follow: bool = True,
+    ) -> AsyncGenerator[LogItem, None]:
+        """Give what happens to some sandboxes and what runs in them, in one order, until all have ended."""
+        return tell_log(
+            self._transport,
+            "/v1/logs",
+            sandboxes=sandbox_ids,
+            after=after,
+            tail=tail,
+            sources=sources,
+            follow=follow,
+        )

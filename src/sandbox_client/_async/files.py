@@ -4,7 +4,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sandbox_client._async.following import follow
+from sandbox_client._async.following import follow_stream
 from sandbox_client._async.means import Content, parts_of, sleep, write
 from sandbox_client._async.pages import list_all
 from sandbox_client._async.transport import AsyncTransport
@@ -18,7 +18,7 @@ from sandbox_client.errors import (
 )
 from sandbox_client.events import FileEvent, WatchEnded, WatchGap, read_file_event
 from sandbox_client.file_version import FileVersion, part_header
-from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead
+from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
 from sandbox_client.retries import Retries
 
 _PART = 1024 * 1024
@@ -37,10 +37,10 @@ class AsyncFiles:
         """Give the same files as another user of the sandbox has them."""
         return AsyncFiles(self._transport, self._path, user=user)
 
-    def list(self, path: str = ".", *, depth: int = 1) -> AsyncIterator[FileRead]:
+    def list(self, path: str = ".", *, depth: int = 1) -> AsyncGenerator[FileRead, None]:
         """Give what is in a directory, in the order of the paths."""
         query = self._query(path, depth=depth)
-        return list_all(self._transport, self._path, FileRead, query)
+        return list_all(self._transport, self._path, Page[FileRead], query)
 
     async def stat(self, path: str) -> FileVersion:
         """Tell a file's size and version without reading it."""
@@ -146,7 +146,7 @@ class AsyncFiles:
     def watch(self, path: str = ".", *, recursive: bool = False) -> AsyncGenerator[FileEvent, None]:
         """Give what happens in a directory from now on; a WatchEnded, as the last, says why no more will come."""
         asked = call("GET", f"{self._path}/watch", query=self._query(path, recursive=recursive))
-        return follow(
+        return follow_stream(
             self._transport,
             asked,
             read_file_event,

@@ -1,23 +1,18 @@
-from collections.abc import AsyncIterator
-from typing import TypeVar
-
-from pydantic import BaseModel
+from collections.abc import AsyncGenerator
 
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.calls import Query, call
-from sandbox_client.models import Page
-
-Model = TypeVar("Model", bound=BaseModel)
+from sandbox_client.models.wire import Item, Page
 
 
 async def list_all(
-    transport: AsyncTransport, path: str, kind: type[Model], query: Query | None = None
-) -> AsyncIterator[Model]:
+    transport: AsyncTransport, path: str, kind: type[Page[Item]], query: Query | None = None
+) -> AsyncGenerator[Item, None]:
     """Give the items of a list, part by part as they are taken."""
     cursor: str | None = None
     while True:
         asked = call("GET", path, query={**(query or {}), "cursor": cursor})
-        page = await transport.ask(Page[kind], asked)  # type: ignore[valid-type]
+        page = await transport.ask(kind, asked)
         for item in page.items:
             yield item
         cursor = page.next_cursor

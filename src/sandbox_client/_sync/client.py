@@ -1,23 +1,34 @@
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
 import httpx
 
 from sandbox_client._sync.arrival import Progress, arrive, first_wait, settled
+from sandbox_client._sync.events import tell_events, tell_log
+from sandbox_client._sync.operations import Operations
 from sandbox_client._sync.pages import list_all
 from sandbox_client._sync.sandbox import Sandbox
 from sandbox_client._sync.transport import Transport
 from sandbox_client.address import find_address
 from sandbox_client.calls import call, create, given, segment
-from sandbox_client.models import SandboxCreate, SandboxRead, SandboxState, SessionSandbox
+from sandbox_client.events import LogItem
+from sandbox_client.models import (
+    EventRead,
+    LogGap,
+    Page,
+    SandboxCreate,
+    SandboxRead,
+    SandboxState,
+    SessionSandbox,
+)
 from sandbox_client.options import SandboxOptions, SessionSandboxOptions
 from sandbox_client.outcomes import has_come_back
 from sandbox_client.patience import Patience
 
 
-class SandboxClient:
+class SandboxClient(Operations):
     """A sandbox server, as it is reached with one API key.
 
     `timeout` is for how many seconds an answer may be silent; `retry_for_s` for how long what is safe to repeat is tried again.
@@ -104,7 +115,7 @@ class SandboxClient:
         user_id: str | None = None,
         session_id: str | None = None,
         metadata: Mapping[str, str] | None = None,
-    ) -> Iterator[Sandbox]:
+    ) -> Generator[Sandbox, None, None]:
         """Give sandboxes, newest first; without states all but those that have ended."""
         query = {
             "state": None if states is None else [SandboxState(state).value for state in states],
@@ -112,5 +123,45 @@ class SandboxClient:
             "session_id": session_id,
             **{f"metadata.{name}": text for name, text in (metadata or {}).items()},
         }
-        for record in list_all(self._transport, "/v1/sandboxes", SandboxRead, query):
+        for record in list_all(self._transport, "/v1/sandboxes", Page[SandboxRead], query):
             yield Sandbox(self._transport, record)
+
+    def events(
+        self,
+        *,
+        after: int | None = None,
+        tail: int | None = None,
+        types: Iterable[str] = (),
+        causes: Iterable[str] = (),
+        follow: bool = True,
+    ) -> Generator[EventRead | LogGap, None, None]:
+        """Give what happens to all sandboxes, from the start, after an event's `seq`, or with the last `tail` of them."""
+        return tell_events(
+            self._transport,
+            "/v1/events",
+            after=after,
+            tail=tail,
+            types=types,
+            causes=causes,
+            follow=follow,
+        )
+
+    def logs(
+        self,
+        sandbox_ids: Iterable[str],
+        *,
+        after: int | None = None,
+        tail: int | None = None,
+        sources: Iterable[str] = (),
+        follow: bool = True,
+    ) -> Generator[LogItem, None, None]:
+        """Give what happens to some sandboxes and what runs in them, in one order, until all have ended."""
+        return tell_log(
+            self._transport,
+            "/v1/logs",
+            sandboxes=sandbox_ids,
+            after=after,
+            tail=tail,
+            sources=sources,
+            follow=follow,
+        )

@@ -3,12 +3,12 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Literal
 
-from sandbox_client._sync.arrival import LONGEST_WAIT_S
-from sandbox_client._sync.following import follow
+from sandbox_client._sync.beginning import begin
+from sandbox_client._sync.following import follow_stream
 from sandbox_client._sync.means import Callback, tell
 from sandbox_client._sync.transport import Transport
 from sandbox_client.calls import Call, call, create
-from sandbox_client.errors import CommandFailed, CommandNotStarted, NotReady
+from sandbox_client.errors import CommandFailed, CommandNotStarted
 from sandbox_client.events import CommandEvent, CommandExit, CommandOutput, read_command_event
 from sandbox_client.models import (
     CommandCreate,
@@ -18,7 +18,6 @@ from sandbox_client.models import (
     CommandSignal,
     CommandState,
     OutputPart,
-    SandboxRead,
 )
 
 LONGEST_RUN_WAIT_S = 60.0
@@ -69,8 +68,8 @@ class Command:
     def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
         """Write to its stdin, which it was started with; at the end, close that."""
         sent = content.encode() if isinstance(content, str) else content
-        for begin in range(0, len(sent), _LARGEST_INPUT):
-            part = b64encode(sent[begin : begin + _LARGEST_INPUT]).decode()
+        for start in range(0, len(sent), _LARGEST_INPUT):
+            part = b64encode(sent[start : start + _LARGEST_INPUT]).decode()
             self._transport.send(call("POST", f"{self._path}/input", CommandInput(base64=part)))
         if end:
             self._transport.send(call("POST", f"{self._path}/input", CommandInput(close=True)))
@@ -87,7 +86,7 @@ class Command:
     def _events(
         self, asked: Call, *, after: int | None = None
     ) -> Generator[CommandEvent, None, None]:
-        return follow(
+        return follow_stream(
             self._transport,
             asked,
             read_command_event,
@@ -103,15 +102,8 @@ def start_command(transport: Transport, sandbox_path: str, body: CommandCreate) 
 
 
 def begin_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
-    """Start a command to be followed from its first byte on: it is waited for by nobody else."""
-    asked = create(f"{sandbox_path}/commands", body, wait=0)
-    try:
-        record = transport.ask(CommandOutcome, asked)
-    except NotReady:
-        woken = call("POST", f"{sandbox_path}/resume", may_repeat=True, wait=LONGEST_WAIT_S)
-        transport.ask(SandboxRead, woken)
-        record = transport.ask(CommandOutcome, asked)
-    return Command(transport, record)
+    """Start a command that somebody waits for, and follows from its first byte on."""
+    return Command(transport, begin(transport, sandbox_path, "commands", body, CommandOutcome))
 
 
 def run_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> CommandOutcome:

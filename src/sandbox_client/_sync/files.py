@@ -4,7 +4,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sandbox_client._sync.following import follow
+from sandbox_client._sync.following import follow_stream
 from sandbox_client._sync.means import Content, parts_of, sleep, write
 from sandbox_client._sync.pages import list_all
 from sandbox_client._sync.transport import Transport
@@ -18,7 +18,7 @@ from sandbox_client.errors import (
 )
 from sandbox_client.events import FileEvent, WatchEnded, WatchGap, read_file_event
 from sandbox_client.file_version import FileVersion, part_header
-from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead
+from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
 from sandbox_client.retries import Retries
 
 _PART = 1024 * 1024
@@ -37,10 +37,10 @@ class Files:
         """Give the same files as another user of the sandbox has them."""
         return Files(self._transport, self._path, user=user)
 
-    def list(self, path: str = ".", *, depth: int = 1) -> Iterator[FileRead]:
+    def list(self, path: str = ".", *, depth: int = 1) -> Generator[FileRead, None, None]:
         """Give what is in a directory, in the order of the paths."""
         query = self._query(path, depth=depth)
-        return list_all(self._transport, self._path, FileRead, query)
+        return list_all(self._transport, self._path, Page[FileRead], query)
 
     def stat(self, path: str) -> FileVersion:
         """Tell a file's size and version without reading it."""
@@ -146,7 +146,7 @@ class Files:
     ) -> Generator[FileEvent, None, None]:
         """Give what happens in a directory from now on; a WatchEnded, as the last, says why no more will come."""
         asked = call("GET", f"{self._path}/watch", query=self._query(path, recursive=recursive))
-        return follow(
+        return follow_stream(
             self._transport,
             asked,
             read_file_event,

@@ -14,7 +14,7 @@ T = TypeVar("T")
 _COME_BACK_S = 1.0  # where the server does not say when
 
 
-def follow(
+def follow_stream(
     transport: Transport,
     call: Call,
     read: Callable[[str, str], T | None],

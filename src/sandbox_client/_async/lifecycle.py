@@ -1,0 +1,105 @@
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, Unpack
+
+from sandbox_client._async.arrival import Progress, first_wait, settled
+from sandbox_client._async.transport import AsyncTransport
+from sandbox_client.calls import call, given
+from sandbox_client.errors import SandboxError
+from sandbox_client.models import KeepAlive, SandboxRead, SandboxUpdate
+from sandbox_client.options import SandboxChanges
+from sandbox_client.outcomes import has_come_back, is_paused
+from sandbox_client.patience import Patience
+
+
+class AsyncLifecycle:
+    """What a sandbox is, and what is wanted of it."""
+
+    def __init__(
+        self, transport: AsyncTransport, record: SandboxRead, *, is_ours: bool = False
+    ) -> None:
+        self._transport = transport
+        self._is_ours = is_ours
+        self.record = record
+        """What was last known of it."""
+        self.id = record.id
+        self._path = f"/v1/sandboxes/{record.id}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._is_ours:
+            return
+        if error is None:
+            await self.delete()
+            return
+        with suppress(SandboxError):  # what ended the block says more
+            await self.delete()
+
+    async def refresh(self) -> SandboxRead:
+        """Ask what it is now."""
+        return await self._ask("GET")
+
+    async def wait_running(
+        self, *, wait_s: float | None = 600, on_progress: Progress | None = None
+    ) -> SandboxRead:
+        """Wait until it runs; waking it is `resume`."""
+        self.record = await settled(
+            self._transport,
+            await self.refresh(),
+            has_come_back,
+            patience=Patience(wait_s),
+            on_progress=on_progress,
+        )
+        return self.record
+
+    async def pause(self, *, wait_s: float | None = 60) -> SandboxRead:
+        """Freeze it; its memory and files survive until it is resumed."""
+        patience = Patience(wait_s)
+        asked = call("POST", f"{self._path}/pause", may_repeat=True)
+        record = await self._transport.ask(SandboxRead, asked)
+        self.record = await settled(self._transport, record, is_paused, patience=patience)
+        return self.record
+
+    async def resume(
+        self, *, wait_s: float | None = 600, on_progress: Progress | None = None
+    ) -> SandboxRead:
+        """Let it run on; without room it waits in the queue."""
+        patience = Patience(wait_s)
+        first = first_wait(patience, on_progress)
+        asked = call("POST", f"{self._path}/resume", may_repeat=True, wait=first)
+        self.record = await settled(
+            self._transport,
+            await self._transport.ask(SandboxRead, asked),
+            has_come_back,
+            patience=patience,
+            on_progress=on_progress,
+        )
+        return self.record
+
+    async def delete(self) -> None:
+        """End it and all that is in it; one that has ended already stays so."""
+        await self._transport.remove(call("DELETE", self._path))
+
+    async def update(self, **changes: Unpack[SandboxChanges]) -> SandboxRead:
+        """Change what is named, and leave the rest as it is."""
+        return await self._ask("PATCH", body=SandboxUpdate.model_validate(changes))
+
+    async def keepalive(
+        self, awake_s: float = 300, *, timeout_s: float | None = None
+    ) -> SandboxRead:
+        """Keep it from its idle pause for so long, though nothing happens in it."""
+        body = given(KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
+        asked = call("POST", f"{self._path}/keepalive", body, may_repeat=True)
+        self.record = await self._transport.ask(SandboxRead, asked)
+        return self.record
+
+    async def _ask(self, method: str, body: SandboxUpdate | None = None) -> SandboxRead:
+        self.record = await self._transport.ask(SandboxRead, call(method, self._path, body))
+        return self.record

@@ -1,0 +1,66 @@
+from collections.abc import Generator
+from contextlib import closing
+
+from sandbox_client._sync.following import follow_stream
+from sandbox_client._sync.means import Callback, tell
+from sandbox_client._sync.transport import Transport
+from sandbox_client.calls import Call, call
+from sandbox_client.events import AgentEnded, AgentEvent, read_agent_event
+from sandbox_client.models import AgentRunOutcome
+
+
+class AgentRun:
+    """A coding agent's work on a prompt. It works on whether or not anybody follows it."""
+
+    def __init__(self, transport: Transport, record: AgentRunOutcome) -> None:
+        self._transport = transport
+        self.record = record
+        """What was last known of it."""
+        self.id = record.id
+        self._path = f"/v1/sandboxes/{record.sandbox_id}/agent/runs/{record.id}"
+
+    def refresh(self) -> AgentRunOutcome:
+        """Ask what has become of it; its `result` is there once it has ended."""
+        self.record = self._transport.ask(AgentRunOutcome, call("GET", self._path))
+        return self.record
+
+    def follow(self, *, after: int | None = None) -> Generator[AgentEvent, None, None]:
+        """Give what the agent says, from the start or after an event's `id`; an AgentEnded is the last."""
+        return self._events(call("GET", self._told), after=after)
+
+    def wait(self) -> AgentRunOutcome:
+        """Wait until it has ended."""
+        if self.record.ended_at is None:
+            from_now_on = call("GET", self._told, query={"tail": 0})
+            with closing(self._events(from_now_on)) as events:
+                for _ in events:
+                    pass
+            self.refresh()
+        return self.record
+
+    def interrupt(self) -> None:
+        """Have the agent stop; the run ends with a result."""
+        self._transport.send(call("POST", f"{self._path}/interrupt"))
+
+    @property
+    def _told(self) -> str:
+        return f"{self._path}/events"
+
+    def _events(
+        self, asked: Call, *, after: int | None = None
+    ) -> Generator[AgentEvent, None, None]:
+        return follow_stream(
+            self._transport,
+            asked,
+            read_agent_event,
+            after=after,
+            is_last=lambda event: isinstance(event, AgentEnded),
+        )
+
+
+def tell_run(run: AgentRun, on_event: Callback[[AgentEvent]]) -> AgentRunOutcome:
+    """Tell what an agent says as it does, and give how that ended."""
+    with closing(run.follow()) as events:
+        for event in events:
+            tell(on_event, event)
+    return run.refresh()

@@ -1,0 +1,45 @@
+from collections.abc import Generator, Iterable
+
+from sandbox_client._sync.following import follow_stream
+from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.transport import Transport
+from sandbox_client.calls import Query, call
+from sandbox_client.events import LogItem, read_event, read_log_item
+from sandbox_client.models import EventRead, LogEvent, LogGap, LogRecord, Page
+
+
+def tell_events(
+    transport: Transport,
+    path: str,
+    *,
+    after: int | None,
+    tail: int | None,
+    types: Iterable[str],
+    causes: Iterable[str],
+    follow: bool,
+) -> Generator[EventRead | LogGap, None, None]:
+    """Give what happened, as a list that ends or as a stream that goes on."""
+    query: Query = {"type": list(types), "cause": list(causes)}
+    if not follow:
+        return list_all(transport, path, Page[EventRead | LogGap], {**query, "after": after})
+    asked = call("GET", path, query={**query, "tail": tail})
+    return follow_stream(transport, asked, read_event, after=after)
+
+
+def tell_log(
+    transport: Transport,
+    path: str,
+    *,
+    after: int | None,
+    tail: int | None,
+    sources: Iterable[str],
+    follow: bool,
+    sandboxes: Iterable[str] = (),
+) -> Generator[LogItem, None, None]:
+    """Give a log, as a list that ends or as a stream that goes on."""
+    query: Query = {"sandbox": list(sandboxes), "source": list(sources)}
+    if not follow:
+        kind = Page[LogEvent | LogRecord | LogGap]
+        return list_all(transport, path, kind, {**query, "after": after})
+    asked = call("GET", path, query={**query, "tail": tail})
+    return follow_stream(transport, asked, read_log_item, after=after)

@@ -1,0 +1,56 @@
+from collections.abc import Generator
+from typing import Unpack
+
+from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.transport import Transport
+from sandbox_client.calls import call, create, given, segment
+from sandbox_client.models import (
+    Page,
+    TemplateBuildLog,
+    TemplateBuildRead,
+    TemplateCreate,
+    TemplateRead,
+    TemplateRebuild,
+)
+from sandbox_client.options import TemplateOptions
+
+
+class Templates:
+    """What sandboxes can be created from."""
+
+    _transport: Transport
+
+    def list_templates(self) -> Generator[TemplateRead, None, None]:
+        """Give your own templates and everybody's, newest first."""
+        return list_all(self._transport, "/v1/templates", Page[TemplateRead])
+
+    def create_template(self, name: str, **wanted: Unpack[TemplateOptions]) -> TemplateRead:
+        """Have a template built; what is created from it waits until it is ready."""
+        asked = create("/v1/templates", given(TemplateCreate, {"name": name, **wanted}))
+        return self._transport.ask(TemplateRead, asked)
+
+    def get_template(self, name: str) -> TemplateRead:
+        """Tell where a template is, and how its builds went."""
+        return self._transport.ask(TemplateRead, call("GET", _path(name)))
+
+    def delete_template(self, name: str) -> None:
+        """Have nothing created from a template any more."""
+        self._transport.remove(call("DELETE", _path(name)))
+
+    def rebuild_template(self, name: str, **wanted: Unpack[TemplateOptions]) -> TemplateRead:
+        """Build a template again: as before, or all of it as it is said now."""
+        asked = create(f"{_path(name)}/builds", given(TemplateRebuild, wanted))
+        return self._transport.ask(TemplateRead, asked)
+
+    def list_template_builds(self, name: str) -> Generator[TemplateBuildRead, None, None]:
+        """Give a template's last build at each backend."""
+        return list_all(self._transport, f"{_path(name)}/builds", Page[TemplateBuildRead])
+
+    def get_template_build(self, name: str, backend: str, *, offset: int = 0) -> TemplateBuildLog:
+        """Tell how a build goes, and what it said after so many characters."""
+        asked = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
+        return self._transport.ask(TemplateBuildLog, asked)
+
+
+def _path(name: str) -> str:
+    return f"/v1/templates/{segment(name)}"

@@ -1,0 +1,178 @@
+from collections.abc import Generator
+from types import TracebackType
+from typing import Self
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.protocol import State
+from websockets.sync.client import ClientConnection, connect
+
+from sandbox_client._sync.means import Lock, sleep
+from sandbox_client._sync.transport import Transport
+from sandbox_client.calls import call
+from sandbox_client.closing import require_to_go_on
+from sandbox_client.errors import SandboxError, StreamBroken, Unreachable, error_of
+from sandbox_client.events import (
+    TerminalAttached,
+    TerminalEvent,
+    TerminalExit,
+    TerminalGap,
+    read_terminal_event,
+)
+from sandbox_client.models import TerminalRead, TerminalResize
+from sandbox_client.retries import Retries
+
+_LARGEST_INPUT = 256 * 1024
+
+
+class _Attachment:
+    """One connection, and the offset of the byte that comes next by it."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.offset = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.socket.state is State.OPEN
+
+
+class Terminal:
+    """A terminal as one viewer has it: bytes, and between them what happens to it.
+
+    It is attached to when it is first used, and again at the byte where it was when the connection is lost.
+    """
+
+    def __init__(
+        self, transport: Transport, record: TerminalRead, *, after: int | None = None
+    ) -> None:
+        self._transport = transport
+        self._attachment: _Attachment | None = None
+        self._attaching = Lock()
+        self._lost: Retries | None = None
+        self.record = record
+        """What was last known of it."""
+        self.id = record.id
+        self.offset = after
+        """How many of its bytes were shown."""
+
+    def __enter__(self) -> Self:
+        self._attached()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Generator[bytes | TerminalEvent, None, None]:
+        """Give what it shows and what happens to it; a TerminalExit is the last."""
+        while True:
+            attachment = self._attached()
+            try:
+                message = attachment.socket.recv()
+            except ConnectionClosed as closed:
+                if not require_to_go_on(closed):
+                    return
+                self._come_back(attachment, closed)
+                continue
+            self._lost = None
+            event = self._heed(attachment, message)
+            if event is not None:
+                yield event
+            if isinstance(event, TerminalExit):
+                return
+
+    def send(self, content: bytes | str) -> None:
+        """Type something; a paused sandbox wakes for it."""
+        typed = content.encode() if isinstance(content, str) else content
+        for begin in range(0, len(typed), _LARGEST_INPUT):
+            self._send(typed[begin : begin + _LARGEST_INPUT])
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Give it another size; while its sandbox is paused that waits until it runs."""
+        size = TerminalResize(type="resize", cols=cols, rows=rows)
+        self._send(size.model_dump_json())
+
+    def refresh(self) -> TerminalRead:
+        """Ask what has become of it."""
+        self.record = self._transport.ask(TerminalRead, call("GET", self.record.path))
+        return self.record
+
+    def kill(self) -> None:
+        """End it with what runs in it."""
+        self._transport.remove(call("DELETE", self.record.path))
+
+    def close(self) -> None:
+        """Leave it; it runs on."""
+        if self._attachment is not None:
+            self._attachment.socket.close()
+
+    def _send(self, message: bytes | str) -> None:
+        attachment = self._attached()
+        try:
+            attachment.socket.send(message)
+        except ConnectionClosed as closed:
+            raise StreamBroken(
+                f"The connection broke, and what was sent may not have arrived: {closed}."
+            ) from None
+
+    def _heed(self, attachment: _Attachment, message: bytes | str) -> bytes | TerminalEvent | None:
+        if isinstance(message, bytes):
+            return self._show(attachment, message) or None
+        event = read_terminal_event(message)
+        if isinstance(event, TerminalAttached):
+            attachment.offset = event.offset
+            if self.offset is None:
+                self.offset = event.offset
+        elif isinstance(event, TerminalGap) and event.size is not None:
+            attachment.offset = event.offset + event.size
+            self.offset = max(self.offset or 0, attachment.offset)
+        return event
+
+    def _show(self, attachment: _Attachment, content: bytes) -> bytes:
+        """Give of some bytes those that were not shown before."""
+        begin, attachment.offset = attachment.offset, attachment.offset + len(content)
+        shown = max(0, (self.offset or 0) - begin)
+        self.offset = max(self.offset or 0, attachment.offset)
+        return content[shown:]
+
+    def _attached(self) -> _Attachment:
+        with self._attaching:
+            while self._attachment is None or not self._attachment.is_open:
+                try:
+                    self._attachment = self._attach()
+                except SandboxError as error:
+                    pause = self._outage().pause_after(error)
+                    sleep(pause)
+            return self._attachment
+
+    def _attach(self) -> _Attachment:
+        after = "" if self.offset is None else f"?after={self.offset}"
+        address = self._transport.address
+        try:
+            socket = connect(
+                f"{address.websocket_url}{self.record.path}{after}",
+                additional_headers=address.headers,
+                ssl=self._transport.tls,
+                open_timeout=self._transport.timeout,
+                compression=None,
+                max_size=None,
+            )
+        except InvalidStatus as refused:
+            answer = refused.response
+            raise error_of(answer.status_code, answer.headers, bytes(answer.body)) from None
+        except (OSError, InvalidHandshake) as error:
+            raise Unreachable(address.url, str(error), was_sent=True) from error
+        return _Attachment(socket)
+
+    def _come_back(self, attachment: _Attachment, closed: ConnectionClosed) -> None:
+        if self._attachment is attachment:
+            error = Unreachable(self._transport.address.url, str(closed), was_sent=True)
+            sleep(self._outage().pause_after(error))
+
+    def _outage(self) -> Retries:
+        self._lost = self._lost or self._transport.retries(call("GET", self.record.path))
+        return self._lost
