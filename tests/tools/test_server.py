@@ -172,7 +172,7 @@ async def test_a_server_that_is_told_to_stop_ends_what_it_does_for_its_clients(t
         about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "raw", "version": "1"}}
         started = await client.post(url, json=_request("initialize", about | {"capabilities": {}}))
         client.headers["Mcp-Session-Id"] = started.headers["mcp-session-id"]
-        search = {"name": "grep", "arguments": {"path": "huge", "pattern": "x"}}
+        search = {"name": "grep", "arguments": {"path": "huge", "pattern": "needle"}}
         listening, searching = (
             asyncio.create_task(client.get(url)),
             asyncio.create_task(client.post(url, json=_request("tools/call", search))),

@@ -206,6 +206,16 @@ async def test_a_command_in_the_background_is_viewed_and_its_end_told(tools, too
     await job.call("shell_kill")
 
 
+async def test_who_waits_for_the_end_of_a_command_in_the_background_is_told_how_it_ended(tools):
+    for _ in range(20):  # tmux may know of an end later than the tool server
+        told = await tools.call_tool("run_command", {"command": "read; exit 4", "background": True})
+        job = Calls(tools, told.content[0].text.split()[0])
+        viewed = asyncio.create_task(job.view(wait_s=60))
+        await job.write("go")
+        assert (await viewed).endswith("[ended: exit code 4]")
+        await job.call("shell_kill")
+
+
 async def test_shells_are_found_again_by_another_tool_server(shell, tool_server, sockets, tmp_path):
     await shell.run("kept=yes")
     await shell.run("cat; echo $kept", timeout_s=0.5)
