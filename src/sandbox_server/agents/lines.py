@@ -4,11 +4,11 @@ Each line has a number of its own, twice the offset at which it ends, and each p
 whoever has read up to a number goes on at an offset, whatever pieces the output was stored in.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from sandbox_server.domain.agents import read_line
 from sandbox_server.streams.records import Record, RecordType
 
 LONGEST_LINE = 512 * 1024
@@ -99,11 +99,7 @@ class Lines:
 
 def _is_message(content: bytes) -> bool:
     """Tell a line from the end of one whose beginning is missing."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and "type" in document
+    return "type" in read_line(content)
 
 
 def lines_of(records: Iterable[Record], lines: Lines) -> Iterator[Line | Missing]:

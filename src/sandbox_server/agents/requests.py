@@ -8,6 +8,7 @@ from typing import Any
 from sandbox_server.domain.agents import Afterwards, AgentRunRequest
 from sandbox_server.domain.commands import CommandKind, CommandRequest
 from sandbox_server.domain.errors import InvalidRequest
+from sandbox_server.domain.ids import new_id
 
 _PIECE = 25_000  # characters: of the 128 KiB that a variable may have, they take 100 at the most
 _MOST_PIECES = 64
@@ -15,19 +16,28 @@ _LONGEST_PROMPT_KEPT = 1000
 # An agent that is told its time is up ends by itself, with a result; one that does not is killed.
 _TO_END = timedelta(seconds=60)
 
+_KEPT = "/tmp/.sandbox-agent-run"  # noqa: S108 - in the sandbox
+# It is the agent's program itself that gets signals and is waited for. What keeps its last line ends after it, and does not
+# stop it if that cannot be written; those of other days go.
+_COMMAND = (
+    f"find {_KEPT}-* -mtime +0 -delete 2>/dev/null; "
+    "exec sandbox-tools run-agent > >(exec tee -p >(umask 077; exec tail -n 1 >{kept_at}))"
+)
+
 
 def as_command(request: AgentRunRequest) -> CommandRequest:
     """Say by which command a run is carried out; what is asked of the agent is in its environment, which nobody else sees."""
+    kept_at = f"{_KEPT}-{new_id()}"
     told = json.dumps(request.told_to_agent(), ensure_ascii=False)
     pieces = dict(_pieces(told))
     if len(pieces) > _MOST_PIECES:
         raise InvalidRequest("The prompt is too long. Put it into a file, and name that.")
     return CommandRequest(
         kind=CommandKind.AGENT,
-        cmd="exec sandbox-tools run-agent",
+        cmd=_COMMAND.format(kept_at=kept_at),
         envs={**request.envs, **pieces},
         timeout=None if request.timeout is None else request.timeout + _TO_END,
-        agent=_kept(request),
+        agent=_kept(request) | {"kept_at": kept_at},
     )
 
 

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox_server.agents.lines import LONGEST_LINE
-from sandbox_server.agents.telling import read_line
 from sandbox_server.db.command_output import CommandOutputRepository
 from sandbox_server.db.models import Command
-from sandbox_server.domain.agents import RunState, state_of_run
+from sandbox_server.domain.agents import RunState, read_line, state_of_run
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandState
 from sandbox_server.streams.records import Record, RecordType
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sandbox_server.agents.lines import Line, Missing
+from sandbox_server.domain.agents import read_line
 from sandbox_server.streams.source import Item
 
 _TOLD = ("started", "message")
@@ -34,15 +35,6 @@ def make_item(number: int, told: Mapping[str, Any], at: datetime) -> Item:
     # A number that is none, and a half of a character, are no JSON.
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Item(number, text.encode(errors="replace"))
-
-
-def read_line(content: bytes) -> dict[str, Any]:
-    """Read a line of JSON; what is no object is an empty one."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _as_text(said: Line) -> Item | None:

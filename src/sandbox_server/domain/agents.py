@@ -1,5 +1,6 @@
 """Runs of coding agents in sandboxes: what is asked of one, and how it ended."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -36,7 +37,8 @@ _OF_COMMANDS = {
     CommandState.FAILED: RunState.FAILED,
     CommandState.LOST: RunState.LOST,
 }
-_OF_EXITS = {0: RunState.SUCCEEDED, 130: RunState.INTERRUPTED}
+_OF_EXITS = {0: RunState.SUCCEEDED, 1: RunState.FAILED, 130: RunState.INTERRUPTED}
+_RESULT = "result"
 
 
 def state_of_run(state: CommandState, exit_code: int | None) -> RunState:
@@ -44,6 +46,22 @@ def state_of_run(state: CommandState, exit_code: int | None) -> RunState:
     if state is CommandState.EXITED:
         return _OF_EXITS.get(exit_code or 0, RunState.FAILED)
     return _OF_COMMANDS[state]
+
+
+def read_line(content: bytes) -> dict[str, Any]:
+    """Read a line that an agent's program said; what is no object is an empty one."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def exit_code_of(line: bytes) -> int | None:
+    """Tell how a program exits whose last line this is, if that is a result."""
+    told = read_line(line)
+    codes = [code for code, state in _OF_EXITS.items() if state == told.get("state")]
+    return codes[0] if codes and told.get("type") == _RESULT else None
 
 
 _TOLD = (

@@ -27,10 +27,12 @@ from sandbox_server.backends.processes import (
 from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.db.recording import Grown
 from sandbox_server.db.session import OUTAGES
+from sandbox_server.domain.agents import exit_code_of
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
 from sandbox_server.domain.errors import BackendError, BackendUnavailable
 from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.streams.command_log import Batch, CommandLog
+from sandbox_server.streams.last_line import find_last_line
 from sandbox_server.streams.means import Means
 from sandbox_server.streams.pace import Pace
 from sandbox_server.streams.records import RecordType
@@ -71,6 +73,7 @@ class Recording:
         self._state = row.state
         self._forget: Callable[[], object] = lambda: None
         self._pace = Pace()
+        self._has_missed = False  # what it wrote, and nothing was heard of it since
         if row.state is not CommandState.STARTING:
             self.begun.set()
 
@@ -117,9 +120,7 @@ class Recording:
         if timeout is not None:
             self._expires_at = self._loop.time() + timeout.total_seconds()
         try:
-            return await self._record(
-                used.row, processes, processes.start(process, timeout=timeout)
-            )
+            return await self._record(used, processes, processes.start(process, timeout=timeout))
         except BackendUnavailable as error:
             return error.reason
         except BackendError as error:
@@ -148,29 +149,37 @@ class Recording:
         if used is None:
             self._end(CommandState.KILLED, _SANDBOX_ENDED)
             return None
+        self._has_missed = True
         processes = used.backend.processes(used.access)
         left = self._left()
         if left is not None and left <= timedelta():
-            await self._kill(processes)
+            if not await self._end_as_it_said(used):
+                await self._kill(processes)
             return None
         with self._awake(used.row):
             try:
                 events = processes.connect(self.row.id, timeout=left)
-                return await self._record(used.row, processes, events, after=why)
+                return await self._record(used, processes, events, after=why)
             except ProcessGone:
-                return await self._look_for(processes, why)
+                return await self._look_for(used, processes, why)
 
-    async def _look_for(self, processes: Processes, why: str) -> str | None:
+    async def _look_for(self, used: UsableSandbox, processes: Processes, why: str) -> str | None:
         is_new = self._state is CommandState.STARTING
         for _ in range(_LOOKS_FOR_NEW if is_new else 1):
             if any(one.tag == self.row.id for one in await processes.list()):
                 return why
             await asyncio.sleep(_BETWEEN_LOOKS_S if is_new else 0)
-        self._end(CommandState.LOST, _NEVER_SEEN if is_new else _UNSEEN)
+        if not await self._end_as_it_said(used):
+            self._end(CommandState.LOST, _NEVER_SEEN if is_new else _UNSEEN)
         return None
 
     async def _record(
-        self, sandbox: Sandbox, processes: Processes, events: Events, *, after: str | None = None
+        self,
+        used: UsableSandbox,
+        processes: Processes,
+        events: Events,
+        *,
+        after: str | None = None,
     ) -> str | None:
         """Record what happens until the command ends; gives why it was lost sight of before that."""
         try:
@@ -182,8 +191,9 @@ class Recording:
                             self._note_start(event, after)
                             after = None
                         case Output():
-                            await self._receive(event, sandbox)
+                            await self._receive(event, used.row)
                         case Ended():
+                            await self._hear_last_line(used)
                             self._note_end(event)
                             return None
         except TimeIsUp:
@@ -216,12 +226,27 @@ class Recording:
 
     async def _receive(self, output: Output, sandbox: Sandbox) -> None:
         is_stderr = output.stream is OutputStream.STDERR
+        self._has_missed = self._has_missed and is_stderr
         self.log.receive(RecordType.STDERR if is_stderr else RecordType.STDOUT, output.content)
         self._means.recorder.grow(self)
         if self.row.kind is not CommandKind.SERVICE:
             self._means.awake.note(sandbox)
         await self._means.recorder.room(self)
         await self._pace.keep()
+
+    async def _hear_last_line(self, used: UsableSandbox) -> bytes:
+        """Record what it said last, where nobody was there to hear it."""
+        line = await find_last_line(used, self.row) if self._has_missed else b""
+        if line:
+            self.log.receive(RecordType.STDOUT, line)
+        return line
+
+    async def _end_as_it_said(self, used: UsableSandbox) -> bool:
+        exit_code = exit_code_of(await self._hear_last_line(used))
+        if exit_code is None:
+            return False
+        self._end(CommandState.EXITED, None, exit_code=exit_code)
+        return True
 
     def _note_end(self, ended: Ended) -> None:
         left = self._left()

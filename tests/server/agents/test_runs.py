@@ -1,6 +1,8 @@
 """Runs of agents on a server and an engine as users have them; in the sandbox a program stands in for the agents."""
 
 import json
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -254,6 +256,48 @@ result()
     assert said == sorted(set(said))
     assert "gap" in {one.data["type"] for one in told} or said[0] == 1
     assert all(one.data["type"] != "text" for one in told)
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["found-ended", "gone"])
+async def test_a_run_that_ended_while_no_server_was_there_has_its_result(
+    server, begin, sandbox, engine, is_seen
+):
+    mark = secrets.token_hex(8)
+    prompt = f"import time; time.sleep(2); result(output='{mark} ' + 'ü' * 40_000)"
+    run = (await begin(prompt, params={"wait": 0})).json()
+
+    async def has_begun():
+        return is_running(mark)
+
+    async def has_ended():
+        return not is_running(mark)
+
+    await until(has_begun)
+    server.kill()
+    await until(has_ended)
+    if not is_seen:  # an engine that is new knows of no command that has ended
+        engine.kill()
+        engine.start()
+    server.start()
+    async with server.client() as caller:
+        path = f"{sandbox}/agent/runs/{run['id']}"
+        async with following(caller, f"{path}/events") as stream:
+            told = await stream.rest()
+        assert [one.data["type"] for one in told][-1] == "result"
+        assert told[-1].data["output"] == f"{mark} " + "ü" * 40_000
+        seen = (await caller.get(path)).json()
+        assert (seen["state"], seen["result"]["session_id"]) == ("succeeded", "one")
+        listed = (await caller.get(f"{sandbox}/agent/runs")).json()["items"]
+        assert {one["id"]: one["state"] for one in listed}[run["id"]] == "succeeded"
+
+
+def is_running(mark):
+    """Look whether a process of this machine has these words in its environment."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark.encode() in environment.read_bytes():
+                return True
+    return False
 
 
 async def test_a_sandbox_is_paused_after_its_run(server, caller, begin):
