@@ -79,9 +79,10 @@ Labels = Annotated[
     AfterValidator(_few_labels),
     Field(description=f"Up to {_MOST_LABELS} names with texts of your own, to find it by."),
 ]
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=_LONGEST_KEY)]
 Envs = Annotated[
     dict[
-        Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=_LONGEST_KEY)],
+        EnvName,
         Annotated[Storable, Field(max_length=_LONGEST_VALUE)],
     ],
     AfterValidator(_small),

@@ -1,9 +1,12 @@
 """What a directory and a sandbox had in common last, in a file that only its owner reads."""
 
+import asyncio
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +26,7 @@ class Ledger:
     far: dict[str, Entry] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, file: Path, sandbox_id: str) -> "Ledger":
+    def read(cls, file: Path, sandbox_id: str) -> "Ledger":
         """Read it; about another sandbox it says nothing, and nor does one that is broken."""
         try:
             told = json.loads(file.read_text())
@@ -49,9 +52,17 @@ class Ledger:
                 self.agree(change.path, change.to)
 
     def save(self) -> None:
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         told = {part: tell_entries(getattr(self, part)) for part in _ENTRIES}
         descriptor, name = tempfile.mkstemp(dir=self.file.parent)
         with os.fdopen(descriptor, "w") as file:
             json.dump({"sandbox_id": self.sandbox_id, **told}, file)
         Path(name).replace(self.file)
+
+
+@asynccontextmanager
+async def sole_ledger(file: Path, sandbox_id: str) -> AsyncIterator[Ledger]:
+    """Read it, and have others of this machine who would carry things over wait until we have."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        yield Ledger.read(file, sandbox_id)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from sandbox_client.models import Envs, Labels, Name, Seconds
 from sandbox_client.models.sandboxes import McpServers
+from sandbox_client.models.wire import EnvName
 
 FILE = "e2b-sandbox.config.json"
 _DAY_S = 24 * 3600
@@ -26,7 +27,7 @@ class Project(BaseModel):
     template: Name | None = None
     metadata: Labels = Field(default_factory=dict)
     environment: Annotated[
-        dict[str, str | None],
+        dict[EnvName, str | None],
         Field(description="Values, or null for what the variable is where the sandbox is started."),
     ] = Field(default_factory=dict)
     setup: Annotated[

@@ -67,7 +67,7 @@ def test_what_git_ignores_and_git_itself_stay_where_they_are(sides):
 
 def test_random_changes_on_both_sides_end_in_the_same_and_lose_nothing(sides):
     chance = random.Random(7)
-    written = set()
+    written: set[str] = set()
     for round_ in range(12):
         for side in (sides.near, sides.far):
             for _ in range(6):

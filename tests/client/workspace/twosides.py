@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from sandbox_client.workspace.ledger import Ledger
 from sandbox_client.workspace.plan import Direction, Plan, make_plan
@@ -46,7 +47,8 @@ class TwoSides:
         self.act("apply", target, "parcel", "answer")
         outcome = self._answer()
         self.ledger.settle(map(Change.read, outcome["done"]))
-        return outcome["refused"]
+        refused: dict[str, str] = outcome["refused"]
+        return refused
 
     def act(self, act: str, root: Path, given: str, answer: str) -> None:
         program.main(act, str(root), str(self.scratch / given), str(self.scratch / answer))
@@ -54,7 +56,7 @@ class TwoSides:
     def _ask(self, request: object) -> None:
         (self.scratch / "request").write_text(json.dumps(request))
 
-    def _answer(self) -> dict:
+    def _answer(self) -> Any:
         return json.loads((self.scratch / "answer").read_text())
 
 

@@ -1,0 +1,147 @@
+"""This terminal as a window into a sandbox's: what is typed goes there, what is shown there is shown here."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from sandbox_client import AsyncTerminal
+from sandbox_client.cli.escape import Escape
+from sandbox_client.errors import StreamBroken
+from sandbox_client.events import (
+    SandboxTurned,
+    TerminalEvent,
+    TerminalExit,
+    TerminalGap,
+    TerminalProblem,
+)
+from sandbox_client.models import SandboxState
+
+LEFT = None  # what a window gives that was left by its escape: the terminal goes on
+_STDIN, _STDOUT = 0, 1
+_READ = 64 * 1024
+_NOTES = {
+    SandboxState.PAUSED: "The sandbox is paused; type to resume it.",
+    SandboxState.RESUMING: "The sandbox resumes.",
+    SandboxState.STOPPED: "The sandbox has ended.",
+    SandboxState.FAILED: "The sandbox has failed.",
+}
+
+
+def is_window() -> bool:
+    """Tell whether somebody sits before this terminal."""
+    return os.isatty(_STDIN) and os.isatty(_STDOUT)
+
+
+def window_size() -> tuple[int, int]:
+    """Give columns and rows, as terminals of sandboxes may have them."""
+    size = os.get_terminal_size(_STDOUT)
+    return min(max(size.columns, 1), 1000), min(max(size.lines, 1), 1000)
+
+
+async def show(terminal: AsyncTerminal) -> int | None:
+    """Show a terminal until its program ends, and give its exit code; or until `~.` is typed at the start of a line."""
+    with _raw():
+        return await _Window(terminal).run()
+
+
+@contextmanager
+def _raw() -> Iterator[None]:
+    before = termios.tcgetattr(_STDIN)
+    tty.setraw(_STDIN, termios.TCSADRAIN)  # what was typed by now is for the shell
+    try:
+        yield
+    finally:
+        termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
+
+
+class _Window:
+    def __init__(self, terminal: AsyncTerminal) -> None:
+        self._terminal = terminal
+        self._typed: asyncio.Queue[bytes] = asyncio.Queue()
+        self._escape = Escape()
+        self._resized = asyncio.Event()
+        self._resized.set()
+
+    async def run(self) -> int | None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(_STDIN, self._read)
+        loop.add_signal_handler(signal.SIGWINCH, self._resized.set)
+        try:
+            return await self._until_one_ends()
+        finally:
+            loop.remove_signal_handler(signal.SIGWINCH)
+            loop.remove_reader(_STDIN)
+
+    async def _until_one_ends(self) -> int | None:
+        shown = asyncio.create_task(self._show())
+        others = [asyncio.create_task(self._type()), asyncio.create_task(self._resize())]
+        done, _ = await asyncio.wait([shown, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in (shown, *others):
+            task.cancel()
+        await asyncio.gather(shown, *others, return_exceptions=True)
+        for task in done:
+            task.result()
+        return shown.result() if shown in done else LEFT
+
+    def _read(self) -> None:
+        self._typed.put_nowait(os.read(_STDIN, _READ))
+
+    async def _type(self) -> None:
+        while typed := await self._typed.get():
+            passed_on = self._escape.feed(typed)
+            if passed_on:
+                async with _told_if_broken():
+                    await self._terminal.send(passed_on)
+            if self._escape.is_complete:
+                return
+
+    async def _resize(self) -> None:
+        while True:
+            await self._resized.wait()
+            self._resized.clear()
+            async with _told_if_broken():
+                await self._terminal.resize(*window_size())
+
+    async def _show(self) -> int:
+        async for event in self._terminal:
+            if isinstance(event, bytes):
+                await asyncio.to_thread(_write, event)
+            elif isinstance(event, TerminalExit):
+                return 1 if event.exit_code is None else event.exit_code
+            elif note := _note(event):
+                await asyncio.to_thread(_write_note, note)
+        return 1
+
+
+@asynccontextmanager
+async def _told_if_broken() -> AsyncIterator[None]:
+    """Go on where only what was sent last is lost: the terminal attaches again by itself."""
+    try:
+        yield
+    except StreamBroken as error:
+        await asyncio.to_thread(_write_note, str(error))
+
+
+def _note(event: TerminalEvent) -> str | None:
+    match event:
+        case SandboxTurned(state=state):
+            return _NOTES.get(state)
+        case TerminalProblem():
+            return f"{event.title}: {event.detail}"
+        case TerminalGap(size=size):
+            return f"{size} bytes are not kept." if size else "Something may be missing here."
+    return None
+
+
+def _write_note(note: str) -> None:
+    _write(f"\r\n[{note}]\r\n".encode())
+
+
+def _write(content: bytes) -> None:
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,41 @@
+"""What is told to a person of what was carried over."""
+
+from collections.abc import Iterator, Sequence
+
+from sandbox_client.models import SandboxRead, SandboxState
+from sandbox_client.workspace.sharing import Report, paths_of
+
+_MOST_NAMED = 10
+
+
+def lines_of(report: Report) -> Iterator[str]:
+    """Say what was done and what was not, the usual first."""
+    yield from _some("to the sandbox", paths_of(report.pushed))
+    yield from _some("from the sandbox", paths_of(report.pulled))
+    for ours, copy in report.kept_twice.items():
+        yield f"changed on both sides: {ours} is yours, {copy} is the sandbox's"
+    for path in report.restored:
+        yield f"deleted on one side and changed on the other, so kept: {path}"
+    for path, reason in report.refused.items():
+        yield f"not carried over: {path}: {reason}"
+
+
+def lines_of_waiting(to_push: Sequence[str], to_pull: Sequence[str]) -> Iterator[str]:
+    yield from _some("changed here only", to_push)
+    yield from _some("changed in the sandbox only", to_pull)
+
+
+def _some(what: str, paths: Sequence[str]) -> Iterator[str]:
+    if not paths:
+        return
+    named = ", ".join(paths[:_MOST_NAMED])
+    others = len(paths) - _MOST_NAMED
+    more = f" and {others} more" if others > 0 else ""
+    yield f"{what}: {named}{more}"
+
+
+def line_of(record: SandboxRead) -> str:
+    """Say why a sandbox does not run yet."""
+    if record.state is SandboxState.QUEUED and record.queue is not None:
+        return f"waiting: number {record.queue.position} in the queue, {record.queue.reason}"
+    return f"the sandbox is {record.state}"

@@ -1,0 +1,109 @@
+"""A project's directory with the sandbox that it is worked on in."""
+
+import getpass
+import hashlib
+import os
+import platform
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_client import AsyncSandbox, AsyncSandboxClient
+from sandbox_client.models import SandboxRead
+from sandbox_client.workspace.far import ROOT, Far
+from sandbox_client.workspace.history import History
+from sandbox_client.workspace.near import Near
+from sandbox_client.workspace.project import Project
+from sandbox_client.workspace.sharing import SharedDirectory
+
+Tell = Callable[[str], None]
+_SET_UP = ".workspace-set-up"  # in the sandbox user's home: what was set up there
+
+
+class NoSandbox(Exception):
+    """The directory has none."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What is shared, and how."""
+
+    project: Project
+    sandbox: AsyncSandbox
+    near: Near
+    shared: SharedDirectory
+    history: History
+
+    async def set_up(self, *, tell: Tell, write: Tell) -> bool:
+        """Run the project's steps, unless the sandbox has them behind it; tells whether all went well."""
+        steps = self.project.setup
+        digest = hashlib.sha256("\0".join(steps).encode()).hexdigest() if steps else ""
+        marker = await self.sandbox.run(f"cat ~/{_SET_UP} 2>/dev/null")
+        if marker.stdout.strip() == digest:
+            return True
+        envs, _ = self.project.variables()
+        for step in steps:
+            tell(f"$ {step}")
+            done = await self.sandbox.run(
+                step, cwd=ROOT, envs=envs, on_stdout=write, on_stderr=write
+            )
+            if done.exit_code != 0:
+                ending = done.exit_code if done.exit_code is not None else done.state_reason
+                tell(f"That ended with {ending}; the steps after it were not run.")
+                return False
+        await self.sandbox.run(f"echo {digest} >~/{shlex.quote(_SET_UP)}")
+        return True
+
+
+async def begin_workspace(
+    client: AsyncSandboxClient, directory: Path, *, on_progress: Callable[[SandboxRead], None]
+) -> Workspace:
+    """Give a directory its sandbox: found, resumed or created."""
+    project = Project.read(directory)
+    envs, _ = project.variables()
+    sandbox = await client.session_sandbox(
+        session_of(directory),
+        template=project.template,
+        metadata={"workspace": directory.name, **project.metadata},
+        envs=envs,
+        mcp_servers=project.mcp_servers,
+        timeout_s=project.timeout_s,
+        on_timeout="pause",
+        on_progress=on_progress,
+        idle_timeout_s=project.idle_timeout_s,
+    )
+    if project.mcp_servers:  # a sandbox that was found has those that it began with
+        await sandbox.update(mcp_servers=project.mcp_servers)
+    return await _share(sandbox, directory, project)
+
+
+async def find_workspace(client: AsyncSandboxClient, directory: Path) -> Workspace:
+    """Find the sandbox that a directory has."""
+    sandbox = await find_sandbox(client, directory)
+    return await _share(sandbox, directory, Project.read(directory))
+
+
+async def find_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSandbox:
+    async for sandbox in client.list_sandboxes(session_id=session_of(directory)):
+        return sandbox
+    raise NoSandbox(f"{directory} has no sandbox: start one.")
+
+
+async def _share(sandbox: AsyncSandbox, directory: Path, project: Project) -> Workspace:
+    near, far = Near(directory, project.exclude), Far(sandbox)
+    await far.prepare()
+    shared = SharedDirectory(near, far, _ledger_of(directory))
+    return Workspace(project, sandbox, near, shared, History(directory, far))
+
+
+def session_of(directory: Path) -> str:
+    """Name the session of a directory: each machine, account and place has its own."""
+    named = f"{platform.node()}\0{getpass.getuser()}\0{directory.resolve()}"
+    return f"workspace-{hashlib.sha256(named.encode()).hexdigest()[:20]}"
+
+
+def _ledger_of(directory: Path) -> Path:
+    state = os.environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local/state"
+    return base / "sandbox-server" / "workspaces" / f"{session_of(directory)}.json"

@@ -1,0 +1,63 @@
+import os
+import subprocess
+
+import pytest
+import pytest_asyncio
+
+from sandbox_client import AsyncSandboxClient
+from tests.server.conftest import bundled_url, engine, servers  # noqa: F401 # are fixtures here too
+from tests.server.databases import new_database
+from tests.server.running import server_process, variables_of
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def server(bundled_url, engine):  # noqa: F811
+    """Run a server that the tests of this package share."""
+    async with new_database(bundled_url) as url:
+        with server_process(variables=variables_of(engine, url)) as server:
+            server.start()
+            yield server
+
+
+@pytest.fixture
+async def client(server):
+    async with AsyncSandboxClient(server.url, server.admin_key) as client:
+        yield client
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Give the person at this machine a home of their own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def project(tmp_path, home):
+    """Make a directory with a repository of git in it."""
+    project = tmp_path / "project"
+    project.mkdir()
+    git(project, "init", "--quiet", "--initial-branch", "main")
+    git(project, "config", "user.name", "A person")
+    git(project, "config", "user.email", "person@example.org")
+    (project / "app.py").write_text("print('one')\n")
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "--message", "Begin")
+    return project
+
+
+def git(directory, *words):
+    """Run git as the person does; gives what it said."""
+    done = subprocess.run(
+        ["git", "-C", str(directory), *words],
+        env={**os.environ, "GIT_CONFIG_NOSYSTEM": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.strip()

@@ -1,0 +1,130 @@
+"""`python -m sandbox_client.workspace` as a person uses it: typed into through a real terminal."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from sandbox_client.workspace.project import FILE
+from tests.client.person import Person
+
+pytestmark = pytest.mark.needs_engine
+
+COMMAND = [sys.executable, "-m", "sandbox_client.workspace"]
+
+
+@pytest.fixture
+def run(server, project, home, monkeypatch):
+    """Run the command to its end, without a terminal."""
+    monkeypatch.setenv("SANDBOX_SERVER_URL", server.url)
+    monkeypatch.setenv("SANDBOX_SERVER_API_KEY", server.admin_key)
+
+    def run(*words):
+        return subprocess.run(
+            [*COMMAND, *words],
+            cwd=project,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    yield run
+    run("delete")
+
+
+@pytest.fixture
+def start(run, project):
+    """Start it in a terminal."""
+    return lambda *words: Person([*COMMAND, "start", *words], cwd=project)
+
+
+def describe(project, **described):
+    (project / FILE).write_text(json.dumps(described))
+
+
+async def test_one_command_ends_in_a_shell_in_the_sandbox(start, project):
+    describe(project, environment=["NOT_HERE", "MODE=test"], setup=["echo step >>made.txt"])
+    with start() as person:
+        seen = person.see("$ echo step")
+        assert "environment: MODE" in seen
+        assert "missing here, so not set there: NOT_HERE" in seen
+        assert "git history: given to the sandbox" in seen
+        person.type("echo $MODE in $PWD; stty size\r")
+        person.see("test in /workspace")
+        person.see("24 80")
+        person.resize(100, 30)
+        person.type("stty size\r")
+        person.see("30 100")
+        person.type("sleep 100\r\x03")
+        person.type("echo theirs >app.py; exit 3\r")
+        left = person.see("`delete` ends it")
+        assert "changed in the sandbox only: app.py, made.txt" in left
+        assert person.end() == 3
+
+
+async def test_what_changed_there_is_pulled_on_request(start, run, project):
+    with start("--no-shell") as person:
+        assert person.end() == 0
+    with start() as person:
+        person.type("echo theirs >app.py; echo $?-done; git commit -qam Inside; exit\r")
+        person.see("git merge sandbox/main")
+        assert person.end() == 0
+    assert "changed in the sandbox only: app.py" in run("status").stderr
+    pulled = run("pull")
+    assert (pulled.returncode, pulled.stderr) == (0, "from the sandbox: app.py\n")
+    assert (project / "app.py").read_text() == "theirs\n"
+
+
+async def test_changes_come_and_go_while_a_watched_shell_is_open(start, project):
+    with start("--watch") as person:
+        person.see("$ ")
+        (project / "here.txt").write_text("from here\n")
+        person.type(
+            "until cat here.txt; do sleep 0.2; done 2>/dev/null; echo there >there.txt; exit\r"
+        )
+        person.see("from here")
+        assert person.end() == 0
+    assert (project / "there.txt").read_text() == "there\n"
+
+
+async def test_a_shell_is_left_and_runs_on(start, project):
+    with start() as person:
+        person.see("$ ")
+        person.type("\r~.")
+        person.see("the sandbox goes on")
+        assert person.end() == 0
+
+
+async def test_without_a_terminal_there_is_no_shell(run):
+    done = run("start")
+    assert done.returncode == 1
+    assert done.stderr.endswith("A shell needs a terminal; --no-shell starts without one.\n")
+
+
+@pytest.mark.parametrize("act", ["pull", "push", "sync", "status"])
+async def test_a_directory_without_a_sandbox_is_told_so(run, act):
+    done = run(act)
+    assert done.returncode == 1
+    assert "has no sandbox: start one." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "complaint"),
+    [
+        ("{", "Invalid JSON"),
+        ('{"enviroment": []}', "enviroment: Extra inputs are not permitted"),
+        ('{"timeout_s": "long"}', "timeout_s: Input should be a valid number"),
+        ('{"environment": ["1X=1"]}', "environment"),
+    ],
+)
+async def test_a_file_that_is_not_understood_is_refused_with_the_place(
+    run, project, written, complaint
+):
+    (project / FILE).write_text(written)
+    done = run("start")
+    assert done.returncode == 1
+    assert FILE in done.stderr
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr

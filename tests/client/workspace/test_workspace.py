@@ -1,0 +1,194 @@
+"""A project's directory and a real sandbox, through the server."""
+
+import asyncio
+import json
+
+import pytest
+
+from sandbox_client.workspace.following import Following
+from sandbox_client.workspace.plan import Direction
+from sandbox_client.workspace.project import FILE
+from sandbox_client.workspace.sharing import Report, paths_of
+from sandbox_client.workspace.workspace import begin_workspace, find_workspace
+from tests.client.workspace.conftest import git
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+async def workspace(client, project):
+    workspace = await begin(client, project)
+    yield workspace
+    await workspace.sandbox.delete()
+
+
+async def begin(client, directory):
+    return await begin_workspace(client, directory, on_progress=lambda _: None)
+
+
+async def inside(workspace, script):
+    done = await workspace.sandbox.run(script, cwd="/workspace", check=True)
+    return done.stdout
+
+
+async def test_a_directory_is_the_sandboxs_workspace_and_changes_come_back(workspace, project):
+    (project / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (project / "run.sh").chmod(0o755)
+    pushed = await workspace.shared.bring_together(Direction.PUSH)
+    assert paths_of(pushed.pushed) == ["app.py", "run.sh"]
+    assert await inside(workspace, "./run.sh; python3 app.py") == "ran\none\n"
+    await inside(
+        workspace, "echo two >app.py; mkdir -p made/here; echo new >made/here/x; rm run.sh"
+    )
+    waiting = await workspace.shared.bring_together(Direction.PUSH)
+    assert waiting.to_pull == ["app.py", "made", "made/here", "made/here/x", "run.sh"]
+    pulled = await workspace.shared.bring_together(Direction.PULL)
+    assert pulled.refused == {}
+    assert (project / "app.py").read_text() == "two\n"
+    assert (project / "made/here/x").read_text() == "new\n"
+    assert not (project / "run.sh").exists()
+    again = await workspace.shared.bring_together(Direction.BOTH)
+    assert again.pushed == again.pulled == []
+
+
+async def test_what_both_changed_is_kept_twice_on_both_sides(workspace, project):
+    await workspace.shared.bring_together(Direction.PUSH)
+    await inside(workspace, "echo theirs >app.py")
+    (project / "app.py").write_text("ours\n")
+    report = await workspace.shared.bring_together(Direction.BOTH)
+    assert report.kept_twice == {"app.py": "app.from-sandbox.py"}
+    await workspace.shared.bring_together(Direction.BOTH)
+    assert (project / "app.py").read_text() == "ours\n"
+    assert (project / "app.from-sandbox.py").read_text() == "theirs\n"
+    assert await inside(workspace, "cat app.py app.from-sandbox.py") == "ours\ntheirs\n"
+
+
+async def test_what_is_not_fetched_yet_survives_the_next_start(client, workspace, project):
+    await workspace.shared.bring_together(Direction.PUSH)
+    await inside(workspace, "echo theirs >app.py")
+    again = await begin(client, project)
+    assert again.sandbox.id == workspace.sandbox.id
+    report = await again.shared.bring_together(Direction.PUSH)
+    assert report.to_pull == ["app.py"]
+    assert await inside(workspace, "cat app.py") == "theirs\n"
+
+
+async def test_a_sandbox_has_the_history_and_its_commits_come_back(workspace, project):
+    git(project, "remote", "add", "origin", "https://me:secret@git.example.org/it.git")
+    (project / "app.py").write_text("print('not committed')\n")
+    assert await workspace.history.give()
+    await workspace.shared.bring_together(Direction.PUSH)
+    assert await inside(workspace, "git status --short; git log --format=%s; git remote -v") == (
+        " M app.py\nBegin\n"
+        "origin\thttps://git.example.org/it.git (fetch)\norigin\thttps://git.example.org/it.git (push)\n"
+    )
+    assert "secret" not in await inside(workspace, "grep -r secret .git || true")
+    assert await workspace.history.bring() == []
+    await inside(workspace, "git commit --quiet --all --message Inside && git switch -qc other")
+    assert await workspace.history.bring() == ["main", "other"]
+    assert (
+        git(project, "log", "--format=%s %an", "sandbox/main") == "Inside A person\nBegin A person"
+    )
+    assert git(project, "log", "--format=%s", "main") == "Begin"
+    assert await workspace.history.bring() == []
+
+
+async def test_a_sandbox_puts_no_commands_into_the_repository_here(workspace, project):
+    await workspace.history.give()
+    await workspace.shared.bring_together(Direction.PUSH)
+    before = sorted(file.name for file in (project / ".git/hooks").iterdir())
+    await inside(
+        workspace, "echo '#!/bin/sh' >.git/hooks/pre-commit; git config core.fsmonitor evil"
+    )
+    await inside(workspace, "mkdir -p sub/.git/hooks; echo evil >sub/.git/hooks/post-checkout")
+    await workspace.shared.bring_together(Direction.BOTH)
+    await workspace.history.bring()
+    assert sorted(file.name for file in (project / ".git/hooks").iterdir()) == before
+    assert not (project / "sub/.git").exists()
+    with pytest.raises(Exception, match="returned non-zero"):
+        git(project, "config", "core.fsmonitor")
+
+
+async def test_steps_are_run_once_and_not_again_until_they_change(workspace, project):
+    told: list[str] = []
+    written: list[str] = []
+    workspace.project.setup[:] = ["echo first >>steps; echo said", "exit 3", "echo never >>steps"]
+    tell, write = told.append, written.append
+    assert not await workspace.set_up(tell=tell, write=write)
+    assert told == [
+        "$ echo first >>steps; echo said",
+        "$ exit 3",
+        "That ended with 3; the steps after it were not run.",
+    ]
+    assert "".join(written) == "said\n"
+    workspace.project.setup[:] = ["echo second >>steps"]
+    assert await workspace.set_up(tell=tell, write=write)
+    assert await workspace.set_up(tell=tell, write=write)
+    assert await inside(workspace, "cat steps") == "first\nsecond\n"
+
+
+async def test_a_project_says_what_its_sandbox_gets(client, project, monkeypatch):
+    monkeypatch.setenv("GIVEN", "from here")
+    described = {
+        "metadata": {"team": "web"},
+        "environment": ["GIVEN", "MODE=test"],
+        "mcp_servers": {"docs": {"command": "true", "disabled": True}},
+        "idle_timeout_s": 900,
+    }
+    (project / FILE).write_text(json.dumps(described))
+    workspace = await begin(client, project)
+    record = workspace.sandbox.record
+    assert record.metadata == {"workspace": "project", "team": "web"}
+    assert (record.idle_timeout_s, record.on_timeout) == (900, "pause")
+    assert await inside(workspace, "echo $GIVEN $MODE") == "from here test\n"
+    await workspace.sandbox.delete()
+
+
+async def next_report(reports, condition):
+    async with asyncio.timeout(30):
+        while not condition(report := await reports.get()):
+            pass
+    return report
+
+
+async def test_both_sides_are_kept_together_while_they_are_followed(workspace, project):
+    reports: asyncio.Queue[Report] = asyncio.Queue()
+    following = Following(
+        workspace.shared,
+        workspace.near,
+        workspace.sandbox,
+        tell=reports.put_nowait,
+        complain=pytest.fail,
+    )
+    task = asyncio.create_task(following.run())
+    await next_report(reports, lambda report: report.pushed)
+    (project / "here.txt").write_text("from here")
+    await next_report(reports, lambda report: paths_of(report.pushed) == ["here.txt"])
+    assert await inside(workspace, "cat here.txt; echo 'from there' >there.txt") == "from here"
+    await next_report(reports, lambda report: paths_of(report.pulled) == ["there.txt"])
+    assert (project / "there.txt").read_text() == "from there\n"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_two_who_bring_together_at_once_do_it_one_after_the_other(client, workspace, project):
+    for number in range(20):
+        (project / f"{number}.txt").write_text(str(number))
+    other = await find_workspace(client, project)
+    reports = await asyncio.gather(
+        *(one.shared.bring_together(Direction.BOTH) for one in (workspace, other))
+    )
+    assert sorted(len(report.pushed) for report in reports) == [0, 21]
+    assert all(report.refused == {} for report in reports)
+
+
+async def test_a_directory_without_git_is_shared_all_the_same(client, tmp_path, home):
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    (plain / "x").write_text("x")
+    workspace = await begin(client, plain)
+    assert not await workspace.history.give()
+    await workspace.shared.bring_together(Direction.PUSH)
+    assert await inside(workspace, "cat x") == "x"
+    assert await workspace.history.bring() == []
+    await workspace.sandbox.delete()
