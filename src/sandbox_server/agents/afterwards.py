@@ -1,4 +1,5 @@
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -16,7 +17,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import ENDED, Target
 from sandbox_server.domain.wish import Wish
 from sandbox_server.lifecycle.intents import note_wish
-from sandbox_server.lifecycle.kinds import SANDBOX
+from sandbox_server.lifecycle.kinds import AGENT_RUN, SANDBOX
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +34,12 @@ class PausesAfterRuns:
         """Look whether a run has ended; gives when to look again."""
         async with self._sessions.begin() as session:
             run, now = await AgentRunRepository(session).find(job.subject)
-            if run is None:
-                return None
-            if run.state in COMMAND_LIVING:
+            if run is not None and run.state in COMMAND_LIVING:
                 return now + _LOOK_EVERY
-            try:
-                await _decide(session, run)
-            except SandboxNotFound:
-                return None
+            if run is not None:
+                with suppress(SandboxNotFound):
+                    await _decide(session, run)
+            await JobRepository(session).remove(AGENT_RUN, job.subject)
         return None
 
 
