@@ -39,7 +39,7 @@ _FAILURES = (
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(words)
+    given = _parser().parse_args(_with_act(sys.argv[1:] if words is None else words))
     directory = Path(given.directory).resolve()
     if not directory.is_dir():
         return _fail(f"{directory} is no directory.")
@@ -49,6 +49,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except KeyboardInterrupt:
         return 130
+
+
+def _with_act(words: Sequence[str]) -> list[str]:
+    """Have a directory alone mean a start there."""
+    named = next((word for word in words if not word.startswith("-")), "start")
+    return [*words] if named in _ACTS else ["start", *words]
 
 
 async def _act(given: argparse.Namespace, directory: Path) -> int:

@@ -97,6 +97,13 @@ async def test_a_shell_is_left_and_runs_on(start, project):
         assert person.end() == 0
 
 
+async def test_a_directory_alone_is_started(run, project, tmp_path):
+    assert run(str(project), "--no-shell").returncode == 0
+    assert "sandbox" in run("status").stderr
+    missing = run(str(tmp_path / "missing"))
+    assert missing.stderr.endswith("missing is no directory.\n")
+
+
 async def test_without_a_terminal_there_is_no_shell(run):
     done = run("start")
     assert done.returncode == 1
