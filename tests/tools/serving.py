@@ -43,15 +43,21 @@ def write_settings(path: Path, **settings: object) -> None:
 
 
 @asynccontextmanager
-async def started_tool_server(directory: Path, **environment: str) -> AsyncIterator[ToolServer]:
+async def started_tool_server(
+    directory: Path, *, account: int | None = None, **environment: str
+) -> AsyncIterator[ToolServer]:
     """Start one in `directory`, whose HOME and /workspace are in there as well."""
     home, workspace = directory / "home", directory / "workspace"
     for made in (home, workspace):
         made.mkdir(exist_ok=True)
     settings, token, port = directory / "tools.json", secrets.token_urlsafe(), free_port()
     write_settings(settings, token=token)
+    if account is not None:
+        for given in (home, workspace, settings):
+            os.chown(given, account, account)
+    become = () if account is None else _become(account)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sandbox_tools", "serve", "--host", "127.0.0.1"),
+        *(*become, sys.executable, "-m", "sandbox_tools", "serve", "--host", "127.0.0.1"),
         *("--port", str(port), "--settings", str(settings), "--workspace", str(workspace)),
         env=os.environ | {"HOME": str(home)} | environment,
     )
@@ -63,6 +69,10 @@ async def started_tool_server(directory: Path, **environment: str) -> AsyncItera
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+def _become(account: int) -> tuple[str, ...]:
+    return ("setpriv", f"--reuid={account}", f"--regid={account}", "--clear-groups")
 
 
 async def wait_until_healthy(url: str, process: asyncio.subprocess.Process) -> None:

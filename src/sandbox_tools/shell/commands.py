@@ -48,7 +48,7 @@ class Commands:
         """Run a command to its end, and give its output (stdout and stderr as they came) and exit code.
 
         Each call has a bash of its own: `cd` and variables do not last (shell_open gives a shell in which they do). There is no
-        terminal, and stdin is empty. At the timeout, and when the call is cancelled, all its processes are killed. Long
+        terminal, and stdin is empty. At the timeout, and when the call is cancelled, all its processes but daemons are killed. Long
         output is cut in the middle; the answer names the file that has the whole. With `background` the answer is a name by
         which shell_view shows its output and exit code, shell_write gives it input, and shell_kill ends it.
         """
@@ -101,9 +101,10 @@ def with_line_end(text: str) -> str:
 
 
 def _about(ended: Ended, output: Output, timeout_s: float) -> str:
-    if ended.timed_out:
+    if ended.timed_out or ended.exit_code is None:
+        how = "killed" if not ended.survived else "some of it cannot be killed and still runs"
         return (
-            f"killed: it had not ended after {timeout_s:g} s. Give it a larger timeout_s, or run it"
+            f"{how}: it had not ended after {timeout_s:g} s. Give it a larger timeout_s, or run it"
             " with background=true"
         )
     told = how_it_ended(ended.exit_code)

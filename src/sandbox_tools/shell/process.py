@@ -22,8 +22,9 @@ Tell = Callable[[float, str], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    exit_code: int  # negative: the signal that ended it
+    exit_code: int | None  # negative: the signal that ended it
     timed_out: bool
+    survived: bool  # not all of it could be killed
     left_running: bool  # processes of it still hold its output open
 
 
@@ -38,19 +39,23 @@ async def run(
 ) -> Ended:
     """Run a command until it ends, or its time is over, or the call is cancelled, and all of it ends then."""
     with _started(command, cwd=cwd, environment=environment) as (process, reading):
+        survived = False
         with _read_into(output, reading):
             try:
                 timed_out = not await _wait(process.pid, timeout, output, tell)
             finally:
                 if process.poll() is None:
                     with anyio.CancelScope(shield=True):
-                        await end_family(process.pid)
-                        await exited(process.pid)
-                        process.wait()
+                        survived = not await end_family(process.pid)
         left_running = _read_rest(output, reading)
         if left_running:
             _keep_reading(output, reading)
-    return Ended(exit_code=process.wait(), timed_out=timed_out, left_running=left_running)
+    return Ended(
+        exit_code=process.poll(),
+        timed_out=timed_out,
+        survived=survived,
+        left_running=left_running,
+    )
 
 
 @contextmanager

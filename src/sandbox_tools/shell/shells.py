@@ -151,14 +151,14 @@ class Shells:
             commands.append(("send-keys", "-t", pane, *keys))
         await self.tmux.run(*commands, stdin=text.encode(errors="surrogateescape"))
 
-    async def kill(self, shell: Shell) -> None:
-        """End a shell with all that it started."""
+    async def kill(self, shell: Shell) -> bool:
+        """End a shell with all that it started; whether all of it is gone."""
         ours = family(shell.pane.pid) if shell.pane.exit_code is None else set()
         with suppress(Gone):
             await self.tmux.run(("kill-session", "-t", f"={shell.name}"))
-        if ours:
-            await end_family(shell.pane.pid, ours)
+        is_gone = not ours or await end_family(shell.pane.pid, ours)
         shell.place.remove()
+        return is_gone
 
     def _known(self, pane: Pane) -> Shell | None:
         """Tell ours from what a person started on the same tmux server, in the same session too."""

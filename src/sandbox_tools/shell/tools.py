@@ -152,8 +152,8 @@ class ShellTools:
     async def shell_kill(self, shell: ShellName) -> str:
         """End a shell, or a command in the background, with all that runs in it."""
         found = await self._shells.find(shell)
-        await self._shells.kill(found)
-        return f"{shell} has ended."
+        is_gone = await self._shells.kill(found)
+        return f"{shell} has ended{'' if is_gone else ', but some of what it started cannot be killed'}."
 
     async def shell_list(self) -> ShellStates:
         """List the shells and the commands in the background: what runs in each, or how it ended."""
