@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 PATH = Path("/etc/sandbox/tools.json")
+TEXTS = ("token", "password", "sandbox_id", "api_url", "ports_url")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,25 @@ class SettingsFile:
 
 
 def _read(content: bytes) -> SandboxSettings:
-    """Take what is known; whatever else a newer server says is for a newer reader."""
+    """Take what is known and of its type; whatever else a newer server says is for a newer reader."""
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return SandboxSettings()
     if not isinstance(document, dict):
         return SandboxSettings()
-    known = SandboxSettings.__dataclass_fields__
-    return SandboxSettings(**{name: document[name] for name in known if document.get(name)})
+    texts = {name: document[name] for name in TEXTS if _is_text(document.get(name))}
+    envs, servers = (_object(document.get(name)) for name in ("envs", "mcp_servers"))
+    return SandboxSettings(
+        **texts,
+        envs={name: value for name, value in envs.items() if isinstance(value, str)},
+        mcp_servers=servers,
+    )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -36,7 +36,7 @@ def test_a_file_that_is_gone_sets_nothing_any_more(path):
     assert file.read().token is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "[" * 100_000])
 def test_what_is_no_object_sets_nothing(path, content):
     replace(path, content)
     assert SettingsFile(path).read() == SandboxSettings()
@@ -45,3 +45,9 @@ def test_what_is_no_object_sets_nothing(path, content):
 def test_what_only_newer_readers_know_is_left_to_them(path):
     replace(path, json.dumps({"token": "one", "colour": "blue"}))
     assert SettingsFile(path).read().token == "one"
+
+
+def test_what_is_not_of_its_type_is_not_set(path):
+    written = {"token": 5, "password": ["x"], "envs": {"A": "a", "B": 1}, "mcp_servers": [1]}
+    replace(path, json.dumps(written))
+    assert SettingsFile(path).read() == SandboxSettings(envs={"A": "a"})

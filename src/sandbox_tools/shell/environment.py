@@ -19,7 +19,7 @@ def settings_environment(settings: SettingsFile) -> dict[str, str]:
     """Give what the sandbox was created with; the services were started before that was known."""
     given = settings.read().envs
     return {
-        name: str(value)
+        name: value
         for name, value in given.items()
         if name and "=" not in name and "\0" not in f"{name}{value}"
     }
