@@ -38,6 +38,12 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("DELETE FROM commands WHERE kind = 'agent'")
+    op.execute("DELETE FROM jobs WHERE kind IN ('agent-run', 'agent-template', 'services')")
+    # Nobody would let them in line any more.
+    op.execute(
+        "UPDATE sandboxes SET candidates = awaited_backends "
+        "WHERE awaited_template_id IS NOT NULL AND ended_at IS NULL"
+    )
     _set_kinds("command", "terminal", "service")
     op.drop_column("commands", "agent")
     op.drop_column("template_builds", "digest")

@@ -95,6 +95,34 @@ async def test_a_downgrade_leaves_nothing_and_the_upgrade_after_it_everything(da
     assert await tables(database) == before
 
 
+async def test_what_the_version_before_knows_nothing_of_goes_on_without_it(database):
+    """A downgrade leaves no run of an agent, and nobody waiting for what is never said to be ready."""
+    await execute(database, WAITING_AND_RUN)
+    await alembic(database, command.downgrade, "0009")
+    assert await execute(database, "SELECT id, candidates FROM sandboxes") == [("s", ["here"])]
+    assert await execute(database, "SELECT id FROM commands") == [("c",)]
+    assert await execute(database, "SELECT kind FROM jobs") == [("sandbox",)]
+    await upgrade(database)
+    assert await execute(database, "SELECT has_services FROM sandboxes") == [(False,)]
+
+
+WAITING_AND_RUN = """
+    INSERT INTO tenants (id, name, max_running, max_queued) VALUES ('t', 'a', 1, 1);
+    INSERT INTO sandboxes (id, tenant_id, template, awaited_template_id, awaited_backends, timeout, has_services)
+        VALUES ('s', 't', 'agent', 'x', '{here}', '1 hour', true);
+    INSERT INTO commands (id, tenant_id, sandbox_id, cmd, kind, agent)
+        VALUES ('c', 't', 's', '', 'command', null), ('r', 't', 's', '', 'agent', '{}');
+    INSERT INTO command_output (sandbox_id, seq, command_id, type) VALUES ('s', 1, 'r', 'stdout');
+    INSERT INTO jobs (kind, subject) VALUES ('sandbox', 's'), ('agent-run', 'r'), ('services', 's')"""
+
+
+async def execute(engine, statements):
+    async with engine.begin() as connection:
+        for statement in statements.split(";"):
+            done = await connection.execute(text(statement))
+        return [tuple(row) for row in done] if done.returns_rows else []
+
+
 async def test_an_upgrade_of_what_is_up_to_date_changes_nothing(database):
     await upgrade(database)
     await alembic(database, command.check)
