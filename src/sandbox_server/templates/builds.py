@@ -96,6 +96,10 @@ class Builds:
             if plan is None:
                 return await self._leave_to_another(build, now)
             await self._begin(provider, build, plan, now)
+            log.info(
+                "template is being built name=%s template=%s backend=%s",
+                *(template.name, template.id, build.backend),
+            )
         requested = _requested(build)
         progress, kept = await self._read(provider, build, requested)
         if (
