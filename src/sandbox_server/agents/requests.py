@@ -17,11 +17,12 @@ _LONGEST_PROMPT_KEPT = 1000
 _TO_END = timedelta(seconds=60)
 
 _KEPT = "/tmp/.sandbox-agent-run"  # noqa: S108 - in the sandbox
-# It is the agent's program itself that gets signals and is waited for. What keeps its last line ends after it, and does not
-# stop it if that cannot be written; those of other days go.
+# It is the agent's program itself that gets signals and is waited for. What keeps its last line ends after it, and reads on
+# if that cannot be written; lines of other days go.
 _COMMAND = (
     f"find {_KEPT}-* -mtime +0 -delete 2>/dev/null; "
-    "exec sandbox-tools run-agent > >(exec tee -p >(umask 077; exec tail -n 1 >{kept_at}))"
+    "exec sandbox-tools run-agent "
+    "> >(exec tee >(umask 077; tail -n 1 2>/dev/null >{kept_at} || cat >/dev/null))"
 )
 
 

@@ -291,6 +291,17 @@ async def test_a_run_that_ended_while_no_server_was_there_has_its_result(
         assert {one["id"]: one["state"] for one in listed}[run["id"]] == "succeeded"
 
 
+async def test_a_run_ends_as_ever_where_its_last_line_cannot_be_kept(server, begin):
+    path = new_sandbox(server)
+    async with server.client() as caller:
+        full = {"cmd": "sudo mount -t tmpfs -o size=4k,mode=555 none /tmp || sudo chmod 555 /tmp"}
+        assert (await caller.post(f"{path}/commands", json=full)).json()["exit_code"] == 0
+    run = (
+        await begin("[say('message', message='x' * 9999) for _ in range(99)]; result()", path=path)
+    ).json()
+    assert (run["state"], run["result"]["output"]) == ("succeeded", "done")
+
+
 def is_running(mark):
     """Look whether a process of this machine has these words in its environment."""
     for environment in Path("/proc").glob("[0-9]*/environ"):
