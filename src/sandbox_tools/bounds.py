@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 MOST_CHARACTERS = 50_000
 MOST_OF_A_LINE = 2_000
-# As base64 with what is around it less than 1 MiB, which is the longest message that the official clients take.
-MOST_IMAGE_BYTES = 750_000
+# With what is around it less than 1 MiB: of a longer message the official clients lose all.
+MOST_OF_A_MESSAGE = 1_000_000
+MOST_IMAGE_BYTES = MOST_OF_A_MESSAGE * 3 // 4  # which are a third more as base64
 
 
 def cut_middle(text: str, *, at_most: int = MOST_CHARACTERS) -> str:

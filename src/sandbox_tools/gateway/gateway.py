@@ -12,7 +12,11 @@ from sandbox_tools.gateway.sources import Sources
 from sandbox_tools.gateway.upstream import Patience, State, Upstream
 
 _MOST_SERVERS = 100
+_MOST_OF_ALL_LISTS = 768 * 1024
 _SECONDS_BETWEEN_LOOKS = 0.5
+_UNLISTED = Failed(
+    "Its tools are not listed, since those of other servers are all that clients can be told. Disable some."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,15 @@ class Gateway:
         """Give the environment of servers, of which also their entries' values may be made."""
         return {**os.environ, **self.sources.settings.read().envs}
 
+    def listed(self) -> list[Upstream]:
+        """Choose whose tools are told to clients, which lose a list that is too long."""
+        room, chosen = _MOST_OF_ALL_LISTS, list[Upstream]()
+        for _, upstream in sorted(self.upstreams.items()):
+            if upstream.size <= room:
+                chosen.append(upstream)
+                room -= upstream.size
+        return chosen
+
     def statuses(self) -> list[Status]:
         return [self._status(entry) for _, entry in sorted(self._entries.items())]
 
@@ -136,7 +149,7 @@ class Gateway:
                 entry=entry,
                 state=upstream.state,
                 tools=tuple(tool.name for tool in upstream.tools),
-                failure=upstream.failure,
+                failure=upstream.failure if upstream in self.listed() else _UNLISTED,
                 log=upstream.log if upstream.log.is_file() else None,
             )
         invalid = self._invalid.get(entry.name)

@@ -9,9 +9,11 @@ from fastmcp.server.dependencies import get_context
 from fastmcp.server.providers import Provider
 from fastmcp.tools import Tool, ToolResult
 from fastmcp.utilities.versions import VersionSpec
+from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ToolOfServer
 from pydantic import PrivateAttr
 
+from sandbox_tools.bounds import MOST_OF_A_MESSAGE, cut_middle
 from sandbox_tools.gateway.entries import SEPARATOR
 from sandbox_tools.gateway.failure import Failed
 from sandbox_tools.gateway.gateway import Gateway
@@ -47,7 +49,7 @@ class GatewayTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         progress = _Progress(get_context())
         try:
-            result = await self._upstream().call(self._tool, arguments, progress.tell)
+            result = _bounded(await self._upstream().call(self._tool, arguments, progress.tell))
         except Failed as failure:
             raise ToolError(f"MCP server {self._server}: {failure}") from None
         await progress.told()
@@ -61,6 +63,20 @@ class GatewayTool(Tool):
         if status is not None and status.failure is not None:
             raise status.failure
         raise Failed("It is disabled. Switch it on by mcp_enable_server.")
+
+
+def _bounded(result: CallToolResult) -> CallToolResult:
+    """Cut what clients would lose for its length, if that can be done to it."""
+    size = len(result.model_dump_json(by_alias=True).encode())
+    if size <= MOST_OF_A_MESSAGE:
+        return result
+    texts = [part.text for part in result.content if isinstance(part, TextContent)]
+    if len(texts) < len(result.content) or result.structured_content is not None:
+        raise Failed(
+            f"It answered with {size:,} bytes, and at most {MOST_OF_A_MESSAGE:,} can be passed on. Ask it for less."
+        )
+    cut = TextContent(type="text", text=cut_middle("\n".join(texts)))
+    return result.model_copy(update={"content": [cut]})
 
 
 class _Progress:
@@ -96,9 +112,7 @@ class GatewayProvider(Provider):
     async def _list_tools(self) -> Sequence[Tool]:
         await self._gateway.settle(_SECONDS_A_LIST_WAITS)
         return [
-            tool
-            for upstream in list(self._gateway.upstreams.values())
-            for tool in self._tools(upstream).values()
+            tool for upstream in self._gateway.listed() for tool in self._tools(upstream).values()
         ]
 
     async def _get_tool(

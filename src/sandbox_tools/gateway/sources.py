@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from sandbox_tools.gateway.entries import Entry, Source
 from sandbox_tools.settings_file import SettingsFile
 
@@ -58,7 +60,7 @@ class Document:
     def load(self) -> dict[str, Any]:
         """Read it now, or raise what is wrong with it."""
         try:
-            content = json.loads(self.path.read_bytes())
+            content = from_json(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except OSError as error:

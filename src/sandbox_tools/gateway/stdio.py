@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 
 from sandbox_tools.gateway import guard
 from sandbox_tools.gateway.connection import LARGEST_MESSAGE, Connection
@@ -58,7 +59,7 @@ async def over_stdio(launch: Launch, *, directory: Path, log: Path) -> AsyncIter
 
 
 async def _started(launch: Launch, directory: Path, log: Path) -> Process:
-    cwd = directory / Path(launch.cwd or ".").expanduser()
+    cwd = directory / os.path.expanduser(launch.cwd or ".")  # noqa: PTH111 - Path's fails for users whom there are not
     if not cwd.is_dir():
         raise Failed("Its cwd is no directory.", str(cwd))
     program = shutil.which(launch.command, path=launch.env.get("PATH"))
@@ -83,8 +84,8 @@ async def _read(process: Process, inbox: Any, connection: Connection) -> None:
     async with inbox:
         async for line in _lines(process.stdout):
             try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
+                message = _parsed(line)
+            except (ValueError, RecursionError):
                 garbage += len(line) + 1
                 if garbage > _MOST_GARBAGE:
                     connection.end(Failed("What it writes to stdout is not MCP."))
@@ -92,6 +93,15 @@ async def _read(process: Process, inbox: Any, connection: Connection) -> None:
             else:
                 await inbox.send(SessionMessage(message))
         connection.end(await _why_it_ended(process))
+
+
+def _parsed(line: bytes) -> JSONRPCMessage:
+    """Read a message; half a character in it, which JSON allows and pydantic does not, becomes a question mark."""
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        whole = json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
+        return jsonrpc_message_adapter.validate_json(whole, by_name=False)
 
 
 async def _lines(stdout: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -18,7 +18,7 @@ class ServerStatus(BaseModel):
     state: str = Field(
         description="ready; starting; failed, which is tried again by itself; or disabled"
     )
-    error: str | None = Field(default=None, description="What is wrong, if it failed.")
+    error: str | None = Field(default=None, description="What is wrong with it, if anything.")
     tools: list[str] = Field(description=f"Its tools, as they are called: NAME{SEPARATOR}TOOL.")
     transport: str | None = Field(description="stdio, http or sse")
     source: str = Field(
@@ -26,7 +26,9 @@ class ServerStatus(BaseModel):
     )
     description: str = ""
     log: str | None = Field(default=None, description="The file with what it writes to stderr.")
-    log_end: str | None = Field(default=None, description="The end of that file, if it failed.")
+    log_end: str | None = Field(
+        default=None, description="The end of that file, if something is wrong."
+    )
 
 
 class ServerList(BaseModel):

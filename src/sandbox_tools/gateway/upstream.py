@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +18,7 @@ from mcp_types import (
     Tool,
     ToolListChangedNotification,
 )
+from pydantic import ValidationError
 
 from sandbox_tools.gateway.connection import Connection
 from sandbox_tools.gateway.entries import Launch, Transport
@@ -27,6 +28,10 @@ from sandbox_tools.gateway.stdio import over_stdio
 
 _MOST_TOOLS = 1000
 _MOST_PAGES = 50
+_MOST_OF_ITS_LIST = 256 * 1024
+_ABOUT_MISSING = (
+    "{} of its {} tools are left out: their descriptions are longer than what clients can be told."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +78,7 @@ class Upstream:
         self.state = State.STARTING
         self.tools: tuple[Tool, ...] = ()
         self.failure: Failed | None = None
+        self.size = 0  # in bytes, of the list of its tools
         self._directory = directory
         self._patience = patience
         self._changed = changed
@@ -111,7 +117,7 @@ class Upstream:
         """Have it carry out a tool; cancelled, it is told so."""
         session = self._session
         if session is None:
-            raise self.failure or Failed("It is still being started. Try again in some seconds.")
+            raise self._why_it_is_not_there()
         self._calls += 1
         try:
             return await session.call_tool(tool, arguments, progress_callback=progress)
@@ -119,11 +125,18 @@ class Upstream:
             self._look_again.set()
             if error.code == CONNECTION_CLOSED:
                 if self._session is session:
-                    self._session, self.state = None, State.STARTING
+                    self._session, self.state, self.failure = None, State.STARTING, None
                 raise Failed("It ended during the call; it is started again.") from error
             raise Failed("", error.error.message) from error
+        except ValidationError as error:
+            raise Failed.of(error) from error
         finally:
             self._calls -= 1
+
+    def _why_it_is_not_there(self) -> Failed:
+        if self.failure is None:
+            return Failed("It is still being started. Try again in some seconds.")
+        return Failed(f"{self.failure} It is tried again by itself; mcp_list_servers tells more.")
 
     async def _live(self) -> None:
         retry = self._patience.retry
@@ -151,8 +164,8 @@ class Upstream:
                 with _telling_why(connection):
                     await _agree(session)
                     tools = await _listed(session)
-            self._session, self.state, self.failure = session, State.READY, None
-            self._offer(tools)
+            self._session, self.state = session, State.READY
+            self._accept(tools)
             try:
                 yield connection, session
             finally:
@@ -176,7 +189,7 @@ class Upstream:
             self._look_again.clear()
             with _telling_why(connection):
                 async with asyncio.timeout(self._patience.start):
-                    self._offer(await _listed(session))
+                    self._accept(await _listed(session))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(connection.ended.wait(), self._patience.relist)
 
@@ -201,6 +214,18 @@ class Upstream:
             _log.warning("mcp server failed name=%s why=%s", self.name, failure.sentence)
         self.failure, self.state = failure, State.FAILED
         self._offer(())
+
+    def _accept(self, listed: Sequence[Tool]) -> None:
+        """Offer those of its tools that do not keep clients from being told of all others."""
+        room, fitting = _MOST_OF_ITS_LIST, list[Tool]()
+        for tool in listed:
+            if (size := len(tool.model_dump_json(by_alias=True).encode())) <= room:
+                fitting.append(tool)
+                room -= size
+        missing = len(listed) - len(fitting)
+        self.size = _MOST_OF_ITS_LIST - room
+        self.failure = Failed(_ABOUT_MISSING.format(missing, len(listed))) if missing else None
+        self._offer(tuple(fitting))
 
     def _offer(self, tools: tuple[Tool, ...]) -> None:
         before, self.tools = self.tools, tools

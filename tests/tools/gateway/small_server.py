@@ -1,6 +1,6 @@
 """A small MCP server over stdio, of the standard library, so that it starts in no time.
 
-python small_server.py [--start-a-grandchild] [--stay]
+python small_server.py [--start-a-grandchild] [--stay] [--half-a-character] [--no-content] [--long-descriptions]
 """
 
 import json
@@ -56,7 +56,8 @@ def work(request: dict[str, Any]) -> str:
 def call(request: dict[str, Any]) -> str:
     match request["params"]["name"]:
         case "say":
-            return str(request["params"]["arguments"]["text"])
+            half = "\ud83d" if "--half-a-character" in sys.argv else ""
+            return str(request["params"]["arguments"]["text"]) + half
         case "environment":
             return json.dumps(dict(os.environ))
         case "processes":
@@ -68,6 +69,11 @@ def call(request: dict[str, Any]) -> str:
     return work(request)
 
 
+def tool(name: str) -> dict[str, Any]:
+    length = 200_000 if "--long-descriptions" in sys.argv else 0
+    return {"name": name, "description": "x" * length, "inputSchema": {"type": "object"}}
+
+
 def result_of(request: dict[str, Any]) -> dict[str, Any] | None:
     match request["method"]:
         case "initialize":
@@ -77,7 +83,9 @@ def result_of(request: dict[str, Any]) -> dict[str, Any] | None:
                 "serverInfo": {"name": "small", "version": "1"},
             }
         case "tools/list":
-            return {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in _tools]}
+            return {"tools": [tool(name) for name in _tools]}
+        case "tools/call" if "--no-content" in sys.argv:
+            return {"content": None}
         case "tools/call":
             return {"content": [{"type": "text", "text": call(request)}]}
     return None

@@ -109,6 +109,36 @@ async def test_a_dead_one_is_told_and_harms_no_other(files, gateway, entry, sent
     assert await call(gateway, "well", "say", text="hello") == "hello"
 
 
+async def test_half_a_character_is_told_as_a_question_mark(files, gateway):
+    files.set({"one": small_server("--half-a-character")})
+    await until_state(gateway, "one", State.READY)
+    assert await call(gateway, "one", "say", text="cut: ") == "cut: ?"
+
+
+async def test_an_answer_that_is_none_is_told(files, gateway):
+    files.set({"one": small_server("--no-content")})
+    await until_state(gateway, "one", State.READY)
+    with pytest.raises(Failed, match="does not speak MCP as it should"):
+        await call(gateway, "one", "say", text="hello")
+
+
+async def test_no_server_has_so_many_words_that_clients_lose_those_of_others(files, gateway):
+    names = [f"long-{number}" for number in range(4)]
+    files.set(
+        {name: small_server("--long-descriptions") for name in names} | {"well": small_server()}
+    )
+    for name in (*names, "well"):
+        await until_state(gateway, name, State.READY)
+    assert gateway.health()["long-0"] == {
+        "state": "ready",
+        "tools": 1,
+        "error": "5 of its 6 tools are left out: their descriptions are longer than what clients can be told.",
+    }
+    assert [upstream.name for upstream in gateway.listed()] == [*names[:3], "well"]
+    assert "not listed" in str(gateway.status("long-3").failure)
+    assert await call(gateway, "long-3", "say", text="hello") == "hello"
+
+
 async def test_one_that_never_answers_is_given_up_and_leaves_no_process(files, tmp_path):
     gateway = Gateway(
         files.sources(),

@@ -47,6 +47,14 @@ async def test_a_server_that_is_added_offers_its_tools_under_its_name(tools):
     assert await call(tools, "added__say", text="hello") == "hello"
 
 
+async def test_an_answer_that_clients_would_lose_for_its_length_is_cut(tools):
+    await add(tools, "long")
+    assert await call(tools, "long__say", text="x" * 900_000) == "x" * 900_000
+    told = await call(tools, "long__say", text="x" * 1_100_000)
+    assert len(told) < 51_000
+    assert "\n[… 1050000 characters cut …]\n" in told
+
+
 async def test_it_ends_with_all_its_processes_when_it_is_removed(tools):
     await add(tools, "removed", "--start-a-grandchild", "--stay")
     pids = await processes(tools, "removed")
