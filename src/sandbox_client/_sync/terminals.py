@@ -1,4 +1,5 @@
 from collections.abc import Generator
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -27,13 +28,17 @@ _LARGEST_INPUT = 256 * 1024
 class _Attachment:
     """One connection, and the offset of the byte that comes next by it."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: ClientConnection, held: ExitStack) -> None:
         self.socket = socket
         self.offset = 0
+        self._held = held
 
     @property
     def is_open(self) -> bool:
         return self.socket.state is State.OPEN
+
+    def close(self) -> None:
+        self._held.close()
 
 
 class Terminal:
@@ -108,7 +113,7 @@ class Terminal:
     def close(self) -> None:
         """Leave it; it runs on."""
         if self._attachment is not None:
-            self._attachment.socket.close()
+            self._attachment.close()
 
     def _send(self, message: bytes | str) -> None:
         attachment = self._attached()
@@ -143,6 +148,7 @@ class Terminal:
         with self._attaching:
             while self._attachment is None or not self._attachment.is_open:
                 try:
+                    self.close()
                     self._attachment = self._attach()
                 except SandboxError as error:
                     pause = self._outage().pause_after(error)
@@ -152,21 +158,22 @@ class Terminal:
     def _attach(self) -> _Attachment:
         after = "" if self.offset is None else f"?after={self.offset}"
         address = self._transport.address
+        held = ExitStack()
+        connecting = connect(
+            f"{address.websocket_url}{self.record.path}{after}",
+            additional_headers=address.headers,
+            ssl=self._transport.tls,
+            open_timeout=self._transport.timeout,
+            compression=None,
+            max_size=None,
+        )
         try:
-            socket = connect(
-                f"{address.websocket_url}{self.record.path}{after}",
-                additional_headers=address.headers,
-                ssl=self._transport.tls,
-                open_timeout=self._transport.timeout,
-                compression=None,
-                max_size=None,
-            )
+            return _Attachment(held.enter_context(connecting), held)
         except InvalidStatus as refused:
             answer = refused.response
             raise error_of(answer.status_code, answer.headers, bytes(answer.body)) from None
         except (OSError, InvalidHandshake) as error:
             raise Unreachable(address.url, str(error), was_sent=True) from error
-        return _Attachment(socket)
 
     def _come_back(self, attachment: _Attachment, closed: ConnectionClosed) -> None:
         if self._attachment is attachment:

@@ -1,0 +1,84 @@
+import pytest
+
+from sandbox_client import errors
+from sandbox_client.errors import ApiError, UnexpectedAnswer, error_of, errors_by_code
+from sandbox_client.models import Problem
+from sandbox_server.api import faults
+from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.domain.errors import SandboxError
+
+
+def kinds_of(kind):
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("sandbox_server."):
+            yield each
+            yield from kinds_of(each)
+
+
+SERVERS = {kind.code: kind for kind in kinds_of(SandboxError)}
+FAULTS = {fault.code: fault for fault in vars(faults).values() if isinstance(fault, faults.Fault)}
+
+
+@pytest.mark.parametrize("code", sorted(SERVERS | FAULTS))
+def test_each_code_of_the_server_has_an_exception(code):
+    assert code in errors_by_code()
+
+
+@pytest.mark.parametrize("code", sorted(SERVERS))
+def test_exceptions_are_called_and_related_as_the_servers_are(code):
+    theirs, ours = SERVERS[code], errors_by_code()[code]
+    assert ours.__name__ == theirs.__name__
+    above = theirs.__mro__[1]
+    if above is not SandboxError:
+        assert ours.__mro__[1] is errors_by_code()[above.code]
+
+
+def test_no_kind_of_error_was_overlooked():
+    assert SERVERS[AnswerLost.code] is AnswerLost
+
+
+def test_there_are_no_exceptions_for_nothing():
+    known = {*SERVERS, *FAULTS, UnexpectedAnswer.code}
+    assert errors_by_code().keys() - known == set()
+
+
+def a_problem(**fields):
+    said = {
+        "type": "urn:x",
+        "title": "Title",
+        "status": 409,
+        "code": "sandbox-paused",
+        "detail": "It sleeps.",
+        "remediation": "Wake it.",
+        "request_id": "r1",
+    }
+    return Problem(**{**said, **fields}).model_dump_json().encode()
+
+
+def test_a_problem_becomes_its_exception():
+    error = error_of(409, {"retry-after": "7"}, a_problem())
+    assert isinstance(error, errors.SandboxPaused)
+    assert isinstance(error, errors.Conflict)
+    assert str(error) == "It sleeps. Wake it. (sandbox-paused)"
+    assert (error.title, error.status, error.retry_after) == ("Title", 409, 7)
+    assert (error.remediation, error.request_id) == ("Wake it.", "r1")
+
+
+def test_what_is_wrong_with_a_request_is_told_place_by_place():
+    parts = [{"detail": "Too long.", "pointer": "#/name"}]
+    error = error_of(422, {}, a_problem(code="validation-failed", errors=parts))
+    assert error.errors[0].pointer == "#/name"
+    assert "#/name: Too long." in str(error)
+
+
+def test_a_code_of_a_newer_server_is_an_exception_all_the_same():
+    error = error_of(418, {}, a_problem(code="teapot"))
+    assert type(error) is ApiError
+    assert error.code == "teapot"
+
+
+@pytest.mark.parametrize("content", [b"", b"<h1>502</h1>", b'{"detail": "x"}', b"\xff"])
+def test_what_no_sandbox_server_says_is_told_as_it_is(content):
+    error = error_of(502, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, content)
+    assert isinstance(error, UnexpectedAnswer)
+    assert (error.status, error.retry_after) == (502, None)

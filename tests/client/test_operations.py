@@ -1,0 +1,208 @@
+"""Every operation of the API is a method of the client, which asks for what the operation is described to take."""
+
+import asyncio
+import inspect
+import json
+import re
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from sandbox_client import (
+    AsyncAgentRun,
+    AsyncCommand,
+    AsyncSandbox,
+    AsyncSandboxClient,
+    AsyncTerminal,
+)
+from sandbox_client.errors import ApiError
+from sandbox_client.models import (
+    AgentRunOutcome,
+    CommandOutcome,
+    SandboxRead,
+    TerminalRead,
+)
+from sandbox_server.app import create_app
+from sandbox_server.settings import Settings
+from tests.server.api.described import Operation, operations_of
+
+ID = "0" * 20
+
+NOT_ASKED = {
+    "resize_terminal": "a viewer says its size by the connection that it has, which wakes nothing",
+    "send_to_tool_server": "is for clients of MCP, which `sandbox.mcp` tells address and key",
+    "listen_to_tool_server": "the same",
+    "end_tool_session": "the same",
+    "attach_to_agent_server": "is a protocol of its own, at `record.urls.agent`: docs/agent-server.md",
+}
+
+
+@dataclass
+class Asked:
+    """What a method of the client sent."""
+
+    method: str
+    path: str
+    query: set[str]
+    fields: set[str]
+
+
+class Listener(httpx.AsyncBaseTransport):
+    """Hears what is sent, and refuses all of it."""
+
+    def __init__(self):
+        self.heard = []
+
+    async def handle_async_request(self, request):
+        content = await request.aread()
+        is_json = request.headers.get("content-type") == "application/json"
+        fields = set(json.loads(content)) if is_json else set()
+        self.heard.append(Asked(request.method, request.url.path, set(request.url.params), fields))
+        problem = {"code": "teapot", "detail": "No."}
+        common = {"type": "urn:x", "title": "T", "status": 418, "request_id": "r"}
+        return httpx.Response(418, json={**common, **problem})
+
+
+def a_record(kind, **fields):
+    """Make something of the server's, with whatever it says not."""
+    nothing = dict.fromkeys(kind.model_fields)
+    return kind.model_construct(**nothing | {"id": ID, "sandbox_id": ID} | fields)
+
+
+def calls_of(client):
+    """Call each method that asks for something, with all that it takes."""
+    transport = client._transport
+    sandbox = AsyncSandbox(transport, a_record(SandboxRead))
+    command = AsyncCommand(transport, a_record(CommandOutcome, state="running"))
+    path = f"/v1/sandboxes/{ID}/terminals/{ID}"
+    terminal = AsyncTerminal(transport, a_record(TerminalRead, path=path))
+    run = AsyncAgentRun(transport, a_record(AgentRunOutcome))
+    files = sandbox.files.as_user("root")
+    every: Any = {"after": 1, "types": ["sandbox."], "causes": ["request"]}
+    build: Any = {
+        "from_image": "debian",
+        "start_command": "x",
+        "cpu_count": 1,
+        "backends": ["local"],
+    }
+    return {
+        "create_sandbox": client.create_sandbox(template="t", timeout_s=60, wait_s=1),
+        "list_sandboxes": client.list_sandboxes(
+            states=["running"], user_id="u", metadata={"a": "b"}
+        ),
+        "use_session_sandbox": client.session_sandbox("s", user_id="u"),
+        "get_sandbox": client.get_sandbox(ID),
+        "update_sandbox": sandbox.update(idle_timeout_s=None, priority=1),
+        "delete_sandbox": sandbox.delete(),
+        "pause_sandbox": sandbox.pause(),
+        "resume_sandbox": sandbox.resume(),
+        "keep_sandbox_awake": sandbox.keepalive(60, timeout_s=60),
+        "fork_sandbox": sandbox.fork(user_id="u"),
+        "list_metrics": sandbox.metrics(),
+        "get_timeline": sandbox.timeline(),
+        "create_snapshot": sandbox.snapshot("n"),
+        "list_sandbox_snapshots": sandbox.list_snapshots(),
+        "list_snapshots": client.list_snapshots(),
+        "get_snapshot": client.get_snapshot(ID),
+        "delete_snapshot": client.delete_snapshot(ID),
+        "run_command": sandbox.run("x", cwd="/", envs={"A": "b"}, user="root", timeout_s=1),
+        "list_commands": sandbox.list_commands(states=["exited"]),
+        "get_command": command.refresh(),
+        "read_output": command.read_output("stderr", offset=1, limit=1),
+        "send_input": command.send("x"),
+        "send_signal": command.signal("SIGINT"),
+        "run_agent": sandbox.run_agent("claude", "x", model="m", envs={"A": "b"}, pause_after=True),
+        "list_agent_runs": sandbox.list_agent_runs(running=True),
+        "get_agent_run": run.refresh(),
+        "follow_agent_run": run.follow(),
+        "interrupt_agent_run": run.interrupt(),
+        "create_terminal": sandbox.open_terminal(cols=1, rows=1, cmd="x", cwd="/", user="root"),
+        "list_terminals": sandbox.list_terminals(states=["running"]),
+        "get_terminal": terminal.refresh(),
+        "kill_terminal": terminal.kill(),
+        "list_files": files.list("x", depth=2),
+        "read_content": files.read("x"),
+        "write_content": files.write("x", b""),
+        "delete_content": files.delete("x", recursive=True),
+        "watch_files": files.watch("x", recursive=True),
+        "move_file": files.move("x", "y"),
+        "make_directory": files.mkdir("x"),
+        "pack_directory": files.stream_archive("x", kind="tar.gz"),
+        "unpack_archive": files.unpack("x", b""),
+        "list_events": client.events(**every, follow=False),
+        "list_sandbox_events": sandbox.events(**every, follow=False),
+        "read_logs": client.logs([ID], after=1, sources=["command"], follow=False),
+        "read_sandbox_logs": sandbox.logs(tail=1, sources=["command"]),
+        "get_port": sandbox.ports.get(80),
+        "create_link": sandbox.ports.link(80, ttl_s=60, path="/x"),
+        "list_templates": client.list_templates(),
+        "create_template": client.create_template("t", **build),
+        "get_template": client.get_template("t"),
+        "delete_template": client.delete_template("t"),
+        "rebuild_template": client.rebuild_template("t", **build),
+        "list_template_builds": client.list_template_builds("t"),
+        "get_template_build": client.get_template_build("t", "local", offset=1),
+        "create_ticket": client.create_ticket(scope="read", sandbox_id=ID, ttl_s=60),
+        "create_key": client.create_key(tenant="t", name="n", scopes=["read"]),
+        "list_keys": client.list_keys(tenant="t"),
+        "get_key": client.get_key(ID),
+        "update_key": client.update_key(ID, name="n", rate_per_s=None),
+        "revoke_key": client.revoke_key(ID),
+        "list_tenants": client.list_tenants(),
+        "get_tenant": client.get_tenant("t"),
+        "put_tenant": client.put_tenant("t", max_running=1, defaults={"template": "t"}),
+        "list_backends": client.list_backends(),
+        "get_backend": client.get_backend("b"),
+        "update_backend": client.update_backend("b", drained=True),
+        "list_jobs": client.list_jobs(),
+        "retry_job": client.retry_job(7),
+        "get_stats": client.stats(),
+    }
+
+
+# Of a server's services a description takes no more than these.
+DESCRIBED: Any = SimpleNamespace(settings=Settings(), authenticator=None)
+OPERATIONS: dict[str, Operation] = {
+    operation.described["operationId"]: operation
+    for operation in operations_of(create_app(DESCRIBED))
+    if operation.path.startswith("/v1/")
+}
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Find out what each method sends."""
+    return asyncio.run(_listen())
+
+
+async def _listen():
+    heard = {}
+    listener = Listener()
+    async with AsyncSandboxClient("http://x", "k", transport=listener) as client:
+        for name, call in calls_of(client).items():
+            with pytest.raises(ApiError, match="teapot"):
+                await (anext(call) if inspect.isasyncgen(call) else call)
+            heard[name] = listener.heard[-1]
+    return heard
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_every_operation_is_asked_for_as_it_is_described(asked, name):
+    operation = OPERATIONS[name]
+    if name in NOT_ASKED:
+        assert name not in asked
+        return
+    sent = asked[name]
+    pattern = re.sub(r"\{[a-z_]+\}", "[^/]+", operation.path)
+    assert sent.method == operation.method.upper()
+    assert re.fullmatch(pattern, sent.path)
+    known = {each["name"] for each in operation.parameters if each["in"] == "query"}
+    assert {one for one in sent.query if not one.startswith("metadata.")} <= known
+    assert sent.fields <= operation.fields.keys()
+
+
+def test_nothing_is_asked_for_that_is_no_operation(asked):
+    assert asked.keys() | (NOT_ASKED.keys()) == OPERATIONS.keys()

@@ -1,0 +1,68 @@
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sandbox_client
+from sandbox_client import models, options
+from sandbox_client.models import templates
+
+HERE = Path(__file__).parents[2]
+PAIRS = [name for name in sandbox_client.__all__ if not name.startswith("Async")]
+
+
+def test_who_needs_the_wire_models_pays_for_nothing_else():
+    code = (
+        "import sys, sandbox_client.models\n"
+        "print([name for name in ('asyncio', 'httpx', 'websockets', 'ssl') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "[]\n"
+
+
+def test_the_variant_without_async_is_made_of_the_other():
+    done = subprocess.run(
+        [sys.executable, HERE / "scripts" / "unasync", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_both_variants_have_the_same_names(name):
+    ours, theirs = (getattr(sandbox_client, f"{kind}{name}") for kind in ("Async", ""))
+    assert _public(ours) == _public(theirs)
+
+
+def _public(kind):
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+
+def test_what_is_not_there_is_no_name_of_the_package():
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = sandbox_client.Nothing
+
+
+@pytest.mark.parametrize(
+    ("said", "sent", "besides"),
+    [
+        (options.SandboxOptions, models.SandboxCreate, set()),
+        (options.SessionSandboxOptions, models.SessionSandbox, set()),
+        (options.SandboxChanges, models.SandboxUpdate, set()),
+        (options.ForkOptions, models.SandboxFork, set()),
+        (options.CommandOptions, models.CommandCreate, {"cmd", "background", "stdin"}),
+        (options.TerminalOptions, models.TerminalCreate, set()),
+        (options.AgentRunOptions, models.AgentRunCreate, {"agent", "prompt"}),
+        (options.TemplateOptions, templates.TemplateCreate, {"name"}),
+        (options.TemplateOptions, templates.TemplateRebuild, set()),
+        (options.KeyOptions, models.KeyCreate, set()),
+        (options.TenantOptions, models.TenantWrite, set()),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_all_that_can_be_sent_can_be_said(said, sent, besides):
+    assert said.__annotations__.keys() | besides == sent.model_fields.keys()

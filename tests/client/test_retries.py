@@ -1,0 +1,100 @@
+import pytest
+
+from sandbox_client.errors import (
+    InternalError,
+    NotReady,
+    QueueFull,
+    RateLimited,
+    SandboxNotFound,
+    StartFailed,
+    TooManyAtOnce,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from sandbox_client.patience import Patience
+from sandbox_client.retries import LONGEST_PAUSE_S, Retries
+
+REFUSED = Unreachable("http://x", "refused", was_sent=False)
+LOST = Unreachable("http://x", "lost", was_sent=True)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def retries(*, seconds=60, **options):
+    return Retries(Patience(seconds), **{"may_repeat": True, **options})
+
+
+def of_status(kind, status, retry_after=None):
+    return kind("detail", status=status, retry_after=retry_after)
+
+
+@pytest.mark.parametrize(
+    ("error", "if_it_may_be_repeated", "if_not"),
+    [
+        pytest.param(REFUSED, True, True, id="refused"),
+        pytest.param(LOST, True, False, id="lost"),
+        pytest.param(of_status(RateLimited, 429), True, True, id="rate"),
+        pytest.param(of_status(TooManyAtOnce, 429), True, True, id="at-once"),
+        pytest.param(of_status(NotReady, 503), True, True, id="not-ready"),
+        pytest.param(of_status(QueueFull, 429), False, False, id="queue-full"),
+        pytest.param(of_status(InternalError, 503), True, False, id="unavailable"),
+        pytest.param(of_status(InternalError, 500), False, False, id="internal"),
+        pytest.param(of_status(StartFailed, 502), False, False, id="start-failed"),
+        pytest.param(of_status(UnexpectedAnswer, 502), True, False, id="gateway"),
+        pytest.param(of_status(UnexpectedAnswer, 200), False, False, id="nonsense"),
+        pytest.param(of_status(SandboxNotFound, 404), False, False, id="not-found"),
+    ],
+)
+def test_only_what_is_safe_and_of_use_is_tried_again(error, if_it_may_be_repeated, if_not):
+    for may_repeat, is_tried in ((True, if_it_may_be_repeated), (False, if_not)):
+        attempts = retries(may_repeat=may_repeat)
+        if is_tried:
+            assert attempts.pause_after(error) > 0
+        else:
+            with pytest.raises(type(error)):
+                attempts.pause_after(error)
+
+
+def test_pauses_grow_and_are_bounded():
+    attempts = retries(seconds=None)
+    pauses = [attempts.pause_after(LOST) for _ in range(20)]
+    assert pauses[0] <= 0.1
+    assert all(pause <= LONGEST_PAUSE_S for pause in pauses)
+    assert pauses[-1] >= LONGEST_PAUSE_S / 2
+
+
+def test_the_server_is_waited_for_as_long_as_it_says():
+    assert retries().pause_after(of_status(RateLimited, 429, retry_after=7)) == 7
+
+
+def test_nobody_waits_beyond_their_patience():
+    with pytest.raises(RateLimited):
+        retries(seconds=5).pause_after(of_status(RateLimited, 429, retry_after=7))
+
+
+def test_who_asked_the_server_not_to_wait_hears_that_it_is_not_ready():
+    with pytest.raises(NotReady):
+        retries(may_wait=False).pause_after(of_status(NotReady, 503))
+
+
+def test_it_is_known_whether_an_answer_was_lost():
+    attempts = retries()
+    attempts.pause_after(REFUSED)
+    assert not attempts.was_lost
+    attempts.pause_after(LOST)
+    assert attempts.was_lost
+
+
+def test_patience_ends():
+    clock = Clock()
+    patience = Patience(2, clock=clock)
+    assert patience.lasts(1)
+    assert patience.at_most(5) == 2
+    clock.now = 3
+    assert patience.is_over
+    assert not Patience(None).is_over

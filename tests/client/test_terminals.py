@@ -1,0 +1,103 @@
+import asyncio
+
+import pytest
+
+from sandbox_client.errors import TerminalNotFound, Unauthenticated
+from sandbox_client.events import SandboxTurned, TerminalAttached, TerminalExit, TerminalResized
+from sandbox_client.models import CommandState, SandboxState
+
+pytestmark = pytest.mark.needs_engine
+
+COUNT = "stty -echo; while read n; do echo $n; done; exit 4"
+
+
+async def shown_until(events, text):
+    """Read on until this is shown; gives all that was shown."""
+    shown = b""
+    async with asyncio.timeout(20):
+        async for event in events:
+            if isinstance(event, bytes):
+                shown += event
+            if text in shown:
+                return shown
+    raise AssertionError(f"{text!r} was not shown, but {shown!r}")
+
+
+async def test_a_terminal_shows_what_is_typed_and_how_it_ends(sandbox):
+    async with await sandbox.open_terminal(cmd="read x; stty size; echo =$x; exit 4") as terminal:
+        events = aiter(terminal)
+        assert isinstance(await anext(events), TerminalAttached)
+        await terminal.resize(100, 30)
+        async for event in events:
+            if isinstance(event, TerminalResized):
+                break
+        await terminal.send("tëxt\r")
+        assert "30 100\r\n=tëxt\r\n".encode() in await shown_until(events, b"=t\xc3\xabxt\r\n")
+        *_, last = [event async for event in events]
+    assert last == TerminalExit(state=CommandState.EXITED, exit_code=4)
+    assert (await terminal.refresh()).exit_code == 4
+
+
+async def test_a_viewer_goes_on_at_the_byte_where_it_was(sandbox):
+    terminal = await sandbox.open_terminal(cmd=COUNT)
+    first = aiter(terminal)
+    await terminal.send("one\ntwo\n")
+    shown = await shown_until(first, b"two\r\n")
+    await terminal.close()
+    again = await sandbox.attach_terminal(terminal.id, after=terminal.offset)
+    await again.send("three\n")
+    assert await shown_until(aiter(again), b"three\r\n") == b"three\r\n"
+    await again.close()
+    whole = await sandbox.attach_terminal(terminal.id)
+    assert (await shown_until(aiter(whole), b"three\r\n")).endswith(shown + b"three\r\n")
+    assert terminal.id in [one.id async for one in sandbox.list_terminals()]
+    await whole.kill()
+    *_, last = [event async for event in whole]
+    assert last.state is CommandState.KILLED
+
+
+async def test_a_broken_connection_leaves_nothing_out_and_nothing_double(client_at, wire, sandbox):
+    async with client_at(wire.url) as client:
+        sandbox = await client.get_sandbox(sandbox.id)
+        terminal = await sandbox.open_terminal(cmd=COUNT)
+        events, shown = aiter(terminal), b""
+        for number in range(4):
+            assert isinstance(await anext(events), TerminalAttached)
+            await terminal.send(f"number {number}\n")
+            shown += await shown_until(events, f"number {number}\r\n".encode())
+            await wire.cut()
+        assert isinstance(await anext(events), TerminalAttached)
+        await (await sandbox.attach_terminal(terminal.id)).send("beyond\n")
+        shown += await shown_until(events, b"beyond\r\n")
+        await terminal.kill()
+    numbers = b"".join(b"number %d\r\n" % number for number in range(4))
+    assert shown.endswith(numbers + b"beyond\r\n")
+
+
+async def test_a_viewer_sees_that_its_sandbox_sleeps_and_wakes_it_by_typing(client):
+    async with await client.create_sandbox(template="base") as sandbox:
+        terminal = await sandbox.open_terminal(cmd=COUNT)
+        events = aiter(terminal)
+        await terminal.send("before\n")
+        await shown_until(events, b"before")
+        await sandbox.pause()
+        async for event in events:
+            if isinstance(event, SandboxTurned) and event.state is SandboxState.PAUSED:
+                break
+        await terminal.send("after\n")
+        await shown_until(events, b"after")
+        await terminal.close()
+
+
+@pytest.mark.parametrize("client_at", ["async"], indirect=True)
+async def test_who_may_not_see_a_terminal_is_told_why(client, client_at, sandbox):
+    with pytest.raises(TerminalNotFound):
+        await sandbox.attach_terminal("0" * 20)
+    key = await client.create_key(scopes=["sandboxes"])
+    async with client_at(api_key=key.secret) as other:
+        terminal = await (await other.get_sandbox(sandbox.id)).open_terminal(cmd=COUNT)
+        events = aiter(terminal)
+        await anext(events)
+        await client.revoke_key(key.id)
+        with pytest.raises(Unauthenticated):
+            await shown_until(events, b"never")
