@@ -1,4 +1,5 @@
 import asyncio
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -125,7 +126,7 @@ class Sessions:
             raise Refused(
                 "no-such-agent", f"There is no {record.agent} in this sandbox. It has {there}."
             )
-        if not Path(record.cwd).is_dir():
+        if not os.path.isdir(record.cwd):  # noqa: PTH112 - Path's fails where it may not look
             raise Refused("bad-request", f"There is no directory {record.cwd} to work in.")
         return Session(record, self._records, seconds_to_stop=self._bounds.seconds_to_stop)
 
@@ -146,7 +147,8 @@ class Sessions:
         )
 
     def _directory(self, prompt: Prompt) -> str:
-        return str(self._workspace / Path(prompt.cwd or ".").expanduser())
+        # Not Path's `expanduser`, which fails for users whom there are not.
+        return str(self._workspace / os.path.expanduser(prompt.cwd or "."))  # noqa: PTH111
 
     def _place(self, record: SessionRecord, prompt: Prompt) -> Place:
         settings = self._settings.read()

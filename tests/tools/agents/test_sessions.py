@@ -150,6 +150,8 @@ async def test_the_tool_server_is_there_for_the_agent_and_its_token_in_no_argume
         ({"prompt": "x", "model": "--help"}, "`model` must be"),
         ({"prompt": "x", "timeout_s": True}, "`timeout_s` must be"),
         ({"prompt": "x", "cwd": "/nowhere"}, "There is no directory /nowhere"),
+        ({"prompt": "x", "cwd": "~nobody-here/x"}, "There is no directory "),
+        ({"prompt": "x", "cwd": "x" * 5_000}, "There is no directory "),
         ({"prompt": "x", "agent": "gemini"}, "There is no gemini in this sandbox."),
     ],
 )
