@@ -6,12 +6,13 @@ from fastmcp.exceptions import ToolError
 from mcp_types import ImageContent
 from playwright.async_api import Locator, Page
 
+from sandbox_tools.bounds import MOST_OF_A_MESSAGE
+
 # Models take no more than this a side when they see many pictures, and see no more in larger ones.
 MOST_A_SIDE = 2_000
 _LEAST_SCALE = 0.5
 _PATIENCE_SECONDS = 15.0
-_MOST_BASE64 = 1_500_000
-_QUALITIES = (80, 50, 20)
+_QUALITIES = (80, 50, 20, 5)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ async def _encoded(page: Page, what: dict[str, Any]) -> tuple[str, str]:
     data = await _capture(page, what | {"format": "png"})
     kind = "png"
     for quality in _QUALITIES:
-        if len(data) <= _MOST_BASE64:
+        if len(data) <= MOST_OF_A_MESSAGE:
             break
         data = await _capture(page, what | {"format": "jpeg", "quality": quality})
         kind = "jpeg"

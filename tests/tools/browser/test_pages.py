@@ -68,6 +68,17 @@ async def test_a_whole_page_is_seen_within_bounds(browse, site):
     assert "reduced to 50%, cut off from 1280 by 9000; scroll to see the rest" in told
 
 
+async def test_of_a_page_full_of_colours_clients_lose_no_picture_for_its_size(browse, site):
+    noise = """<body style="margin: 0"><canvas id="c" width="4000" height="4000"></canvas><script>
+      const context = c.getContext("2d"), image = context.createImageData(c.width, c.height);
+      for (let i = 0; i < image.data.length; i++) image.data[i] = i % 4 == 3 ? 255 : Math.random() * 256;
+      context.putImageData(image, 0, 0);</script>"""
+    await browse.open(site.serve("/", noise))
+    _, picture = await browse.see("screenshot", full_page=True)
+    assert picture.startswith(b"\xff\xd8")
+    assert len(picture) < 750_000
+
+
 async def test_one_element_is_seen(browse, site):
     page = "<div style='height: 3000px'></div><p style='width: 200px; height: 100px'>small"
     await browse.open(site.serve("/", page))
