@@ -135,7 +135,7 @@ class Settings(BaseSettings):
         "templates, whether anybody uses them or not; separated by commas.",
     )
     ready_memory_mb: int = Field(
-        4096,
+        8192,
         ge=0,
         description="Memory that all ready sandboxes together may come to use, in MiB.",
     )

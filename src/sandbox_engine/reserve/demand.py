@@ -13,11 +13,11 @@ class Demand:
         self._asked: dict[str, datetime] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """Give the references, the one asked for last first."""
+        """Give the references: what is always wanted, however much the others take, then what was asked for last."""
         since = datetime.now(UTC) - _LATELY
         self._asked = {name: at for name, at in self._asked.items() if at > since}
         asked = list(reversed(self._asked))[:_MOST]
-        yield from dict.fromkeys((*asked, *self._always))
+        yield from dict.fromkeys((*self._always, *asked))
 
     def note(self, reference: str) -> None:
         """Remember that somebody asked for this template."""

@@ -48,7 +48,7 @@ class Inventory:
         return self._attempts.setdefault(kind, Attempts())
 
     def stocks(self) -> list[Stock]:
-        """Take stock, kind by kind; the one asked for last comes first."""
+        """Take stock, kind by kind, in the order of the demand."""
         models = {kind_of(model): model for model in self._models()}
         ready: dict[str, list[SandboxRecord]] = {kind: [] for kind in models}
         for record in self.ready():

@@ -37,13 +37,13 @@ def test_what_fails_to_start_takes_no_memory_from_what_does_not(stock):
     assert (failing.wanted, other.wanted) == (0, 2)
 
 
-def test_what_was_asked_for_last_is_served_first_and_the_base_always():
-    demand = Demand(["base"])
+def test_what_is_always_wanted_is_served_before_what_was_asked_for_last():
+    demand = Demand(["agent", "base"])
     for reference in ("first", "second", "first"):
         demand.note(reference)
-    assert list(demand) == ["first", "second", "base"]
+    assert list(demand) == ["agent", "base", "first", "second"]
     demand.forget("first")
-    assert list(demand) == ["second", "base"]
+    assert list(demand) == ["agent", "base", "second"]
     for number in range(100):
         demand.note(f"other-{number}")
     assert "second" not in set(demand)
