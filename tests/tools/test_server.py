@@ -84,6 +84,11 @@ async def test_every_tool_says_what_it_does_and_what_it_takes(tools):
             assert argument.get("description"), f"{tool.name} does not say what its {name} is"
 
 
+async def test_no_tool_answers_the_same_text_twice(tools):
+    for tool in await tools.list_tools():
+        assert "x-fastmcp-wrap-result" not in (tool.output_schema or {}), tool.name
+
+
 async def test_wrong_arguments_are_told_in_a_sentence(tools):
     with pytest.raises(ToolError) as failed:
         await tools.call_tool("read_file", {"file": "x"})

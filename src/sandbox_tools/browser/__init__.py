@@ -31,9 +31,9 @@ def register(server: FastMCP, ground: Ground) -> None:
         tools.browser_scroll,
         tools.browser_select,
         tools.browser_tabs,
-        tools.browser_close,
     ):
         server.tool(acting, annotations=REACHES_OUT)
+    server.tool(tools.browser_close, annotations=REACHES_OUT, output_schema=None)
 
 
 @asynccontextmanager

@@ -20,7 +20,9 @@ Selector = Annotated[
 ]
 Seconds = Annotated[
     float,
-    Field(ge=0.1, le=60, description="How long to wait until the element is there and usable."),
+    Field(
+        ge=0.1, le=60, description="How many seconds to wait until the element is there and usable."
+    ),
 ]
 Shown = Annotated[
     Show,
@@ -52,7 +54,7 @@ class BrowserTools:
             ),
         ],
         timeout_s: Annotated[
-            float, Field(ge=0.1, le=120, description="How long to wait for the page.")
+            float, Field(ge=0.1, le=120, description="How many seconds to wait for the page.")
         ] = 30,
         show: Shown = "screenshot",
     ) -> ToolResult:
@@ -190,7 +192,7 @@ class BrowserTools:
             str | None, Field(description="Wait first until the page shows this text.")
         ] = None,
         timeout_s: Annotated[
-            float, Field(ge=0.1, le=120, description="How long to wait for that text.")
+            float, Field(ge=0.1, le=120, description="How many seconds to wait for that text.")
         ] = 10,
     ) -> ToolResult:
         """Read the current page as an outline of its text and elements, each with a ref that the other tools take.

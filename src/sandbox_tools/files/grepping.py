@@ -57,7 +57,9 @@ class Grepping:
                 description="With mode=content, how many lines to show before and after each match, as path-number-line.",
             ),
         ] = 0,
-        ignore_case: Annotated[bool, Field(description="Take A for a.")] = False,
+        ignore_case: Annotated[
+            bool, Field(description="Take letters of either case for the same.")
+        ] = False,
         literal: Annotated[
             bool, Field(description="The pattern is plain text, not a regular expression.")
         ] = False,

@@ -15,10 +15,13 @@ def register(server: FastMCP, ground: Ground) -> None:
     shells = Shells(Tmux("sandbox"), state / "shells")
     commands = Commands(ground, OutputFiles(state / "outputs"), shells)
     tools = ShellTools(ground, shells)
-    server.tool(commands.run_command, annotations=REACHES_OUT)
-    server.tool(tools.shell_open, annotations=ADDS)
-    server.tool(tools.shell_run, annotations=REACHES_OUT)
-    server.tool(tools.shell_view, annotations=READS)
-    server.tool(tools.shell_write, annotations=REACHES_OUT)
-    server.tool(tools.shell_kill, annotations=DESTROYS)
+    for tool, annotations in (
+        (commands.run_command, REACHES_OUT),
+        (tools.shell_open, ADDS),
+        (tools.shell_run, REACHES_OUT),
+        (tools.shell_view, READS),
+        (tools.shell_write, REACHES_OUT),
+        (tools.shell_kill, DESTROYS),
+    ):
+        server.tool(tool, annotations=annotations, output_schema=None)
     server.tool(tools.shell_list, annotations=READS)

@@ -81,7 +81,8 @@ class ShellTools:
         shell: ShellName,
         command: Annotated[str, Field(min_length=1, description="For bash, of several lines too.")],
         timeout_s: Annotated[
-            float, Field(gt=0, le=86_400, description="It is waited for so many seconds.")
+            float,
+            Field(gt=0, le=86_400, description="How many seconds to wait for it; then it runs on."),
         ] = 120,
     ) -> str:
         """Run a command in an open shell, wait until it ends, and give its output and exit code.
@@ -110,7 +111,11 @@ class ShellTools:
         ] = 0,
         wait_s: Annotated[
             float,
-            Field(ge=0, le=3600, description="Wait so long for what runs in it to end."),
+            Field(
+                ge=0,
+                le=3600,
+                description="How many seconds at most to wait for what runs in it to end.",
+            ),
         ] = 0,
     ) -> str:
         """See what the terminal of a shell, or of a command in the background, shows, and whether something runs in it."""
