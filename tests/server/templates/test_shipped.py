@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox_server.domain.templates import WITH_SERVICES
+from sandbox_server.domain.templates import is_called_as_with_services
 from sandbox_server.templates.shipped import UnusableTemplates, read_shipped
 from tests.server.templates.shipping import write_context
 
@@ -14,7 +14,8 @@ def context(tmp_path):
 
 def test_what_comes_with_this_repository_can_be_used():
     shipped = read_shipped().templates
-    assert shipped.keys() == WITH_SERVICES
+    assert shipped.keys() == {"agent", "agent-full", "relay-workspace"}
+    assert all(map(is_called_as_with_services, shipped))
     agent, full = shipped["agent"], shipped["agent-full"]
     assert shipped["relay-workspace"] is full
     assert agent.digest != full.digest
