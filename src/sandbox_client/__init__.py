@@ -8,12 +8,16 @@ if TYPE_CHECKING:
     from sandbox_client._async.client import AsyncSandboxClient as AsyncSandboxClient
     from sandbox_client._async.commands import AsyncCommand as AsyncCommand
     from sandbox_client._async.files import AsyncFiles as AsyncFiles
+    from sandbox_client._async.mcp import AsyncTool as AsyncTool
+    from sandbox_client._async.mcp import AsyncToolSession as AsyncToolSession
     from sandbox_client._async.sandbox import AsyncSandbox as AsyncSandbox
     from sandbox_client._async.terminals import AsyncTerminal as AsyncTerminal
     from sandbox_client._sync.agent_runs import AgentRun as AgentRun
     from sandbox_client._sync.client import SandboxClient as SandboxClient
     from sandbox_client._sync.commands import Command as Command
     from sandbox_client._sync.files import Files as Files
+    from sandbox_client._sync.mcp import Tool as Tool
+    from sandbox_client._sync.mcp import ToolSession as ToolSession
     from sandbox_client._sync.sandbox import Sandbox as Sandbox
     from sandbox_client._sync.terminals import Terminal as Terminal
 
@@ -26,11 +30,15 @@ _WHERE = {
     "AsyncSandbox": "_async.sandbox",
     "AsyncSandboxClient": "_async.client",
     "AsyncTerminal": "_async.terminals",
+    "AsyncTool": "_async.mcp",
+    "AsyncToolSession": "_async.mcp",
     "Command": "_sync.commands",
     "Files": "_sync.files",
     "Sandbox": "_sync.sandbox",
     "SandboxClient": "_sync.client",
     "Terminal": "_sync.terminals",
+    "Tool": "_sync.mcp",
+    "ToolSession": "_sync.mcp",
 }
 
 __all__ = list(_WHERE)

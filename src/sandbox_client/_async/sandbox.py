@@ -5,6 +5,7 @@ from sandbox_client._async.arrival import Progress, arrive
 from sandbox_client._async.events import tell_events, tell_log
 from sandbox_client._async.files import AsyncFiles
 from sandbox_client._async.lifecycle import AsyncLifecycle
+from sandbox_client._async.mcp import AsyncTool, AsyncToolSession
 from sandbox_client._async.pages import list_all
 from sandbox_client._async.ports import AsyncPorts
 from sandbox_client._async.programs import AsyncPrograms
@@ -41,6 +42,14 @@ class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
         """Where its tools are, for clients of MCP."""
         address = self._transport.address
         return McpAddress(f"{address.url}{self._path}/mcp/", address.headers)
+
+    def open_tools(self) -> AsyncToolSession:
+        """Give a session with its tool server, which begins with its first use and ends with its block."""
+        return AsyncToolSession(self._transport, self._path)
+
+    async def mcp_tools(self) -> list[AsyncTool]:
+        """List the tools of its tool server, which can be called."""
+        return await self.open_tools().list_tools()
 
     async def fork(
         self,

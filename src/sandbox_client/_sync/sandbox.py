@@ -5,6 +5,7 @@ from sandbox_client._sync.arrival import Progress, arrive
 from sandbox_client._sync.events import tell_events, tell_log
 from sandbox_client._sync.files import Files
 from sandbox_client._sync.lifecycle import Lifecycle
+from sandbox_client._sync.mcp import Tool, ToolSession
 from sandbox_client._sync.pages import list_all
 from sandbox_client._sync.ports import Ports
 from sandbox_client._sync.programs import Programs
@@ -39,6 +40,14 @@ class Sandbox(Lifecycle, Programs):
         """Where its tools are, for clients of MCP."""
         address = self._transport.address
         return McpAddress(f"{address.url}{self._path}/mcp/", address.headers)
+
+    def open_tools(self) -> ToolSession:
+        """Give a session with its tool server, which begins with its first use and ends with its block."""
+        return ToolSession(self._transport, self._path)
+
+    def mcp_tools(self) -> list[Tool]:
+        """List the tools of its tool server, which can be called."""
+        return self.open_tools().list_tools()
 
     def fork(
         self,

@@ -2,21 +2,8 @@ import os
 import subprocess
 
 import pytest
-import pytest_asyncio
 
 from sandbox_client import AsyncSandboxClient
-from tests.server.conftest import bundled_url, engine, servers  # noqa: F401 # are fixtures here too
-from tests.server.databases import new_database
-from tests.server.running import server_process, variables_of
-
-
-@pytest_asyncio.fixture(scope="package", loop_scope="package")
-async def server(bundled_url, engine):  # noqa: F811
-    """Run a server that the tests of this package share."""
-    async with new_database(bundled_url) as url:
-        with server_process(variables=variables_of(engine, url)) as server:
-            server.start()
-            yield server
 
 
 @pytest.fixture

@@ -1,0 +1,161 @@
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from sandbox_client import mcp_messages as messages
+from sandbox_client._async.means import Callback, Lock, tell
+from sandbox_client._async.transport import AsyncTransport
+from sandbox_client.calls import EVENT_STREAM, call
+from sandbox_client.errors import SandboxError, error_of, unexpected
+from sandbox_client.mcp_messages import ToolDescription, ToolProgress, ToolResult
+from sandbox_client.sse import EventParser
+
+_PROBLEM = "application/problem+json"
+
+
+class AsyncTool:
+    """One of a sandbox's tools."""
+
+    def __init__(self, session: "AsyncToolSession", description: ToolDescription) -> None:
+        self._session = session
+        self.name = description.name
+        self.description = description.description
+        self.input_schema = description.input_schema
+        self.annotations = description.annotations
+
+    async def call(
+        self,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callback[[ToolProgress]] | None = None,
+    ) -> ToolResult:
+        """Use it; where it fails, the result says so."""
+        return await self._session.call_tool(self.name, arguments, on_progress=on_progress)
+
+
+class AsyncToolSession:
+    """A session with the tool server of a sandbox: begun with the first use, and anew where the server has lost it."""
+
+    def __init__(self, transport: AsyncTransport, sandbox_path: str) -> None:
+        self._transport = transport
+        self._address = call("POST", f"{sandbox_path}/mcp/", headers=messages.ACCEPTED)
+        self._numbers = count(1)
+        self._beginning = Lock()
+        self._session: dict[str, str] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._headers()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End it; the sandbox is not woken for that, nor is it an error that it is gone."""
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(SandboxError):
+                ended = call("DELETE", self._address.path).with_headers(session)
+                await self._transport.send(ended.once())
+
+    async def list_tools(self) -> list[AsyncTool]:
+        """List the sandbox's tools, with those of the MCP servers that it passes on."""
+        found: list[AsyncTool] = []
+        cursor: dict[str, str] = {}
+        while True:
+            listed = await self._ask("tools/list", cursor)
+            found += [AsyncTool(self, messages.read_tool(told)) for told in listed["tools"]]
+            if not listed.get("nextCursor"):
+                return found
+            cursor = {"cursor": listed["nextCursor"]}
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callback[[ToolProgress]] | None = None,
+    ) -> ToolResult:
+        """Use a tool by its name; where it fails, the result says so."""
+        asked = {"name": name, "arguments": dict(arguments or {})}
+        told = await self._ask("tools/call", asked, on_progress=on_progress)
+        return messages.read_result(told)
+
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        on_progress: Callback[[ToolProgress]] | None = None,
+    ) -> dict[str, Any]:
+        for _ in range(2):
+            session = await self._headers()
+            answer = await self._exchange(method, params, session, on_progress)
+            if answer is not None:
+                return messages.result_of(answer)
+            if self._session is session:
+                self._session = None  # forgotten there: nothing was carried out
+        raise messages.ToolServerRefused("The tool server forgets its sessions at once.")
+
+    async def _headers(self) -> dict[str, str]:
+        async with self._beginning:
+            if self._session is None:
+                self._session = await self._begin()
+            return self._session
+
+    async def _begin(self) -> dict[str, str]:
+        hello = messages.request(next(self._numbers), "initialize", messages.HELLO)
+        async with self._transport.attempt(self._address.with_body(hello)) as answer:
+            result = messages.result_of(await self._answer(answer, None))
+            session = {"MCP-Protocol-Version": str(result.get("protocolVersion"))}
+            if "mcp-session-id" in answer.headers:
+                session["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+        begun = messages.notification("notifications/initialized", {})
+        await self._transport.send(self._address.with_body(begun).with_headers(session))
+        return session
+
+    async def _exchange(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        session: dict[str, str],
+        on_progress: Callback[[ToolProgress]] | None,
+    ) -> dict[str, Any] | None:
+        """Send one request and give its answer; None where the session is not known any more."""
+        number = next(self._numbers)
+        token = {} if on_progress is None else {"_meta": {"progressToken": number}}
+        body = messages.request(number, method, {**params, **token})
+        asked = self._address.with_body(body).with_headers(session)
+        async with self._transport.attempt(asked.expecting(HTTPStatus.NOT_FOUND)) as answer:
+            if answer.status_code != HTTPStatus.NOT_FOUND:
+                return await self._answer(answer, on_progress)
+            said = await answer.aread()
+        if answer.headers.get("content-type") == _PROBLEM:  # it is the sandbox that is not there
+            raise error_of(answer.status_code, answer.headers, said)
+        return None
+
+    async def _answer(
+        self, answer: httpx.Response, on_progress: Callback[[ToolProgress]] | None
+    ) -> dict[str, Any]:
+        if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
+            return messages.read_message(await answer.aread())
+        parser = EventParser()
+        async for content in answer.aiter_bytes():
+            for event in parser.feed(content):
+                message = messages.read_message(event.data)
+                if "result" in message or "error" in message:
+                    return message
+                progress = messages.progress_in(message)
+                if progress is not None:
+                    await tell(on_progress, progress)
+        raise unexpected(answer.status_code, b"a stream that ended without an answer")

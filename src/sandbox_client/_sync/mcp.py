@@ -1,0 +1,161 @@
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from sandbox_client import mcp_messages as messages
+from sandbox_client._sync.means import Callback, Lock, tell
+from sandbox_client._sync.transport import Transport
+from sandbox_client.calls import EVENT_STREAM, call
+from sandbox_client.errors import SandboxError, error_of, unexpected
+from sandbox_client.mcp_messages import ToolDescription, ToolProgress, ToolResult
+from sandbox_client.sse import EventParser
+
+_PROBLEM = "application/problem+json"
+
+
+class Tool:
+    """One of a sandbox's tools."""
+
+    def __init__(self, session: "ToolSession", description: ToolDescription) -> None:
+        self._session = session
+        self.name = description.name
+        self.description = description.description
+        self.input_schema = description.input_schema
+        self.annotations = description.annotations
+
+    def call(
+        self,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callback[[ToolProgress]] | None = None,
+    ) -> ToolResult:
+        """Use it; where it fails, the result says so."""
+        return self._session.call_tool(self.name, arguments, on_progress=on_progress)
+
+
+class ToolSession:
+    """A session with the tool server of a sandbox: begun with the first use, and anew where the server has lost it."""
+
+    def __init__(self, transport: Transport, sandbox_path: str) -> None:
+        self._transport = transport
+        self._address = call("POST", f"{sandbox_path}/mcp/", headers=messages.ACCEPTED)
+        self._numbers = count(1)
+        self._beginning = Lock()
+        self._session: dict[str, str] | None = None
+
+    def __enter__(self) -> Self:
+        self._headers()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it; the sandbox is not woken for that, nor is it an error that it is gone."""
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(SandboxError):
+                ended = call("DELETE", self._address.path).with_headers(session)
+                self._transport.send(ended.once())
+
+    def list_tools(self) -> list[Tool]:
+        """List the sandbox's tools, with those of the MCP servers that it passes on."""
+        found: list[Tool] = []
+        cursor: dict[str, str] = {}
+        while True:
+            listed = self._ask("tools/list", cursor)
+            found += [Tool(self, messages.read_tool(told)) for told in listed["tools"]]
+            if not listed.get("nextCursor"):
+                return found
+            cursor = {"cursor": listed["nextCursor"]}
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callback[[ToolProgress]] | None = None,
+    ) -> ToolResult:
+        """Use a tool by its name; where it fails, the result says so."""
+        asked = {"name": name, "arguments": dict(arguments or {})}
+        told = self._ask("tools/call", asked, on_progress=on_progress)
+        return messages.read_result(told)
+
+    def _ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        on_progress: Callback[[ToolProgress]] | None = None,
+    ) -> dict[str, Any]:
+        for _ in range(2):
+            session = self._headers()
+            answer = self._exchange(method, params, session, on_progress)
+            if answer is not None:
+                return messages.result_of(answer)
+            if self._session is session:
+                self._session = None  # forgotten there: nothing was carried out
+        raise messages.ToolServerRefused("The tool server forgets its sessions at once.")
+
+    def _headers(self) -> dict[str, str]:
+        with self._beginning:
+            if self._session is None:
+                self._session = self._begin()
+            return self._session
+
+    def _begin(self) -> dict[str, str]:
+        hello = messages.request(next(self._numbers), "initialize", messages.HELLO)
+        with self._transport.attempt(self._address.with_body(hello)) as answer:
+            result = messages.result_of(self._answer(answer, None))
+            session = {"MCP-Protocol-Version": str(result.get("protocolVersion"))}
+            if "mcp-session-id" in answer.headers:
+                session["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+        begun = messages.notification("notifications/initialized", {})
+        self._transport.send(self._address.with_body(begun).with_headers(session))
+        return session
+
+    def _exchange(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        session: dict[str, str],
+        on_progress: Callback[[ToolProgress]] | None,
+    ) -> dict[str, Any] | None:
+        """Send one request and give its answer; None where the session is not known any more."""
+        number = next(self._numbers)
+        token = {} if on_progress is None else {"_meta": {"progressToken": number}}
+        body = messages.request(number, method, {**params, **token})
+        asked = self._address.with_body(body).with_headers(session)
+        with self._transport.attempt(asked.expecting(HTTPStatus.NOT_FOUND)) as answer:
+            if answer.status_code != HTTPStatus.NOT_FOUND:
+                return self._answer(answer, on_progress)
+            said = answer.read()
+        if answer.headers.get("content-type") == _PROBLEM:  # it is the sandbox that is not there
+            raise error_of(answer.status_code, answer.headers, said)
+        return None
+
+    def _answer(
+        self, answer: httpx.Response, on_progress: Callback[[ToolProgress]] | None
+    ) -> dict[str, Any]:
+        if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
+            return messages.read_message(answer.read())
+        parser = EventParser()
+        for content in answer.iter_bytes():
+            for event in parser.feed(content):
+                message = messages.read_message(event.data)
+                if "result" in message or "error" in message:
+                    return message
+                progress = messages.progress_in(message)
+                if progress is not None:
+                    tell(on_progress, progress)
+        raise unexpected(answer.status_code, b"a stream that ended without an answer")

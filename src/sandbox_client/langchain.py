@@ -1,0 +1,186 @@
+"""LangChain tools for a sandbox. They need langchain-core, and no package of MCP in any version.
+
+`basic_tools` are four that any sandbox has. `mcp_tools` are those of its tool server, where its template has one: files, shells,
+a browser, coding agents, and the MCP servers that it passes on. What fails is told to the model, which may do better.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from pydantic import Field
+
+from sandbox_client import AsyncSandbox, AsyncTool, Sandbox, Tool
+from sandbox_client.errors import SandboxError
+from sandbox_client.mcp_messages import ToolResult
+from sandbox_client.models import CommandOutcome, CommandState, FileRead
+
+_LONGEST_ANSWER = 100_000
+_MOST_FILES = 1000
+
+CommandLine = Annotated[str, Field(description="A line for bash, run in the user's home.")]
+Seconds = Annotated[float, Field(description="After so many seconds it is killed.", ge=1)]
+Path = Annotated[str, Field(description="Absolute, or relative to the user's home.")]
+
+
+def basic_tools(sandbox: AsyncSandbox | Sandbox) -> list[BaseTool]:
+    """Make tools for commands and files, which need nothing in the sandbox."""
+    if isinstance(sandbox, Sandbox):
+        work = _Work(sandbox)
+        functions: list[Callable[..., Any]] = [
+            work.run_command,
+            work.read_file,
+            work.write_file,
+            work.list_files,
+        ]
+        return [StructuredTool.from_function(function, **_HANDLED) for function in functions]
+    begun = _AsyncWork(sandbox)
+    coroutines: list[Callable[..., Awaitable[Any]]] = [
+        begun.run_command,
+        begun.read_file,
+        begun.write_file,
+        begun.list_files,
+    ]
+    return [StructuredTool.from_function(coroutine=one, **_HANDLED) for one in coroutines]
+
+
+def mcp_tools(sandbox: Sandbox) -> list[BaseTool]:
+    """Make tools of all that the sandbox's tool server has."""
+    return [_of_tool(tool) for tool in sandbox.mcp_tools()]
+
+
+async def async_mcp_tools(sandbox: AsyncSandbox) -> list[BaseTool]:
+    """Make tools of all that the sandbox's tool server has."""
+    return [_of_async_tool(tool) for tool in await sandbox.mcp_tools()]
+
+
+_HANDLED: dict[str, Any] = {"handle_tool_error": True, "handle_validation_error": True}
+
+
+class _Work:
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
+        """Run a shell command in the sandbox, a Linux machine of your own; gives its output and exit code."""
+        with _told_to_the_model():
+            return _tell_command(self._sandbox.run(command, timeout_s=timeout_s))
+
+    def read_file(self, path: Path) -> str:
+        """Read a text file in the sandbox."""
+        with _told_to_the_model():
+            return _tell_file(self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
+
+    def write_file(self, path: Path, content: str) -> str:
+        """Write a text file in the sandbox, in place of what is there; its directories are made."""
+        with _told_to_the_model():
+            self._sandbox.files.write(path, content)
+            return f"{path} is written."
+
+    def list_files(self, path: Path = ".") -> str:
+        """List what is in a directory of the sandbox."""
+        with _told_to_the_model():
+            return _tell_files(list(self._sandbox.files.list(path)))
+
+
+class _AsyncWork:
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
+        """Run a shell command in the sandbox, a Linux machine of your own; gives its output and exit code."""
+        with _told_to_the_model():
+            return _tell_command(await self._sandbox.run(command, timeout_s=timeout_s))
+
+    async def read_file(self, path: Path) -> str:
+        """Read a text file in the sandbox."""
+        with _told_to_the_model():
+            return _tell_file(await self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
+
+    async def write_file(self, path: Path, content: str) -> str:
+        """Write a text file in the sandbox, in place of what is there; its directories are made."""
+        with _told_to_the_model():
+            await self._sandbox.files.write(path, content)
+            return f"{path} is written."
+
+    async def list_files(self, path: Path = ".") -> str:
+        """List what is in a directory of the sandbox."""
+        with _told_to_the_model():
+            return _tell_files([file async for file in self._sandbox.files.list(path)])
+
+
+@contextmanager
+def _told_to_the_model() -> Iterator[None]:
+    try:
+        yield
+    except (SandboxError, UnicodeDecodeError) as error:
+        raise ToolException(str(error)) from error
+
+
+def _tell_command(done: CommandOutcome) -> str:
+    parts = [_cut(done.stdout.rstrip("\n")), _cut(done.stderr.rstrip("\n"))]
+    ending = (
+        f"exit code {done.exit_code}"
+        if done.state is CommandState.EXITED
+        else f"{done.state}: {done.state_reason}"
+    )
+    return "\n".join([*filter(None, parts), f"[{ending}]"])
+
+
+def _tell_file(content: bytes) -> str:
+    if b"\0" in content:
+        raise ToolException("It is no text file.")
+    return _cut(content.decode(errors="replace"))
+
+
+def _tell_files(files: Sequence[FileRead]) -> str:
+    lines = [f"{file.type} {file.size} {file.name}" for file in files[:_MOST_FILES]]
+    more = len(files) - len(lines)
+    return "\n".join([*lines, *([f"… and {more} more"] if more else [])]) or "It is empty."
+
+
+def _cut(text: str) -> str:
+    missing = len(text) - _LONGEST_ANSWER
+    if missing <= 0:
+        return text
+    half = _LONGEST_ANSWER // 2
+    return f"{text[:half]}\n… {missing} characters are left out here …\n{text[-half:]}"
+
+
+def _of_tool(tool: Tool) -> BaseTool:
+    def call(**arguments: Any) -> Any:
+        with _told_to_the_model():
+            return _tell_result(tool.call(arguments))
+
+    return StructuredTool.from_function(call, **_told_of(tool), **_HANDLED)
+
+
+def _of_async_tool(tool: AsyncTool) -> BaseTool:
+    async def call(**arguments: Any) -> Any:
+        with _told_to_the_model():
+            return _tell_result(await tool.call(arguments))
+
+    return StructuredTool.from_function(coroutine=call, **_told_of(tool), **_HANDLED)
+
+
+def _told_of(tool: AsyncTool | Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "args_schema": tool.input_schema}
+
+
+def _tell_result(result: ToolResult) -> str | list[dict[str, Any]]:
+    """Give text as text, and what has images besides as LangChain's blocks of content."""
+    if result.is_error:
+        raise ToolException(result.text)
+    if all(block.get("type") == "text" for block in result.content):
+        return result.text
+    return [_block_of(block) for block in result.content]
+
+
+def _block_of(block: dict[str, Any]) -> dict[str, Any]:
+    match block:
+        case {"type": "text", "text": text}:
+            return {"type": "text", "text": text}
+        case {"type": "image" | "audio" as kind, "data": data, "mimeType": mime_type}:
+            return {"type": kind, "base64": data, "mime_type": mime_type}
+    return {"type": "text", "text": str(block)}
