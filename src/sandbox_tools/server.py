@@ -1,4 +1,4 @@
-"""The tool server. A toolset is a package of this one with a `register(server, ground)` in its `__init__`, called by `make_server`.
+"""The tool server. A toolset is a package of this one with a `register(server, ground)` in its `__init__` or `toolset`, called by `make_server`.
 
 - A tool is an async function or method, handed to `server.tool(function, annotations=READS)`: its name is the tool's, its docstring
   what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread (`threads.in_thread`) or a
@@ -17,11 +17,12 @@
 
 from fastmcp import FastMCP
 
-from sandbox_tools import VERSION, browser, files, gateway, ports, shell
+from sandbox_tools import VERSION, browser, gateway, ports, shell
 from sandbox_tools.access import TokenOfTheFile
 from sandbox_tools.agents import toolset as agents
 from sandbox_tools.characters import WholeCharacters
 from sandbox_tools.failures import FailuresAsSentences
+from sandbox_tools.files import toolset as files
 from sandbox_tools.ground import Ground
 from sandbox_tools.lean import LeanFastMCP
 from sandbox_tools.settings_file import SettingsFile

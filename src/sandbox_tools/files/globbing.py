@@ -2,11 +2,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
+from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.bounds import BoundedLines
 from sandbox_tools.files.arguments import SearchedPath
-from sandbox_tools.files.patterns import compile_glob
+from sandbox_tools.files.patterns import InvalidPattern, compile_glob
 from sandbox_tools.files.walking import LEFT_OUT, Found, walk
 from sandbox_tools.threads import Check, in_thread
 from sandbox_tools.workspace import Workspace
@@ -68,7 +69,10 @@ def _glob(base: Path, pattern: str, limit: int, check: Check) -> str:
 
 
 def _newest_first(base: Path, pattern: str, check: Check) -> list[str]:
-    matching = compile_glob(pattern)
+    try:
+        matching = compile_glob(pattern)
+    except InvalidPattern as error:
+        raise ToolError(str(error)) from None
     left_out = LEFT_OUT - set(pattern.split("/"))
     files = (found for found in walk(base, check, left_out=left_out) if not found.is_directory)
     matches = [found for found in files if matching.fullmatch(found.name)]

@@ -1,16 +1,14 @@
-import shutil
-import stat
+import os
 from typing import Annotated
 
 from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.bounds import BoundedLines
-from sandbox_tools.files import plain_search, ripgrep
 from sandbox_tools.files.arguments import SearchedPath
-from sandbox_tools.files.opening import require_file
+from sandbox_tools.files.opening import open_file
 from sandbox_tools.files.query import Mode, Query
-from sandbox_tools.threads import in_thread
+from sandbox_tools.files.searching import search
 from sandbox_tools.workspace import Workspace
 
 _LINES = 200
@@ -82,21 +80,16 @@ class Grepping:
             ignores_case=ignore_case,
         )
         lines = BoundedLines(limit)
-        await _search(query, lines)
+        _check(query)
+        await search(query, lines)
         return lines.tell(
             none=f"Nothing in {query.root} matches.",
             more="There are more: narrow the search, or raise the limit.",
         )
 
 
-async def _search(query: Query, lines: BoundedLines) -> None:
-    mode = query.root.stat().st_mode  # a path that is not there is said here
-    if not stat.S_ISDIR(mode):
-        require_file(query.root, mode)
+def _check(query: Query) -> None:
+    # What is not there, may not be read, or is a pipe, is said here: programs that search pass it over, or wait for it.
+    (os.scandir if query.root.is_dir() else open_file)(query.root).close()
     if "\0" in f"{query.pattern}{query.glob}":
         raise ToolError("No text has a NUL character in it, so a pattern for one has none either.")
-    program = shutil.which("rg")
-    if program:
-        await ripgrep.search(query, program, lines)
-    else:
-        await in_thread(lambda check: plain_search.search(query, lines, check))

@@ -4,8 +4,6 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from fastmcp.exceptions import ToolError
-
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -31,4 +29,4 @@ def require_file(path: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-    raise ToolError(f"{path} is {kind}, not a file.")
+    raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))

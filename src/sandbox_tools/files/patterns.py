@@ -2,12 +2,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from fastmcp.exceptions import ToolError
-
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_CHOICES = 256
 _TOKEN = re.compile(r"\\.|\[[!^]?\]?[^]]*\]|.", re.DOTALL)
 _SEVERAL = re.compile(r"(\*\*/)+")
+
+
+class InvalidPattern(Exception):
+    """A pattern that is none, as a sentence."""
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
@@ -18,13 +20,13 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     """
     choices = list(islice(_choices(pattern), _MOST_CHOICES + 1))
     if len(choices) > _MOST_CHOICES:
-        raise ToolError(
+        raise InvalidPattern(
             f"The braces of a pattern may make at most {_MOST_CHOICES} of it. Use several patterns."
         )
     try:
         return re.compile("|".join(f"(?:{_path(choice)})" for choice in choices), re.DOTALL)
     except re.error as error:
-        raise ToolError(f"{pattern} is not a pattern for paths: {error}.") from None
+        raise InvalidPattern(f"{pattern} is not a pattern for paths: {error}.") from None
 
 
 def _choices(pattern: str) -> Iterator[str]:

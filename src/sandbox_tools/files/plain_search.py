@@ -1,35 +1,54 @@
-"""What ripgrep does, for sandboxes without it."""
+"""What ripgrep does, for sandboxes without it, and as a program too: a regular expression that takes for ever can only be killed."""
 
 import io
+import json
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
-from fastmcp.exceptions import ToolError
-
-from sandbox_tools.bounds import BoundedLines, cut_line
+from sandbox_tools.bounds import cut_line
 from sandbox_tools.files.opening import open_file
-from sandbox_tools.files.patterns import compile_glob
+from sandbox_tools.files.patterns import InvalidPattern, compile_glob
 from sandbox_tools.files.query import Query
 from sandbox_tools.files.text import SAMPLE, find_encoding
 from sandbox_tools.files.walking import walk
-from sandbox_tools.threads import Check
 
 _LONGEST_LINE = 2**20
 _BREAK = "--"
+_FAILED = 2
 Matches = Callable[[str], object]
 
 
-def search(query: Query, lines: BoundedLines, check: Check) -> None:
-    """Search until there are as many lines as are told."""
+def command(query: Query) -> list[str]:
+    """Say how it is run: with nothing imported from where it is run."""
+    asked = json.dumps(asdict(query) | {"root": str(query.root)})
+    return [sys.executable, "-P", "-m", __name__, asked]
+
+
+def main() -> int:
+    asked = json.loads(sys.argv[1])
+    query = Query(**asked | {"root": Path(asked["root"])})
+    sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+    try:
+        for line in _search(query):
+            sys.stdout.write(f"{line}\n")
+    except InvalidPattern as error:
+        sys.stderr.write(str(error))
+        return _FAILED
+    return 0
+
+
+def _search(query: Query) -> Iterator[str]:
     matches = _compile(query)
-    for name in _files(query, check):
-        path = query.directory / name
-        for line in _search_file(query, path, matches, check):
-            is_needless = line == _BREAK and not lines.lines
-            if not is_needless and not lines.add(line):
-                return
+    is_first = True
+    for name in _files(query):
+        for line in _search_file(query, query.directory / name, matches):
+            if not (is_first and line == _BREAK):
+                yield line
+            is_first = False
 
 
 def _compile(query: Query) -> Matches:
@@ -37,16 +56,14 @@ def _compile(query: Query) -> Matches:
     try:
         return re.compile(pattern, re.IGNORECASE if query.ignores_case else 0).search
     except re.error as error:
-        raise ToolError(
-            f"The search cannot be made: the pattern is no regular expression, {error}."
-        ) from None
+        raise InvalidPattern(f"the pattern is no regular expression, {error}.") from None
 
 
-def _files(query: Query, check: Check) -> Iterator[str]:
+def _files(query: Query) -> Iterator[str]:
     if query.root != query.directory:
         return iter([query.root.name])
     wanted = _is_wanted(query.glob) if query.glob else lambda _name: True
-    found = walk(query.root, check)
+    found = walk(query.root, lambda: None)
     return (
         some.name
         for some in found
@@ -66,7 +83,7 @@ def _is_wanted(glob: str) -> Callable[[str], bool]:
     return is_wanted
 
 
-def _search_file(query: Query, path: Path, matches: Matches, check: Check) -> Iterator[str]:
+def _search_file(query: Query, path: Path, matches: Matches) -> Iterator[str]:
     """Tell of one file; what cannot be read has nothing in it."""
     try:
         with open_file(path) as file:
@@ -75,15 +92,14 @@ def _search_file(query: Query, path: Path, matches: Matches, check: Check) -> It
                 return
             file.seek(len(encoding.bom))
             text = io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n")
-            yield from _tell(query, path, _lines(text, check), matches)
-    except (OSError, ToolError):
+            yield from _tell(query, path, _lines(text), matches)
+    except OSError:
         return
 
 
-def _lines(text: io.TextIOWrapper, check: Check) -> Iterator[str]:
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
     """Give the lines until one is none of a text."""
     while line := text.readline(_LONGEST_LINE):
-        check()
         if len(line) == _LONGEST_LINE or "\0" in line:
             return
         yield line.removesuffix("\n").removesuffix("\r")
@@ -121,3 +137,7 @@ def _with_context(lines: Iterator[str], matches: Matches, context: int) -> Itera
             after, last = after - 1, number
         else:
             before.append(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

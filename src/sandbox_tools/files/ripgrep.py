@@ -1,12 +1,6 @@
-import asyncio
 import re
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from fastmcp.exceptions import ToolError
-
-from sandbox_tools.bounds import MOST_OF_A_LINE, BoundedLines, cut_end
+from sandbox_tools.bounds import MOST_OF_A_LINE
 from sandbox_tools.files.query import Query
 from sandbox_tools.files.walking import LEFT_OUT
 
@@ -19,37 +13,14 @@ _MODES = {
     "count": ["--with-filename", "--null", "--count"],
 }
 _NUMBERED = re.compile(r"\d+([:-])")
-_FAILED = 2
 
 
-async def search(query: Query, program: str, lines: BoundedLines) -> None:
-    """Have ripgrep search until there are as many lines as are told."""
-    async with _running(program, query) as process:
-        assert process.stdout is not None
-        async for line in process.stdout:
-            told = _told(query, line.decode(errors="replace").rstrip("\r\n"))
-            if told is not None and not lines.add(told):
-                return
-        await _require_success(process)
-
-
-@asynccontextmanager
-async def _running(program: str, query: Query) -> AsyncIterator[Process]:
-    """Run it where the globs are to begin."""
-    process = await asyncio.create_subprocess_exec(
+def command(query: Query, program: str) -> list[str]:
+    """Say how it is run, in the directory where the globs are to begin."""
+    return [
         *(program, *_ALIKE, *_MODES[query.mode], *_asked(query)),
         *("--regexp", query.pattern, "--", f"./{query.root.relative_to(query.directory)}"),
-        cwd=query.directory,
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    ]
 
 
 def _asked(query: Query) -> list[str]:
@@ -63,7 +34,8 @@ def _asked(query: Query) -> list[str]:
     ]
 
 
-def _told(query: Query, line: str) -> str | None:
+def told(query: Query, line: str) -> str | None:
+    """Tell a line of its output as it is told to agents."""
     if query.mode == "files" or line == "--":
         return query.told(line) if query.mode == "files" else line
     name, _, rest = line.partition("\0")
@@ -72,10 +44,3 @@ def _told(query: Query, line: str) -> str | None:
     number = _NUMBERED.match(rest)
     # What has no number is about a binary file, in which nothing is shown.
     return f"{query.told(name)}{number[1]}{rest}" if number else None
-
-
-async def _require_success(process: Process) -> None:
-    assert process.stderr is not None
-    said = (await process.stderr.read()).decode(errors="replace").strip()
-    if await process.wait() == _FAILED and said:
-        raise ToolError(f"The search cannot be made: {cut_end(said, at_most=1_000)}")

@@ -1,14 +1,24 @@
+import asyncio
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.files.grepping import Grepping
-from sandbox_tools.files.patterns import compile_glob
+from sandbox_tools.files.patterns import InvalidPattern, compile_glob
 from sandbox_tools.workspace import Workspace
+from tests.tools.waiting import until
+
+
+def children():
+    """List the searches of this process."""
+    tasks = Path("/proc/self/task").iterdir()
+    pids = [pid for task in tasks for pid in (task / "children").read_text().split()]
+    return [pid for pid in pids if b"plain_search" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def make(directory, *names):
@@ -117,7 +127,7 @@ def test_a_pattern_takes_no_time_however_many_ways_there_are_to_match_it(pattern
 
 
 def test_braces_that_make_too_much_of_a_pattern_are_refused():
-    with pytest.raises(ToolError, match="braces"):
+    with pytest.raises(InvalidPattern, match="braces"):
         compile_glob("{1,2,3,4,5,6,7,8}" * 20)
 
 
@@ -198,12 +208,22 @@ async def test_an_answer_is_bounded_in_lines_and_in_their_length(grep, tmp_path)
     assert sum(map(len, await grep("x"))) < 60_000
 
 
-async def test_what_cannot_be_searched_is_said(grep, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ToolError, match="is a pipe, not a file"):
-        await grep("x", path="pipe")
-    with pytest.raises(ToolError, match="NUL"):
-        await grep("x\0y")
+async def test_a_search_that_takes_for_ever_without_ripgrep_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    (tmp_path / "a").write_text("a" * 100 + "!")
+    search = asyncio.create_task(Grepping(Workspace(tmp_path)).grep("(a+)+$"))
+    await until(children)
+    search.cancel()
+    with suppress(asyncio.CancelledError):
+        await search
+    assert not children()
+
+
+async def test_what_cannot_be_searched_is_said(directory, refusal_of):
+    os.mkfifo(directory / "pipe")
+    said = await refusal_of("grep", pattern="x", path=directory / "pipe")
+    assert said.endswith("pipe: it is a pipe, not a file.")
+    assert "NUL" in await refusal_of("grep", pattern="x\0y", path=directory)
 
 
 async def test_what_is_no_regular_expression_is_said(grep, tmp_path):
