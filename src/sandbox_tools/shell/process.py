@@ -47,6 +47,7 @@ async def run(
                 if process.poll() is None:
                     with anyio.CancelScope(shield=True):
                         survived = not await end_family(process.pid)
+                    process.poll()  # where the call was cancelled, nobody asks for its end any more
         left_running = _read_rest(output, reading)
         if left_running:
             _keep_reading(output, reading)

@@ -75,6 +75,16 @@ async def test_a_cancelled_call_ends_the_command(tools, place):
     await until(lambda: not alive(place / "pid"))
 
 
+async def test_a_cancelled_call_leaves_no_zombie(tools, place):
+    call = asyncio.create_task(run(tools, "echo $$ > pid; exec sleep 600", cwd=str(place)))
+    await until(lambda: (place / "pid").exists() and (place / "pid").read_text())
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+    process = Path("/proc", (place / "pid").read_text().strip())
+    await until(lambda: not process.exists())
+
+
 async def test_processes_that_are_left_running_hold_up_nobody_and_keep_writing(tools, place):
     command = "(until [ -e go ]; do sleep 0.01; done; echo later; echo done > done) & echo started"
     text = await run(tools, command, cwd=str(place))
