@@ -4,6 +4,7 @@ from typing import Any
 
 from fastmcp import FastMCP
 
+from sandbox_tools import threads
 from sandbox_tools.health import Health
 from sandbox_tools.settings_file import SettingsFile
 from sandbox_tools.workspace import Workspace
@@ -26,6 +27,7 @@ class Ground:
 
     @asynccontextmanager
     async def lifespan(self, _server: FastMCP) -> AsyncIterator[dict[str, Any]]:
+        threads.have_enough()
         async with AsyncExitStack() as stack:
             for opened in self._opened:
                 await stack.enter_async_context(opened())

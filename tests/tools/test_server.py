@@ -153,6 +153,20 @@ async def test_a_call_that_is_cancelled_reads_no_further(tool_server, mode, huge
         await until(lambda: not is_reading())
 
 
+async def test_calls_that_take_long_hold_up_no_others(tool_server, tools, huge):
+    reads = [
+        asyncio.create_task(tools.call_tool("read_file", {"path": "huge", "offset": 10**6}))
+        for _ in range(12)
+    ]
+    open_files = Path(f"/proc/{tool_server.process.pid}/fd")
+    await until(lambda: sum(os.path.realpath(f) == str(huge) for f in open_files.iterdir()) == 12)
+    async with asyncio.timeout(30):
+        await tools.call_tool("list_directory")
+    for read in reads:
+        read.cancel()
+    await asyncio.wait(reads)
+
+
 def children_of(server):
     tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
     return [child for task in tasks for child in (task / "children").read_text().split()]
