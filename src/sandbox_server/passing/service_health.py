@@ -2,9 +2,10 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from typing import Any
 
 from sandbox_server.backends.provider import PortAddress, PortRefusal
 from sandbox_server.db.jobs import JobRepository
@@ -30,6 +31,13 @@ TOOLS_PORT = 6060
 AGENT_PORT = 3000
 CODE_SERVER_PORT = 9000
 
+_TOOLS = "tool_server"
+_ASKED = {
+    _TOOLS: (TOOLS_PORT, b"/health"),
+    "agent": (AGENT_PORT, b"/health"),
+    "code_server": (CODE_SERVER_PORT, b"/healthz"),
+}
+
 _FRESH = timedelta(seconds=2)
 _PATIENCE = timedelta(milliseconds=150)
 """How long who asks waits for news; what comes later is told to who asks next."""
@@ -47,10 +55,18 @@ class _Known:
     health: ServicesHealth
 
 
+@dataclass(frozen=True)
+class _Asking:
+    task: asyncio.Task[None]
+    has_news: asyncio.Event
+    """Of all that were not out of reach before."""
+
+
 class ServiceHealth:
     """Asks services in running sandboxes how they are, and remembers it for a moment.
 
-    It wakes none and is no use of one. Nobody waits for long, and a sandbox is trusted with nothing that it says.
+    It wakes none and is no use of one. Nobody waits for long, nor for what was not there the last time, and a sandbox is
+    trusted with nothing that it says.
     """
 
     def __init__(self, sessions: Sessions, reach_into: Callable[[Sandbox], UsableSandbox]) -> None:
@@ -58,7 +74,7 @@ class ServiceHealth:
         self._reach_into = reach_into
         self._pool = Pool()
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asking: dict[str, _Asking] = {}
         self._of_tenants: Counter[str] = Counter()
 
     def known(self, row: Sandbox) -> ServicesHealth:
@@ -69,16 +85,20 @@ class ServiceHealth:
 
     async def ask(self, row: Sandbox) -> None:
         """See to it that what is known of a sandbox is new, if its services answer at once."""
-        if not row.has_services or row.state is not State.RUNNING or self._is_fresh(row):
+        if not row.has_services or row.state is not State.RUNNING:
             return
-        asking = self._asking.get(row.id) or self._begin(row)
+        asking = self._asking.get(row.id)
+        if asking is None and not self._is_fresh(row):
+            asking = self._begin(row)
         if asking is not None:
-            await asyncio.wait([asking], timeout=_PATIENCE.total_seconds())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE.total_seconds()):
+                    await asking.has_news.wait()
 
     def close(self) -> None:
         """Ask nobody any more."""
-        for task in self._asking.values():
-            task.cancel()
+        for asking in self._asking.values():
+            asking.task.cancel()
         self._pool.close()
 
     def _is_fresh(self, row: Sandbox) -> bool:
@@ -89,44 +109,48 @@ class ServiceHealth:
             and known.asked_at > asyncio.get_running_loop().time() - _FRESH.total_seconds()
         )
 
-    def _begin(self, row: Sandbox) -> asyncio.Task[None] | None:
+    def _begin(self, row: Sandbox) -> "_Asking | None":
         if self._of_tenants[row.tenant_id] >= _MOST_AT_ONCE:
             return None
-        task = self._asking[row.id] = asyncio.create_task(self._refresh(row))
+        has_news = asyncio.Event()
+        task = asyncio.create_task(self._refresh(row, has_news))
+        asking = self._asking[row.id] = _Asking(task, has_news)
         self._of_tenants[row.tenant_id] += 1
         task.add_done_callback(lambda _: self._end(row))
-        return task
+        return asking
 
     def _end(self, row: Sandbox) -> None:
-        del self._asking[row.id]
+        self._asking.pop(row.id).has_news.set()
         self._of_tenants[row.tenant_id] -= 1
         if not self._of_tenants[row.tenant_id]:
             del self._of_tenants[row.tenant_id]
 
-    async def _refresh(self, row: Sandbox) -> None:
-        asked_at = asyncio.get_running_loop().time()
+    async def _refresh(self, row: Sandbox, has_news: asyncio.Event) -> None:
+        """Ask all three, and remember what each says as soon as it does."""
+        asked_at, before = asyncio.get_running_loop().time(), self.known(row)
+        awaited = {name for name in _ASKED if getattr(before, name) is not Answer.UNREACHABLE}
+
+        async def find_out(used: UsableSandbox, name: str) -> None:
+            answer, said = await self._ask_one(used, *_ASKED[name])
+            news = answer if name != _TOOLS else _health_of_tools(answer, said)
+            self._remember(row, asked_at, **{name: news})
+            awaited.discard(name)
+            if not awaited:
+                has_news.set()
+
         with suppress(SandboxError, *OUTAGES):
             used = self._reach_into(row)
-            tools, agent, code_server, (now, error) = await asyncio.gather(
-                self._ask_one(used, TOOLS_PORT, b"/health"),
-                self._ask_one(used, AGENT_PORT, b"/health"),
-                self._ask_one(used, CODE_SERVER_PORT, b"/healthz"),
-                self._look_up(row),
-            )
-            is_ready = tools[0] is Answer.READY
-            health = ServicesHealth(
-                tool_server=read_tool_server(tools[1])
-                if is_ready
-                else ToolServerHealth(state=tools[0]),
-                agent=agent[0],
-                code_server=code_server[0],
-                settings_error=error,
-                checked_at=now,
-            )
-            self._known[row.id] = _Known(row.started_at, asked_at, health)
-            self._known.move_to_end(row.id)
-            if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+            now, error = await self._look_up(row)
+            self._remember(row, asked_at, settings_error=error)
+            await asyncio.gather(*(find_out(used, name) for name in _ASKED))
+            self._remember(row, asked_at, checked_at=now)
+
+    def _remember(self, row: Sandbox, asked_at: float, **news: Any) -> None:
+        health = replace(self.known(row), **news)
+        self._known[row.id] = _Known(row.started_at, asked_at, health)
+        self._known.move_to_end(row.id)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
 
     async def _look_up(self, row: Sandbox) -> tuple[datetime, str | None]:
         """Give the instant, and why its settings were not written."""
@@ -157,6 +181,10 @@ class ServiceHealth:
             return answer.status, await _read(upstream)
         finally:
             self._pool.drop(upstream)
+
+
+def _health_of_tools(answer: Answer, said: bytes) -> ToolServerHealth:
+    return read_tool_server(said) if answer is Answer.READY else ToolServerHealth(state=answer)
 
 
 async def _read(upstream: Upstream) -> bytes:

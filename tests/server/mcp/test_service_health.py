@@ -84,6 +84,14 @@ async def test_who_asks_does_not_wait_for_services_that_do_not_answer(api, make_
     assert services["tool_server"]["state"] == services["code_server"] == "unreachable"
 
 
+async def test_a_service_that_answers_is_told_though_others_are_not_there(api, make_sandbox):
+    """A port where nothing listens is tried for a second: it may be about to."""
+    sandbox_id = await make_sandbox(tools=HEALTHY, mcp_servers=SERVERS)
+    services = (await get(api, sandbox_id))["services"]
+    assert (services["tool_server"]["state"], services["agent"]) == ("ready", "unknown")
+    assert (await until_checked(api, sandbox_id))["agent"] == "unreachable"
+
+
 async def test_of_a_service_that_never_stops_no_more_is_read_than_it_takes(api, make_sandbox):
     sandbox_id = await make_sandbox(tools=ENDLESS, mcp_servers=SERVERS)
     services = await until_checked(api, sandbox_id)
