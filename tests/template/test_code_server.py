@@ -1,3 +1,5 @@
+"""code-server in a real browser, at a host of its own that the server leads to."""
+
 import pytest
 from playwright.async_api import expect
 
@@ -6,39 +8,55 @@ from tests.browser import running_chromium
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
 
 PATIENCE_MS = 120_000
+HEALTH = "curl --fail --silent http://127.0.0.1:9000/healthz"
 
 
 @pytest.fixture(scope="module")
-def opened(computer):
-    """Wait for the code-server of a sandbox that has been told its password."""
-    computer.settle()
-    computer.wait("curl --fail --silent http://127.0.0.1:9000/healthz >/dev/null")
-    return computer
+def link(served):
+    """Make a link to the code-server of a sandbox, as for a person who has no key."""
+    served.wait(HEALTH)
+    return served.ask("POST", "/ports/9000/links").json()["url"]
 
 
-async def test_a_person_edits_and_runs_commands_in_a_browser(opened, tmp_path):
-    opened.run("echo 'hello from the sandbox' >/workspace/hello.txt")
+@pytest.fixture
+async def page(link):
+    """Open the link in a browser."""
     async with running_chromium() as browser:
         page = await browser.new_page(viewport={"width": 1280, "height": 800})
         page.set_default_timeout(PATIENCE_MS)
-        await page.goto(opened.url(9000))
-        await page.fill("input[type=password]", opened.password)
-        await page.click("input[type=submit]")
-        await page.get_by_role("treeitem", name="hello.txt").dblclick()
-        editor = page.locator(".monaco-editor .view-line").first
-        await expect(editor).to_have_text("hello from the sandbox", timeout=PATIENCE_MS)
-        await page.keyboard.press("Control+`")
-        await page.locator(".terminal .xterm-cursor").first.wait_for()
-        await page.keyboard.type("id -un >/workspace/typed.txt\n")
-        assert opened.wait("grep . /workspace/typed.txt") == "user\n"
-        await page.screenshot(path=tmp_path / "workbench.png")
-        print(f"a picture of it: {tmp_path / 'workbench.png'}")
+        await page.goto(link)
+        yield page
 
 
-async def test_nobody_gets_in_without_the_password(opened):
+async def log_in(page, password):
+    await page.fill("input[type=password]", password)
+    await page.click("input[type=submit]")
+
+
+async def test_a_person_edits_and_runs_commands_in_a_browser(served, page, pictures):
+    served.write("/workspace/hello.txt", "hello from the sandbox\n")
+    await log_in(page, served.urls["code_server_password"])
+    await page.get_by_role("treeitem", name="hello.txt").dblclick()
+    editor = page.locator(".monaco-editor .view-line").first
+    await expect(editor).to_have_text("hello from the sandbox", timeout=PATIENCE_MS)
+    await page.keyboard.press("Control+`")
+    await page.locator(".terminal .xterm-cursor").first.wait_for()
+    await page.keyboard.type("id -un | tee /workspace/typed.txt\n")
+    served.wait("grep --quiet user /workspace/typed.txt")
+    await page.screenshot(path=pictures / "code-server.png")
+    assert page.url.startswith(served.urls["code_server"].rstrip("/"))
+    assert "ticket=" not in page.url
+
+
+async def test_nobody_gets_in_without_the_password(page):
+    await log_in(page, "another")
+    await expect(page.get_by_text("Incorrect password")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def test_nobody_sees_even_the_form_without_a_link(served):
     async with running_chromium() as browser:
         page = await browser.new_page()
-        await page.goto(opened.url(9000))
-        await page.fill("input[type=password]", "another")
-        await page.click("input[type=submit]")
-        await expect(page.get_by_text("Incorrect password")).to_be_visible(timeout=PATIENCE_MS)
+        answer = await page.goto(served.urls["code_server"])
+        assert answer is not None
+        assert answer.status in {401, 403}
+        assert await page.locator("input[type=password]").count() == 0

@@ -1,31 +1,11 @@
 """Each coding agent has the sandbox's tool server by its own settings, with the token of the moment."""
 
-import json
-
 import pytest
 
-from tests.engine.process import REPOSITORY
+from tests.template import models
+from tests.template.models import CLAUDE, CODEX
 
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
-
-MODEL = REPOSITORY / "tests/tools/agents/model_endpoint.py"
-MODEL_URL = "http://127.0.0.1:18080"
-# One that is given tools as functions; newer ones write programs that call them.
-CODEX_MODEL = 'model = "gpt-5"\nmodel_provider = "fake"\n'
-CODEX_PROVIDER = f"""
-[model_providers.fake]
-name = "fake"
-base_url = "{MODEL_URL}/v1"
-env_key = "OPENAI_API_KEY"
-wire_api = "responses"
-"""
-TOOLS = {"claude": "mcp__sandbox__read_file", "codex": "mcp__sandbox/read_file"}
-KEYS = {
-    "ANTHROPIC_BASE_URL": MODEL_URL,
-    "ANTHROPIC_API_KEY": "none",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "OPENAI_API_KEY": "none",
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,24 +17,19 @@ def settled(computer):
 @pytest.fixture(scope="module")
 def model(computer):
     """Run a model on the sandbox's loopback, which has agents call tools, and lead them to it."""
-    computer.sandbox.files.write("/tmp/model_endpoint.py", MODEL.read_text())
-    port = MODEL_URL.rpartition(":")[2]
+    computer.sandbox.files.write("/tmp/model_endpoint.py", models.PROGRAM.read_text())
     computer.sandbox.commands.run(
-        f"python /tmp/model_endpoint.py {port}", background=True, timeout=0
+        f"python /tmp/model_endpoint.py {models.PORT}", background=True, timeout=0
     )
-    settings = computer.run("cat ~/.codex/config.toml")
-    computer.sandbox.files.write(
-        "/home/user/.codex/config.toml", f"{CODEX_MODEL}{settings}{CODEX_PROVIDER}"
-    )
-    computer.wait(f"curl --silent {MODEL_URL} >/dev/null")
+    settings = computer.run(f"cat {models.CODEX_SETTINGS}")
+    computer.sandbox.files.write(models.CODEX_SETTINGS, models.with_model(settings))
+    computer.wait(f"curl --silent {models.URL} >/dev/null")
 
 
 @pytest.fixture
-def order(computer):
-    """Have a model have its agent read a file by the tool server, as its agent names the tool."""
+def told_file(computer):
     computer.run("echo 'written in the sandbox' >/workspace/told.txt")
-    path = json.dumps({"path": "/workspace/told.txt"})
-    return lambda agent: f"model, use: {TOOLS[agent]} {path}"
+    return "/workspace/told.txt"
 
 
 def test_claude_code_is_connected_to_the_tool_server(computer):
@@ -78,27 +53,15 @@ def test_copilot_knows_the_tool_server(computer):
     assert "sandbox (http)" in computer.run("copilot mcp list")
 
 
-def test_codex_uses_a_tool_of_the_tool_server(computer, model, order):
+def test_codex_uses_a_tool_of_the_tool_server(computer, model, told_file):
     command = "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox"
-    said = computer.run(f'{command} "$ORDER" </dev/null', timeout=180, ORDER=order("codex"), **KEYS)
-    assert "written in the sandbox" in said
+    assert "written in the sandbox" in carry_out(computer, command, CODEX.order(told_file))
 
 
-def test_claude_code_uses_a_tool_of_the_tool_server(computer, model, order):
+def test_claude_code_uses_a_tool_of_the_tool_server(computer, model, told_file):
     command = "claude -p --permission-mode bypassPermissions"
-    said = computer.run(
-        f'{command} "$ORDER" </dev/null', timeout=180, ORDER=order("claude"), **KEYS
-    )
-    assert "written in the sandbox" in said
+    assert "written in the sandbox" in carry_out(computer, command, CLAUDE.order(told_file))
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_the_agent_server_has_an_agent_use_the_tool_server(computer, model, order, agent):
-    run = json.dumps({"agent": agent, "prompt": order(agent)})
-    said = computer.run(
-        "sandbox-tools run-agent </dev/null", timeout=180, **KEYS, SANDBOX_AGENT_RUN_0=run
-    )
-    result = json.loads(said.splitlines()[-1])
-    assert result["type"] == "result"
-    assert result["state"] == "succeeded", result
-    assert "written in the sandbox" in result["output"]
+def carry_out(computer, command, order):
+    return computer.run(f'{command} "$ORDER" </dev/null', timeout=180, ORDER=order, **models.ENVS)

@@ -1,0 +1,91 @@
+"""Clients of other makes use every tool of a full sandbox, through the server."""
+
+import asyncio
+import json
+import subprocess
+from dataclasses import asdict
+
+import pytest
+
+from tests.engine.process import REPOSITORY
+from tests.template.clients.environment import python_with_langchain
+from tests.template.clients.hands import Hands, Site
+from tests.template.clients.official import calling, official_client
+from tests.template.clients.work import do_all
+
+pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]
+
+ERAS = {"handshake": "legacy", "discovered": "2026-07-28"}
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def site_of(workplace, pictures):
+    """Make sites in the served sandbox, each with a directory of its own there."""
+
+    def make(name):
+        workplace.run(f"rm -rf /workspace/{name} && mkdir /workspace/{name}")
+        return Site(workplace.urls["mcp"], workplace.server.admin_key, str(pictures), name)
+
+    return make
+
+
+async def names(client):
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_official_client_uses_every_tool(site_of, era):
+    site = site_of(era)
+    async with official_client(site, mode=ERAS[era]) as client:
+        listed = await names(client)
+        hands = Hands(site, calling(client))
+        await do_all(hands)
+        assert listed - hands.used == set()
+        assert await names(client) == listed
+
+
+def test_langchains_client_uses_every_tool(site_of):
+    site = site_of("langchain")
+    done = subprocess.run(
+        [
+            python_with_langchain(),
+            "-m",
+            "tests.template.clients.langchain",
+            json.dumps(asdict(site)),
+        ],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["listed"]
+    assert set(told["listed"]) - set(told["used"]) == set()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_official_client_is_told_of_progress_and_stops_what_it_cancels(
+    site_of, workplace, era
+):
+    begun = asyncio.Event()
+    site = site_of(era)
+
+    async def note(done, total, message):
+        if message == "begun":
+            begun.set()
+
+    async with official_client(site, mode=ERAS[era]) as client:
+        command = f"echo $$ >{site.place}/pid; echo begun; exec sleep 600"
+        call = asyncio.create_task(
+            client.call_tool("run_command", {"command": command}, progress_callback=note)
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            await begun.wait()
+        lives = f"kill -0 $(cat {site.place}/pid)"
+        await asyncio.to_thread(workplace.run, lives)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await asyncio.to_thread(workplace.wait, f"! {lives}")
