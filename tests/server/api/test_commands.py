@@ -9,11 +9,11 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from tests.docs.blocks import BY_HTTP
 from tests.engine.waiting import until
 from tests.server.api.following import following
 from tests.server.databases import new_database
 from tests.server.running import server_process, variables_of
-from tests.test_readme import README
 
 pytestmark = pytest.mark.needs_engine
 
@@ -372,8 +372,8 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_stored_and_its_com
     assert outcome["stdout_cut"] == {"offset": 7, "size": None}
 
 
-def test_the_commands_in_the_readme_work_as_they_stand(server, sandbox):
-    section = README.read_text().partition("\n## Commands\n")[2]
+def test_what_the_document_shows_answers_as_it_says(server, sandbox):
+    section = BY_HTTP.read_text().partition("\n## Commands\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     variables = {"KEY": server.admin_key, "SERVER": server.url, "ID": sandbox.rpartition("/")[2]}
     shown = subprocess.run(

@@ -10,11 +10,11 @@ import pytest
 from sandbox_server.app import create_app
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import create_engine, create_sessions
+from tests.docs.blocks import BY_HTTP
 from tests.engine.waiting import until
 from tests.server.api.following import following
 from tests.server.api.serving import serving
 from tests.server.api.test_problems import assert_problem
-from tests.test_readme import README
 
 pytestmark = pytest.mark.needs_engine
 
@@ -363,8 +363,8 @@ async def test_a_watch_of_what_is_no_directory_is_refused(files):
         assert answer.status_code == status
 
 
-async def test_the_commands_in_the_readme_work_as_they_stand(files, tmp_path):
-    section = README.read_text().partition("\n## Files\n")[2]
+async def test_what_the_document_shows_answers_as_it_says(files, tmp_path):
+    section = BY_HTTP.read_text().partition("\n## Files\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     key, server = files.api.headers["x-api-key"], str(files.api.base_url).rstrip("/")
     shell = await asyncio.create_subprocess_exec(

@@ -12,11 +12,11 @@ from sandbox_server.db.models import Command, CommandOutput, Event, Sandbox, Str
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State
+from tests.docs.blocks import BY_HTTP
 from tests.server.api.conftest import all_of, caller_of
 from tests.server.api.following import following
 from tests.server.api.rows import add_event, add_sandbox, find_tenant, now
 from tests.server.api.test_problems import assert_problem
-from tests.test_readme import README
 
 LOGS = "/v1/logs"
 
@@ -207,13 +207,13 @@ async def end(sessions, row):
         await session.execute(update(Sandbox).where(Sandbox.id == row.id).values(**ended))
 
 
-async def test_the_commands_in_the_readme_work_as_they_stand(
+async def test_what_the_document_shows_answers_as_it_says(
     port, make_key, reader, sessions, row, told
 ):
     async with sessions.begin() as session:
         await session.execute(update(Command).values(state="killed", ended_at=now()))
     await end(sessions, row)  # so that the last of them ends
-    script = README.read_text().partition("\n## Events and logs\n")[2]
+    script = BY_HTTP.read_text().partition("\n## Events and logs\n")[2]
     script = script.partition("```sh\n")[2].partition("```")[0]
     server = {"KEY": await make_key(), "SERVER": f"http://127.0.0.1:{port}", "ID": row.id}
     process = await asyncio.create_subprocess_exec(

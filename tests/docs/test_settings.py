@@ -1,0 +1,15 @@
+import subprocess
+import sys
+
+from tests.docs.blocks import REPOSITORY
+
+
+def test_the_documents_have_the_settings_that_the_code_has():
+    checked = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts/settings-tables", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
