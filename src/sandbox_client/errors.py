@@ -283,6 +283,10 @@ class TicketRefused(AccessDenied):
     code = "ticket-refused"
 
 
+class LoginRefused(AccessDenied):
+    code = "login-refused"
+
+
 class LimitReached(ApiError):
     code = "limit-reached"
 

@@ -17,6 +17,7 @@ from sandbox_server.api import (
     health,
     jobs,
     keys,
+    logins,
     logs,
     mcp,
     metrics,
@@ -61,7 +62,7 @@ _ROUTES = (
         events,
         logs,
     ),
-    *(tenants, keys, tickets, backends, stats, jobs, health, metrics, docs, verbs),
+    *(tenants, keys, tickets, logins, backends, stats, jobs, health, metrics, docs, verbs),
 )
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -112,6 +113,7 @@ def _surround(app: FastAPI, services: Services) -> None:
         Authentication,
         authenticator=services.authenticator,
         metrics=MetricsAccess(settings.metrics_token),
+        public_address=services.public_address,
     )
     app.add_middleware(BodyLimit, limit=settings.max_body_mb * 2**20)
     app.add_middleware(Sanity)
@@ -121,7 +123,7 @@ def _surround(app: FastAPI, services: Services) -> None:
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
             allow_methods=_METHODS,
-            allow_headers=["*"],  # nothing that a browser adds by itself counts here
+            allow_headers=["*"],  # nothing that a browser adds by itself counts for pages of others
             expose_headers=_TOLD_HEADERS,
         )
     app.add_middleware(RequestMetrics)

@@ -12,7 +12,7 @@ from typing import Literal
 _context: ContextVar[Mapping[str, str]] = ContextVar("log_context", default=MappingProxyType({}))
 
 # Nothing logs these on purpose; an error of somebody else's may quote one.
-_SECRETS = re.compile(r"\b(?:sb[xt]_|e2b_|sk_)[\w-]{16,}|(?<=://)[^\s/@]+(?=@)")
+_SECRETS = re.compile(r"\b(?:sb[xtl]_|e2b_|sk_)[\w-]{16,}|(?<=://)[^\s/@]+(?=@)")
 # What they say of each call is of no use here, and some quote its headers and URL.
 _LIBRARIES = (
     *("alembic", "asyncio", "e2b", "httpcore", "httpx", "pyqwest"),

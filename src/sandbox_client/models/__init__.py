@@ -46,6 +46,7 @@ from sandbox_client.models.files import (
     FileType,
     FileUser,
 )
+from sandbox_client.models.logins import LoginRead
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.operations import (
     BackendReadiness,
@@ -197,6 +198,7 @@ __all__ = [
     "LogEvent",
     "LogGap",
     "LogRecord",
+    "LoginRead",
     "McpServerRead",
     "MetricRead",
     "Name",

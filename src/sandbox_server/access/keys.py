@@ -5,21 +5,22 @@ from datetime import timedelta
 
 from sandbox_server.access.lookups import Lookups
 from sandbox_server.access.rate_limit import RateLimit
-from sandbox_server.access.secrets import hash_of, is_secret, is_ticket
+from sandbox_server.access.secrets import hash_of, is_login, is_secret, is_ticket
 from sandbox_server.db.keys import KeyRepository
+from sandbox_server.db.logins import LoginRepository
 from sandbox_server.db.models import ApiKey, Ticket
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.tickets import TicketRepository
-from sandbox_server.domain.access import Caller, Scope, TicketCaller, TicketScope
+from sandbox_server.domain.access import Caller, LoginCaller, Scope, TicketCaller, TicketScope
 from sandbox_server.domain.errors import Unauthenticated
-from sandbox_server.domain.ids import ApiKeyId, TenantId
+from sandbox_server.domain.ids import ApiKeyId, LoginId, TenantId
 
 _LOOKUPS = 4
 _NOTE_USE_EVERY = timedelta(minutes=1)
 
 
 class Authenticator:
-    """Tells who holds a key or a ticket, and holds each to its key's rate.
+    """Tells who holds a key or a ticket or is signed in, and holds each to its key's rate.
 
     What was found valid is trusted for half a second and then looked up again: so every server knows of a revocation
     within that time, whether or not it hears a notification.
@@ -30,6 +31,7 @@ class Authenticator:
         at_once = asyncio.Semaphore(_LOOKUPS)
         self._keys = Lookups(self._look_up_key, at_once=at_once, clock=clock)
         self._tickets = Lookups(self._look_up_ticket, at_once=at_once, clock=clock)
+        self._logins = Lookups(self._look_up_login, at_once=at_once, clock=clock)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:
@@ -48,16 +50,27 @@ class Authenticator:
         self._rate_limit.take(caller)
         return caller
 
+    async def authenticate_login(self, secret: str) -> LoginCaller:
+        """Find the caller whose browser keeps this, which is signed in until its key ends."""
+        if not is_login(secret):
+            raise Unauthenticated
+        caller = await self._logins.find(hash_of(secret))
+        self._rate_limit.take(caller)
+        return caller
+
     async def recheck(self, caller: Caller) -> Caller:
         """Refuse who was let in a while ago and would not be any more, or tell what they may by now; costs none of their rate."""
         if isinstance(caller, TicketCaller):
             return await self._tickets.find(caller.secret_hash)
+        if isinstance(caller, LoginCaller):
+            return await self._logins.find(caller.secret_hash)
         return await self._keys.find(caller.secret_hash)
 
     def forget(self) -> None:
         """Look everybody up anew, after a key has changed."""
         self._keys.forget()
         self._tickets.forget()
+        self._logins.forget()
 
     async def _look_up_key(self, secret_hash: bytes) -> Caller:
         async with without_transaction(self._sessions) as session:
@@ -75,6 +88,23 @@ class Authenticator:
                 raise Unauthenticated("The ticket is not known here, or its time is up.")
             await KeyRepository(session).note_use(found.key.id, at_most_every=_NOTE_USE_EVERY)
         return _ticket_caller_of(found.ticket, caller_of(found.key))
+
+    async def _look_up_login(self, secret_hash: bytes) -> LoginCaller:
+        async with without_transaction(self._sessions) as session:
+            found = await LoginRepository(session).find_valid(secret_hash)
+            if found is None:
+                raise Unauthenticated("Nobody is signed in here any more.")
+            await KeyRepository(session).note_use(found.key.id, at_most_every=_NOTE_USE_EVERY)
+        key = caller_of(found.key)
+        return LoginCaller(
+            tenant_id=key.tenant_id,
+            key_id=key.key_id,
+            scopes=key.scopes,
+            max_priority=key.max_priority,
+            rate_per_s=key.rate_per_s,
+            secret_hash=secret_hash,
+            login_id=LoginId(found.login.id),
+        )
 
 
 def caller_of(key: ApiKey) -> Caller:

@@ -3,25 +3,35 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.access.secrets import is_secret
+from sandbox_server.api.login_cookie import find_login
 from sandbox_server.api.metrics_access import METRICS_PATH, MetricsAccess
+from sandbox_server.api.own_page import require_own_page
 from sandbox_server.api.ticket_reach import require_reach, take_ticket
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import Unauthenticated
+from sandbox_server.passing.destinations import PublicAddress
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
-_OPEN_BELOW = "/docs/"
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
+_OPEN_BELOW = ("/docs/", "/page/")
 
 
 class Authentication:
-    """Lets nothing through without a key or a ticket but what is open to all, before any of the body is read.
+    """Lets nothing through without a key, a ticket or a login but what is open to all, before any of the body is read.
 
     It stands before the routes, so that no route can forget it, and a stranger learns of none.
     """
 
     def __init__(
-        self, app: ASGIApp, *, authenticator: Authenticator, metrics: MetricsAccess
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: Authenticator,
+        metrics: MetricsAccess,
+        public_address: PublicAddress,
     ) -> None:
         self._app = app
         self._authenticator = authenticator
+        self._public_address = public_address
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,11 +45,20 @@ class Authentication:
 
     async def _find_caller(self, scope: Scope, secret: str | None) -> Caller:
         ticket = take_ticket(scope)
-        if ticket is None or secret is not None:
+        if secret is not None:
             return await self._authenticator.authenticate(secret)
+        if ticket is None:
+            return await self._find_signed_in(scope)
         caller = await self._authenticator.authenticate_ticket(ticket)
         require_reach(caller, scope)
         return caller
+
+    async def _find_signed_in(self, scope: Scope) -> Caller:
+        login = find_login(scope, self._public_address)
+        if login is None:
+            raise Unauthenticated
+        require_own_page(scope, self._public_address)
+        return await self._authenticator.authenticate_login(login)
 
 
 def is_open(path: str) -> bool:

@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection
 
 from sandbox_client.models import Port
 from sandbox_server.access.key_ring import KeyRing
+from sandbox_server.access.logins import Logins
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.access.tickets import Tickets
 from sandbox_server.agents.runs import AgentRuns
@@ -88,6 +89,10 @@ async def find_tickets(services: ServicesDep) -> Tickets:
     return Tickets(services.sessions, services.authenticator)
 
 
+async def find_logins(services: ServicesDep) -> Logins:
+    return Logins(services.sessions, services.authenticator)
+
+
 async def find_catalog(services: ServicesDep) -> Catalog:
     return Catalog(services.sessions, services.backends, services.vault)
 
@@ -116,6 +121,7 @@ TerminalsDep = Annotated[Terminals, Depends(find_terminals)]
 CatalogDep = Annotated[Catalog, Depends(find_catalog)]
 FleetDep = Annotated[Fleet, Depends(find_fleet)]
 KeyRingDep = Annotated[KeyRing, Depends(find_key_ring)]
+LoginsDep = Annotated[Logins, Depends(find_logins)]
 TenantsDep = Annotated[Tenants, Depends(find_tenants)]
 TicketsDep = Annotated[Tickets, Depends(find_tickets)]
 

@@ -48,9 +48,9 @@ class PathForm:
 
 
 def outside_of(client: Client, services: Services, *, path: str) -> Outside:
-    """Tell how a path of the API is reached; only by its own name is it known to be behind TLS."""
-    public, host = services.public_address, client.host
-    scheme = public.scheme if host.lower() == public.host else client.scope["scheme"]
+    """Tell how a path of the API is reached."""
+    host = client.host
+    scheme = services.public_address.scheme_at(host, otherwise=client.scope["scheme"])
     return Outside(scheme=scheme, host=host, client=client.address, path=path)
 
 

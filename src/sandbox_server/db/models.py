@@ -384,6 +384,18 @@ class Ticket(Row):
     expires_at: Mapped[datetime]
 
 
+class Login(Row):
+    """A browser that was signed in with a key, until then; of what it keeps, in a cookie, only the hash is here."""
+
+    __tablename__ = "logins"
+    __table_args__ = (Index(None, "expires_at"), Index(None, "key_id", "id"))
+
+    id: Mapped[Id] = mapped_column(primary_key=True)
+    hash: Mapped[bytes] = mapped_column(unique=True)
+    key_id: Mapped[Id] = mapped_column(ForeignKey(ApiKey.id))  # it ends with that
+    expires_at: Mapped[datetime]
+
+
 class Snapshot(Row):
     """A sandbox as it was at one moment; sandboxes are created from it at its backend."""
 

@@ -12,6 +12,7 @@ from sandbox_server.db.models import (
     Event,
     IdempotencyKey,
     Job,
+    Login,
     Sandbox,
     Stream,
     Ticket,
@@ -58,6 +59,10 @@ class RemainsRepository:
     async def remove_tickets(self) -> int:
         """Remove tickets whose time is up."""
         return len(await self._remove(Ticket.hash, where=Ticket.expires_at < _now))
+
+    async def remove_logins(self) -> int:
+        """Remove logins whose time is up."""
+        return len(await self._remove(Login.id, where=Login.expires_at < _now))
 
     async def _note(
         self,

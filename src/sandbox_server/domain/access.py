@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from sandbox_server.domain.errors import ScopeMissing
 from sandbox_server.domain.events import Actor
-from sandbox_server.domain.ids import ApiKeyId, TenantId
+from sandbox_server.domain.ids import ApiKeyId, LoginId, TenantId
 
 
 class Scope(StrEnum):
@@ -69,3 +69,10 @@ class TicketCaller(Caller):
 
     sandbox_id: str | None = None
     port: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginCaller(Caller):
+    """Somebody's browser that was signed in with a key: may what that may, and only by pages of this server's own."""
+
+    login_id: LoginId

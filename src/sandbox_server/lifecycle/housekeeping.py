@@ -50,6 +50,7 @@ class Housekeeping:
             "events": await self._all(lambda r: r.remove_events(kept.events)),
             "requests": await self._all(lambda r: r.remove_idempotency_keys(kept.idempotency)),
             "tickets": await self._all(lambda r: r.remove_tickets()),
+            "logins": await self._all(lambda r: r.remove_logins()),
         }
         if any(removed.values()):
             log.info("removed %s", " ".join(f"{what}={n}" for what, n in removed.items()))

@@ -23,7 +23,6 @@ class AgentServers:
         self, client: Client, caller: Caller, sandbox_id: str, *, outside: Outside
     ) -> None:
         """Connect a client to the agent server in its sandbox."""
-        used = await self._controller.use(caller, sandbox_id)
         passage = Passage(
             client=client,
             caller=caller,
@@ -32,6 +31,7 @@ class AgentServers:
             path=b"/",
             tells_end=True,
         )
+        used = await self._controller.use(caller, sandbox_id)
         try:
             await self._introduction.pass_on(passage, used.row, repeat=lambda: client)
         except PortNotOpen:

@@ -8,13 +8,16 @@ from sandbox_server.passing.headers import Header
 
 COOKIE = b"sandbox-preview"
 SECURE_COOKIE = b"__Host-sandbox-preview"
+LOGIN_COOKIE = b"sandbox-login"
+SECURE_LOGIN_COOKIE = b"__Host-sandbox-login"
 
-# API keys and tickets, wherever they are in something else.
-_OURS = re.compile(rb"sb[xt]_[A-Za-z0-9_-]{43}")
+_COOKIES = frozenset({COOKIE, SECURE_COOKIE, LOGIN_COOKIE, SECURE_LOGIN_COOKIE})
+# API keys, tickets and logins, wherever they are in something else.
+_OURS = re.compile(rb"sb[xtl]_[A-Za-z0-9_-]{43}")
 
 
 def without_credentials(headers: Iterable[Header]) -> Iterator[Header]:
-    """Leave out what a key or ticket of ours is in, and our cookie; all else is the application's own."""
+    """Leave out what a key or ticket of ours is in, and our cookies; all else is the application's own."""
     for name, value in headers:
         if name == b"cookie":
             if kept := b"; ".join(_foreign_cookies(value)):
@@ -49,5 +52,5 @@ def _foreign_cookies(header: bytes) -> Iterator[bytes]:
     for cookie in header.split(b";"):
         stripped = cookie.strip()
         name = stripped.partition(b"=")[0]
-        if stripped and name not in (COOKIE, SECURE_COOKIE) and not holds_credential(stripped):
+        if stripped and name not in _COOKIES and not holds_credential(stripped):
             yield stripped

@@ -37,6 +37,10 @@ class PublicAddress:
         """Name where the API's WebSockets are."""
         return self.api_url.replace("http", "ws", 1)
 
+    def scheme_at(self, host: str, *, otherwise: str) -> str:
+        """Tell by what a host was asked: only by our own name is it known to be behind TLS."""
+        return self.scheme if host.lower() == self.host else otherwise
+
     def url(self, sandbox_id: str, port: int | str) -> str:
         """Name a port by a host of its own, or any port, as a pattern."""
         return f"{self.scheme}://{port}-{sandbox_id}.{self.host}"

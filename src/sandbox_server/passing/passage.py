@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 
-from sandbox_server.domain.access import Caller
+from sandbox_server.domain.access import Caller, LoginCaller
+from sandbox_server.domain.errors import LoginRefused
 from sandbox_server.passing.client import Client
 from sandbox_server.passing.destinations import Destination
 from sandbox_server.passing.headers import Headers
@@ -9,7 +10,7 @@ from sandbox_server.passing.outside import Outside
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """A request that is to be passed on: whose, where to, and as what."""
+    """A request that is to be passed on: whose, where to, and as what. There is none for who is merely signed in."""
 
     client: Client
     caller: Caller
@@ -23,3 +24,7 @@ class Passage:
     """Whether it is a WebSocket whose end we say too, and whose pings are no use of the sandbox."""
     added: Headers = ()
     """What we tell that server ourselves, in place of what the caller says."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.caller, LoginCaller):
+            raise LoginRefused("Nothing is passed on to a sandbox for who is signed in.")

@@ -17,7 +17,7 @@ OWN = {"Authorization": "Bearer the-applications", "Cookie": "session=1; theme=d
 
 def require_none_of_ours(got, *secrets):
     assert not any(secret in str(got) for secret in secrets)
-    assert re.search("sb[xt]_", str(got)) is None
+    assert re.search("sb[xtl]_", str(got)) is None
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -110,6 +110,46 @@ async def test_what_lets_a_websocket_in_stays_outside(outside, sandbox_id, link)
             got = Recorded.of_head(await socket.recv(decode=True))
         require_none_of_ours(got, ticket, outside.key)
         assert got.target == "/a?b=1"
+
+
+async def test_what_keeps_a_browser_signed_in_stays_outside(outside, sandbox_id):
+    async with outside.api(**{"Sec-Fetch-Site": "same-origin"}) as page:
+        signed_in = await page.post("/v1/login")
+    assert signed_in.status_code == 201, signed_in.text
+    cookie = signed_in.headers["Set-Cookie"].partition(";")[0]
+    secret = cookie.partition("=")[2]
+    sent = {"Cookie": f"a=1; {cookie}; __Host-{cookie}; sandbox-login=x; other={secret}; b=2"}
+    path = path_of(Destination(sandbox_id, PORT))
+    by_key = {**sent, "X-API-Key": outside.key}
+    async with outside.at(sandbox_id, PORT) as caller:
+        got = Recorded.of((await caller.get("/", headers=by_key)).text)
+        alone = await caller.get("/", headers={**sent, "Sec-Fetch-Site": "same-origin"})
+    require_none_of_ours(got, secret)
+    assert got.header("Cookie") == "a=1; b=2"
+    assert alone.status_code == 401
+    async with outside.api() as api:
+        got = Recorded.of((await api.get(f"{path}/a", headers=by_key)).text)
+    require_none_of_ours(got, secret)
+    assert got.header("Cookie") is None
+
+
+async def test_who_is_signed_in_reaches_and_wakes_no_server_in_a_sandbox(outside, sandbox_id):
+    own = {"Sec-Fetch-Site": "same-origin"}
+    async with outside.api() as api:
+        signed_in = await api.post("/v1/login", headers=own)
+        cookie = signed_in.headers["Set-Cookie"].partition(";")[0]
+        await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
+        del api.headers["X-API-Key"]
+        page = {**own, "Cookie": cookie}
+        for below in (f"ports/{PORT}/proxy/", "mcp/", "mcp", "agent/socket"):
+            asked = {**page, "Upgrade": "websocket", "Connection": "Upgrade"}
+            for headers in (page, asked):
+                answer = await api.get(f"/v1/sandboxes/{sandbox_id}/{below}", headers=headers)
+                assert answer.status_code in {400, 403}, (below, answer.text)
+        state = (await api.get(f"/v1/sandboxes/{sandbox_id}", headers=page)).json()["state"]
+    async with outside.api() as api:
+        await api.post(f"/v1/sandboxes/{sandbox_id}/resume")
+    assert state == "paused"
 
 
 async def test_the_providers_own_tokens_are_not_a_clients_to_choose(outside, sandbox_id):

@@ -25,6 +25,7 @@ SandboxError
       MetricsRefused          not from this machine, or without the token
     ScopeMissing              the key may not do this
     TicketRefused             the ticket is not for this
+    LoginRefused              who is signed in asks by another way than our own page
   LimitReached
     QueueFull
     RateLimited               a key asks too often
@@ -64,6 +65,7 @@ Each class has a stable `code` and a `title`; only `api/` knows which status of 
 """
 
 from sandbox_server.domain.errors.access import (
+    LoginRefused,
     MetricsRefused,
     ScopeMissing,
     TicketRefused,
@@ -178,6 +180,7 @@ __all__ = [
     "KeyIssuedBefore",
     "KeyNotFound",
     "LimitReached",
+    "LoginRefused",
     "MetricsRefused",
     "NameTaken",
     "NoBackend",

@@ -27,6 +27,12 @@ class ScopeMissing(AccessDenied):
         super().__init__(f"The API key lacks the scope {scope!r}.")
 
 
+class LoginRefused(AccessDenied):
+    code = "login-refused"
+    title = "Signing in does not count here"
+    remediation = "It is for this server's own page. Programs, and pages of others, send a key or a ticket."
+
+
 class TicketRefused(AccessDenied):
     code = "ticket-refused"
     title = "Ticket is not for this"

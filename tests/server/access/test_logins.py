@@ -1,0 +1,157 @@
+from datetime import UTC, timedelta
+
+import pytest
+from sqlalchemy import func, select, text, update
+
+from sandbox_server.access import logins as module
+from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.logins import Logins
+from sandbox_server.access.tickets import Tickets
+from sandbox_server.db.models import Login
+from sandbox_server.db.remains import RemainsRepository
+from sandbox_server.domain.access import Scope, TicketScope
+from sandbox_server.domain.errors import LoginRefused, RateLimited, Unauthenticated
+
+
+@pytest.fixture
+def logins(sessions, authenticator):
+    return Logins(sessions, authenticator)
+
+
+@pytest.fixture
+def caller(issue, authenticator):
+    """Have a caller with a key of its own."""
+
+    async def caller(**fields):
+        return await authenticator.authenticate((await issue(**fields)).secret)
+
+    return caller
+
+
+@pytest.fixture
+def end(sessions):
+    """Have the time of all logins be up."""
+
+    async def end():
+        async with sessions.begin() as session:
+            await session.execute(update(Login).values(expires_at=text("clock_timestamp()")))
+
+    return end
+
+
+async def test_who_is_signed_in_may_what_the_key_may(logins, authenticator, caller):
+    key = await caller(scopes=[Scope.ADMIN], max_priority=9, rate_per_s=50)
+    found = await authenticator.authenticate_login((await logins.begin(key)).secret)
+    assert (found.tenant_id, found.key_id, found.actor) == (key.tenant_id, key.key_id, key.actor)
+    assert (found.scopes, found.max_priority, found.rate_per_s) == (key.scopes, 9, 50)
+
+
+async def test_who_is_signed_in_may_what_the_key_may_by_now(
+    logins, authenticator, caller, key_ring
+):
+    key = await caller(scopes=[Scope.ADMIN])
+    login = await authenticator.authenticate_login((await logins.begin(key)).secret)
+    await key_ring.update(key.key_id, {"scopes": ["read"]})
+    assert (await authenticator.recheck(login)).scopes == {Scope.READ}
+
+
+async def test_a_login_lasts_twelve_hours_by_the_databases_clock(
+    logins, authenticator, caller, sessions, end, clock
+):
+    new = await logins.begin(await caller())
+    async with sessions() as session:
+        left = await session.scalar(select(Login.expires_at - text("clock_timestamp()")))
+    assert timedelta(hours=11, minutes=59) < left <= timedelta(hours=12)
+    assert new.owned.login.expires_at.tzinfo is UTC
+    login = await authenticator.authenticate_login(new.secret)
+    await end()
+    clock.now += 1
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate_login(new.secret)
+    with pytest.raises(Unauthenticated):
+        await authenticator.recheck(login)
+    with pytest.raises(Unauthenticated):
+        await logins.get(login)
+
+
+async def test_a_login_ends_with_its_key_on_every_server_within_a_second(
+    logins, authenticator, caller, key_ring, sessions, clock
+):
+    key = await caller()
+    new = await logins.begin(key)
+    other = Authenticator(sessions, clock=clock)
+    for each in (authenticator, other):
+        await each.authenticate_login(new.secret)
+    await key_ring.revoke(key.key_id)
+    clock.now += 0.999
+    for each in (authenticator, other):
+        with pytest.raises(Unauthenticated):
+            await each.authenticate_login(new.secret)
+
+
+async def test_who_signs_out_is_signed_out_at_once_and_nobody_else(logins, authenticator, caller):
+    key = await caller()
+    ours, other = await logins.begin(key), await logins.begin(key)
+    await logins.end(await authenticator.authenticate_login(ours.secret))
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate_login(ours.secret)
+    await authenticator.authenticate_login(other.secret)
+
+
+async def test_signing_in_takes_a_key(logins, authenticator, caller, sessions):
+    key = await caller()
+    login = await authenticator.authenticate_login((await logins.begin(key)).secret)
+    tickets = Tickets(sessions, authenticator)
+    issued = await tickets.issue(key, scope=TicketScope.READ, ttl=timedelta(hours=1))
+    for each in (login, await tickets.find(issued.secret)):
+        with pytest.raises(LoginRefused):
+            await logins.begin(each)
+
+
+async def test_a_login_is_no_key_and_no_ticket_and_these_are_no_login(
+    logins, authenticator, issue, caller
+):
+    login, key = (await logins.begin(await caller())).secret, (await issue()).secret
+    for authenticate, secret in (
+        (authenticator.authenticate, login),
+        (authenticator.authenticate_ticket, login),
+        (authenticator.authenticate_login, key),
+        (authenticator.authenticate_login, f"sbl_{'a' * 43}"),
+        (authenticator.authenticate_login, ""),
+    ):
+        with pytest.raises(Unauthenticated):
+            await authenticate(secret)
+
+
+async def test_a_login_and_its_key_share_one_rate(logins, authenticator, caller):
+    slow = await caller(rate_per_s=0.01)  # whose only request was the one that found it
+    new = await logins.begin(slow)
+    with pytest.raises(RateLimited):
+        await authenticator.authenticate_login(new.secret)
+
+
+async def test_of_a_keys_too_many_logins_the_oldest_end(logins, authenticator, caller, monkeypatch):
+    monkeypatch.setattr(module, "MOST_PER_KEY", 2)
+    other = await logins.begin(await caller())
+    key = await caller()
+    first, *rest = [await logins.begin(key) for _ in range(3)]
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate_login(first.secret)
+    for each in (*rest, other):
+        await authenticator.authenticate_login(each.secret)
+
+
+async def test_the_database_does_not_have_the_logins_secret(logins, caller, sessions):
+    new = await logins.begin(await caller())
+    async with sessions() as session:
+        row = str((await session.execute(text("SELECT t::text FROM logins t"))).all())
+    assert new.secret[4:12] not in row
+    assert new.secret not in repr(new)
+
+
+async def test_logins_are_removed_when_their_time_is_up(logins, caller, sessions, end):
+    await logins.begin(await caller())
+    await end()
+    async with sessions.begin() as session:
+        assert await RemainsRepository(session, limit=10).remove_logins() == 1
+        assert await session.scalar(select(func.count()).select_from(Login)) == 0
