@@ -1,6 +1,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -217,6 +218,16 @@ async def test_a_search_that_takes_for_ever_without_ripgrep_holds_up_nobody(tmp_
     with suppress(asyncio.CancelledError):
         await search
     assert not children()
+
+
+async def test_a_search_that_was_killed_has_not_found_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    (tmp_path / "a").write_text("a" * 100 + "!")
+    search = asyncio.create_task(Grepping(Workspace(tmp_path)).grep("(a+)+$"))
+    await until(children)
+    os.kill(int(children()[0]), signal.SIGKILL)
+    with pytest.raises(ToolError, match="The search broke off"):
+        await search
 
 
 async def test_what_cannot_be_searched_is_said(directory, refusal_of):
