@@ -1,14 +1,10 @@
 """Clients of other makes use every tool of a full sandbox, through the server."""
 
 import asyncio
-import json
-import subprocess
-from dataclasses import asdict
 
 import pytest
 
-from tests.engine.process import REPOSITORY
-from tests.template.clients.environment import python_with_langchain
+from tests.template.clients.environment import work_with_langchain
 from tests.template.clients.hands import Hands, Site
 from tests.template.clients.official import calling, official_client
 from tests.template.clients.work import do_all
@@ -46,24 +42,9 @@ async def test_the_official_client_uses_every_tool(site_of, era):
 
 
 def test_langchains_client_uses_every_tool(site_of):
-    site = site_of("langchain")
-    done = subprocess.run(
-        [
-            python_with_langchain(),
-            "-m",
-            "tests.template.clients.langchain",
-            json.dumps(asdict(site)),
-        ],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["listed"]
-    assert set(told["listed"]) - set(told["used"]) == set()
+    listed, used = work_with_langchain(do_all, site_of("langchain"))
+    assert listed
+    assert listed - used == set()
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -41,8 +41,8 @@ _PAGE = """<!doctype html>
 
 
 async def do_all(hands: Hands) -> None:
-    await work_with_files(hands)
-    await run_commands(hands)
+    await do_what_needs_no_programs(hands)
+    await run_in_the_background(hands)
     await stay_in_a_shell(hands)
     async with served_page(hands) as port:
         await tell_where_it_is(hands, port)
@@ -50,6 +50,11 @@ async def do_all(hands: Hands) -> None:
     await have_agents_work(hands)
     await add_a_server_that_is_a_program(hands)
     await add_a_server_that_is_an_address(hands)
+
+
+async def do_what_needs_no_programs(hands: Hands) -> None:
+    await work_with_files(hands)
+    await run_commands(hands)
 
 
 async def work_with_files(hands: Hands) -> None:
@@ -61,7 +66,8 @@ async def work_with_files(hands: Hands) -> None:
     assert "2\tTWO" in await hands.use("read_file", path=path)
     assert "notes.txt" in await hands.use("list_directory", path=hands.site.place)
     assert "notes.txt" in await hands.use("glob", pattern="**/*.txt", path=hands.site.place)
-    assert "3:THREE" in await hands.use("grep", pattern="^TH", path=hands.site.place)
+    found = await hands.use("grep", pattern="^TH", path=hands.site.place)
+    assert "3:THREE" in found, found
     await hands.use("move", source=path, destination=moved)
     assert "ONE" in await hands.use("read_file", path=moved)
     await hands.use("delete", path=moved)
@@ -75,6 +81,9 @@ async def run_commands(hands: Hands) -> None:
     assert told == f"out\nerr\n{hands.site.place}\n[exit code 3]"
     late = await hands.use("run_command", command="sleep 600", timeout_s=0.5)
     assert "killed: it had not ended after 0.5 s" in late
+
+
+async def run_in_the_background(hands: Hands) -> None:
     begun = await hands.use(
         "run_command", command="read -r line; echo got $line; exit 4", background=True
     )

@@ -1,6 +1,6 @@
-"""Uses every tool by langchain-mcp-adapters, in an environment that has those: `python -m tests.template.clients.langchain SITE`.
+"""Works with langchain-mcp-adapters, in an environment that has those: `python -m tests.template.clients.langchain WORK SITE`.
 
-SITE is a JSON object; what it writes is one too, of the tools that were listed and those that were used.
+WORK is a function of `work`, SITE a JSON object; what it writes is one too, of the tools that were listed and those that were used.
 """
 # mypy: ignore-errors
 # What it imports is in that environment alone.
@@ -14,8 +14,8 @@ import uuid
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 
+from tests.template.clients import work
 from tests.template.clients.hands import Answer, Hands, Site
-from tests.template.clients.work import do_all
 
 
 def client_of(site):
@@ -50,12 +50,12 @@ def calling(session):
 
 
 async def main():
-    site = Site(**json.loads(sys.argv[1]))
+    do, site = getattr(work, sys.argv[1]), Site(**json.loads(sys.argv[2]))
     client = client_of(site)
     listed = [tool.name for tool in await client.get_tools()]
     async with client.session("sandbox") as session:
         hands = Hands(site, calling(session))
-        await do_all(hands)
+        await do(hands)
     sys.stdout.write(json.dumps({"listed": listed, "used": sorted(hands.used)}))
 
 
