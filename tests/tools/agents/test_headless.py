@@ -87,10 +87,12 @@ async def test_a_program_that_does_not_stop_is_ended_with_all_it_started(client,
         "for number in (2, 15): signal.signal(number, signal.SIG_IGN)\n"
         "say(str(subprocess.Popen(['sleep', '600']).pid)); time.sleep(600)"
     )
-    await client.ask(type="prompt", prompt="go", timeout_s=0.2, **doing(stubborn))
-    pid = (await client.until("message"))[-1]["message"]["part"]["text"]
+    await client.ask(type="prompt", prompt="go", **doing(stubborn))
+    told = (await client.until("message"))[-1]
+    pid = told["message"]["part"]["text"]
+    await client.ask(type="interrupt", session_id=told["session_id"])
     result = (await client.until("result"))[-1]
-    assert result["state"] == "failed"
+    assert result["state"] == "interrupted"
     assert not runs(pid)
 
 
