@@ -65,11 +65,17 @@ class AsyncPrograms:
         self, cmd: str, **how: Unpack[CommandOptions]
     ) -> AsyncGenerator[CommandEvent, None]:
         """Run a command and give what it writes as it does, until it has ended."""
-        body = given(CommandCreate, {"cmd": cmd, **how})
-        command = await begin_command(self._transport, self._path, body)
+        command = await self.begin(cmd, **how)
         async with aclosing(command.follow()) as events:
             async for event in events:
                 yield event
+
+    async def begin(
+        self, cmd: str, *, stdin: bool = False, **how: Unpack[CommandOptions]
+    ) -> AsyncCommand:
+        """Begin a command that somebody waits for, so that its sandbox is not idle meanwhile; gives it at once, to be followed."""
+        body = given(CommandCreate, {"cmd": cmd, "stdin": stdin, **how})
+        return await begin_command(self._transport, self._path, body)
 
     async def start(
         self, cmd: str, *, stdin: bool = False, **how: Unpack[CommandOptions]

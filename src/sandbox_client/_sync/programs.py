@@ -65,10 +65,14 @@ class Programs:
         self, cmd: str, **how: Unpack[CommandOptions]
     ) -> Generator[CommandEvent, None, None]:
         """Run a command and give what it writes as it does, until it has ended."""
-        body = given(CommandCreate, {"cmd": cmd, **how})
-        command = begin_command(self._transport, self._path, body)
+        command = self.begin(cmd, **how)
         with closing(command.follow()) as events:
             yield from events
+
+    def begin(self, cmd: str, *, stdin: bool = False, **how: Unpack[CommandOptions]) -> Command:
+        """Begin a command that somebody waits for, so that its sandbox is not idle meanwhile; gives it at once, to be followed."""
+        body = given(CommandCreate, {"cmd": cmd, "stdin": stdin, **how})
+        return begin_command(self._transport, self._path, body)
 
     def start(self, cmd: str, *, stdin: bool = False, **how: Unpack[CommandOptions]) -> Command:
         """Start a command that runs in the background; gives it when it has started."""

@@ -41,7 +41,7 @@ class Transport:
         self._http = httpx.Client(
             base_url=address.url,
             headers=address.headers,
-            verify=True if tls is None else tls,
+            verify=_trust(address) if tls is None else tls,
             limits=_LIMITS,
             transport=transport,
         )
@@ -120,3 +120,8 @@ class Transport:
     def _unreachable(self, error: httpx.TransportError, *, was_sent: bool) -> Unreachable:
         said = str(error) or type(error).__name__
         return Unreachable(self.address.url, said, was_sent=was_sent)
+
+
+def _trust(address: Address) -> ssl.SSLContext | bool:
+    """Load the authorities only for a server that has a certificate: that takes 40 ms."""
+    return True if address.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
