@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs image-proofs lint format bench compat clean
+.PHONY: help install run test proofs image-proofs lint format bench compat openapi clean
 
 PYTHON := .venv/bin/python
 
@@ -40,6 +40,9 @@ bench: install ## Measure us against the bare runtime, the SDK, other queues (as
 
 compat: install ## Try every method of several E2B SDKs and write docs/e2b-compatibility.md (as root)
 	@$(PYTHON) -m compatibility $(ARGS)
+
+openapi: install ## Write docs/openapi.json and docs/api.md anew, after a change of the API
+	@$(PYTHON) -m reference
 
 clean: ## Remove what install and the tools made here
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist

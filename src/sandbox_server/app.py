@@ -1,5 +1,6 @@
 from functools import cache
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -75,16 +76,26 @@ _TOLD_HEADERS = (
 
 def create_app(services: Services) -> FastAPI:
     """Build the API over what `services` can do."""
+    app = _described()
+    app.state.services = services
+    problems.install(app)
+    _surround(app, services)
+    return app
+
+
+def describe() -> dict[str, Any]:
+    """Describe the API of this version, as OpenAPI has it."""
+    return _described().openapi()
+
+
+def _described() -> DescribedApi:
     app = DescribedApi(
         title="sandbox-server",
         version=version("sandbox-server"),
         openapi_url=None,  # ours is written once
         redirect_slashes=False,
     )
-    app.state.services = services
-    problems.install(app)
     app.router.routes.extend(_routes())
-    _surround(app, services)
     return app
 
 

@@ -16,11 +16,13 @@ from sandbox_server.api.deps import (
     SandboxIdPath,
     ServicesDep,
 )
+from sandbox_server.api.failures import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.patience import Patience
-from sandbox_server.api.sse import EVENT_STREAM, ListenerDep, asks_for_events, stream
+from sandbox_server.api.sse import EVENT_STREAM, EVENTS_OVER, ListenerDep, asks_for_events, stream
 from sandbox_server.db.models import Command
+from sandbox_server.domain import errors
 from sandbox_server.domain.commands import COMMAND_LIVING
 
 router = APIRouter(
@@ -36,6 +38,7 @@ Running = Annotated[bool, Query(description="Only those that have not ended.")]
     response_model=AgentRunOutcome,
     responses={202: {"model": AgentRunOutcome}, 200: EVENT_STREAM},
 )
+@may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.InvalidRequest)
 async def run_agent(
     sandbox_id: SandboxIdPath,
     body: AgentRunCreate,
@@ -99,10 +102,7 @@ async def get_agent_run(
 @router.get(
     "/{run_id}/events",
     response_class=Response,
-    responses={
-        200: EVENT_STREAM,
-        204: {"model": None, "description": "All was told; nothing will follow."},
-    },
+    responses={200: EVENT_STREAM, 204: EVENTS_OVER},
 )
 async def follow_agent_run(
     sandbox_id: SandboxIdPath,
@@ -120,6 +120,7 @@ async def follow_agent_run(
 
 
 @router.post("/{run_id}/interrupt", status_code=204)
+@may_fail_with(*WORKED_IN, errors.CommandNotRunning, errors.CommandNotFound)
 async def interrupt_agent_run(
     sandbox_id: SandboxIdPath, run_id: AgentRunIdPath, caller: Operator, runs: AgentRunsDep
 ) -> None:

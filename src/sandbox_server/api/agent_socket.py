@@ -4,9 +4,11 @@ from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from sandbox_server.api.deps import Operator, SandboxIdPath, ServicesDep
+from sandbox_server.api.failures import PASSED_ON, may_fail_with
 from sandbox_server.api.faults import Malformed
 from sandbox_server.api.path_form import outside_of
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import AgentsNotRunning
 from sandbox_server.passing.client import Client
 from sandbox_server.services import Services
 
@@ -36,6 +38,7 @@ class AgentServerAnswer(Response):
 
 
 @router.get("/socket", responses=_SWITCHED)
+@may_fail_with(*PASSED_ON, AgentsNotRunning)
 async def attach_to_agent_server(
     sandbox_id: SandboxIdPath, request: Request, caller: Operator, services: ServicesDep
 ) -> Response:

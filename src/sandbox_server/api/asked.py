@@ -20,9 +20,11 @@ from sandbox_client.models import (
     SnapshotCreate,
     TerminalCreate,
 )
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.db.sandboxes import SandboxFilter
 from sandbox_server.domain.agents import AgentRunRequest
 from sandbox_server.domain.commands import CommandKind, CommandRequest, TerminalSize
+from sandbox_server.domain.errors import IdempotencyMismatch
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, OnTimeout, State
 
@@ -40,6 +42,7 @@ Wait = Annotated[
 ]
 IdempotencyKey = Annotated[
     str | None,
+    may_fail_with(IdempotencyMismatch),
     Header(
         alias="Idempotency-Key",
         min_length=1,

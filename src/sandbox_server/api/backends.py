@@ -5,7 +5,9 @@ from fastapi import APIRouter, Depends, Path
 
 from sandbox_client.models import BackendRead, BackendUpdate, Page
 from sandbox_server.api.deps import FleetDep, find_admin, find_reader
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
+from sandbox_server.domain.errors import BackendNotFound
 from sandbox_server.lifecycle.fleet import Member
 
 router = APIRouter(
@@ -16,7 +18,7 @@ router = APIRouter(
 )
 
 
-Name = Annotated[str, Path()]
+Name = Annotated[str, may_fail_with(BackendNotFound), Path()]
 
 
 @router.get("")

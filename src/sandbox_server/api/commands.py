@@ -15,12 +15,14 @@ from sandbox_client.models import (
 from sandbox_server.api.asked import IdempotencyKey, a_command, repeatable
 from sandbox_server.api.command_views import view_command, view_outcome, view_part
 from sandbox_server.api.deps import CommandIdPath, Operator, Reader, SandboxIdPath, ServicesDep
+from sandbox_server.api.failures import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.patience import Patience
-from sandbox_server.api.sse import EVENT_STREAM, ListenerDep, asks_for_events, stream
+from sandbox_server.api.sse import EVENT_STREAM, EVENTS_OVER, ListenerDep, asks_for_events, stream
 from sandbox_server.backends.processes import GroupSignal, ProcessSignal
 from sandbox_server.db.models import Command
+from sandbox_server.domain import errors
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
 from sandbox_server.streams.answers import require_started
 from sandbox_server.streams.command_source import CommandOutputSource
@@ -69,6 +71,7 @@ class Wanted:
     response_model=CommandOutcome,
     responses={202: {"model": CommandOutcome}, 200: EVENT_STREAM},
 )
+@may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.CommandNotStarted)
 async def run_command(
     sandbox_id: SandboxIdPath,
     body: CommandCreate,
@@ -135,10 +138,7 @@ async def get_command(
 @router.get(
     "/{command_id}/output",
     response_model=OutputPart,
-    responses={
-        200: EVENT_STREAM,
-        204: {"model": None, "description": "A stream of which all was told; nothing will follow."},
-    },
+    responses={200: EVENT_STREAM, 204: EVENTS_OVER},
     response_model_exclude_unset=True,
 )
 async def read_output(
@@ -166,6 +166,7 @@ async def read_output(
 
 
 @router.post("/{command_id}/input", status_code=204)
+@may_fail_with(*WORKED_IN, errors.CommandNotRunning, errors.StdinClosed)
 async def send_input(
     sandbox_id: SandboxIdPath,
     command_id: CommandIdPath,
@@ -181,6 +182,7 @@ async def send_input(
 
 
 @router.post("/{command_id}/signal", status_code=204)
+@may_fail_with(*WORKED_IN, errors.CommandNotRunning)
 async def send_signal(
     sandbox_id: SandboxIdPath,
     command_id: CommandIdPath,

@@ -14,12 +14,14 @@ from sandbox_server.access.logins import Logins
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.access.tickets import Tickets
 from sandbox_server.agents.runs import AgentRuns
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import (
     AgentRunNotFound,
     CommandNotFound,
     NotFound,
     SandboxNotFound,
+    ScopeMissing,
     SnapshotNotFound,
     TemplateNotFound,
     TerminalNotFound,
@@ -41,14 +43,17 @@ async def find_services(connection: HTTPConnection) -> Services:
     return cast("Services", connection.app.state.services)
 
 
+@may_fail_with(ScopeMissing)
 async def find_reader(connection: HTTPConnection) -> Caller:
     return _require(connection, Scope.READ)
 
 
+@may_fail_with(ScopeMissing)
 async def find_operator(connection: HTTPConnection) -> Caller:
     return _require(connection, Scope.SANDBOXES)
 
 
+@may_fail_with(ScopeMissing)
 async def find_admin(connection: HTTPConnection) -> Caller:
     return _require(connection, Scope.ADMIN)
 
@@ -145,18 +150,21 @@ _of_terminal = BeforeValidator(partial(_an_id, missing=TerminalNotFound))
 _of_agent_run = BeforeValidator(partial(_an_id, missing=AgentRunNotFound))
 _of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
 
-CommandIdPath = Annotated[str, _of_command, Path()]
-AgentRunIdPath = Annotated[str, _of_agent_run, Path()]
-TerminalIdPath = Annotated[str, _of_terminal, Path()]
+CommandIdPath = Annotated[str, _of_command, may_fail_with(CommandNotFound), Path()]
+AgentRunIdPath = Annotated[str, _of_agent_run, may_fail_with(AgentRunNotFound), Path()]
+TerminalIdPath = Annotated[str, _of_terminal, may_fail_with(TerminalNotFound), Path()]
 ControllerDep = Annotated[SandboxController, Depends(find_controller)]
 OverviewDep = Annotated[Overview, Depends(find_overview)]
-SandboxIdPath = Annotated[str, _of_sandbox, Path()]
+SandboxIdPath = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Path()]
 SandboxIdsQuery = Annotated[
     list[Annotated[str, _of_sandbox]],
+    may_fail_with(SandboxNotFound),
     Query(alias="sandbox", min_length=1, max_length=100, description="Which sandboxes."),
 ]
-SandboxIdQuery = Annotated[str, _of_sandbox, Query()]
-SnapshotIdPath = Annotated[str, _of_snapshot, Path()]
+SandboxIdQuery = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Query()]
+SnapshotIdPath = Annotated[str, _of_snapshot, may_fail_with(SnapshotNotFound), Path()]
 WorkDep = Annotated[Work, Depends(find_work)]
-TemplateNamePath = Annotated[str, BeforeValidator(_a_template_name), Path()]
+TemplateNamePath = Annotated[
+    str, BeforeValidator(_a_template_name), may_fail_with(TemplateNotFound), Path()
+]
 PortPath = Annotated[Port, Path()]

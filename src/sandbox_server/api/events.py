@@ -5,7 +5,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from sandbox_client.models import EventRead, Page, TimelineEntry
 from sandbox_server.api.deps import OverviewDep, Reader, SandboxIdPath
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_number
-from sandbox_server.api.sse import EVENT_STREAM, ListenerDep
+from sandbox_server.api.sse import EVENT_STREAM, EVENTS_OVER, ListenerDep
 from sandbox_server.db.event_log import EventFilter
 from sandbox_server.domain.events import Cause
 from sandbox_server.streams.event_source import EventSource, tell_event, tell_moment
@@ -51,7 +51,7 @@ async def list_events(
 @router.get(
     "/sandboxes/{sandbox_id}/events",
     response_model=Page[EventRead],
-    responses={200: EVENT_STREAM},
+    responses={200: EVENT_STREAM, 204: EVENTS_OVER},
 )
 async def list_sandbox_events(
     sandbox_id: SandboxIdPath,

@@ -10,8 +10,9 @@ from fastapi import Depends, Query, Request
 
 from sandbox_client.models import FilePath, FileUser
 from sandbox_server.api.deps import SandboxIdPath, ServicesDep
+from sandbox_server.api.failures import FILES_USED, may_fail_with
 from sandbox_server.api.faults import Malformed
-from sandbox_server.domain.errors import InvalidRequest, TransferStalled
+from sandbox_server.domain.errors import FileChanged, InvalidRequest, TransferStalled
 from sandbox_server.files.alone import Alone
 from sandbox_server.files.archives import Archives
 from sandbox_server.files.conditions import Conditions
@@ -36,6 +37,7 @@ User = Annotated[FileUser | None, Query()]
 Depth = Annotated[int, Query(ge=1, le=20, description="How many levels to list.")]
 
 
+@may_fail_with(*FILES_USED, InvalidRequest)
 async def find_place(
     request: Request,
     sandbox_id: SandboxIdPath,
@@ -51,6 +53,7 @@ def a_place(sandbox_id: str, path: str, user: str | None, wait: float) -> Place:
     return Place(sandbox_id=sandbox_id, path=path, user=user, wait=timedelta(seconds=wait))
 
 
+@may_fail_with(FileChanged)
 async def find_conditions(request: Request) -> Conditions:
     headers = request.headers
     return Conditions(

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
 from sandbox_server.api.connection import abort_of
 from sandbox_server.api.deps import Operator, Reader, SandboxIdPath, ServicesDep
+from sandbox_server.api.failures import FILES_USED, UPLOADED, may_fail_with
 from sandbox_server.api.file_answers import (
     answer_archive,
     answer_file,
@@ -31,6 +32,7 @@ from sandbox_server.api.file_requests import (
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import page_of, read_text
 from sandbox_server.api.sse import EVENT_STREAM, answer
+from sandbox_server.domain import errors
 from sandbox_server.files.watching import ENDED
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/files", tags=["files"])
@@ -58,6 +60,7 @@ _TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "applica
 
 
 @router.get("")
+@may_fail_with(errors.TooManyEntries)
 async def list_files(
     caller: Reader,
     place: PlaceDep,
@@ -75,6 +78,7 @@ async def list_files(
 
 
 @router.get("/content", response_class=Response, responses=_FILE)
+@may_fail_with(errors.RangeOutside)
 async def read_content(
     caller: Reader, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
 ) -> Response:
@@ -99,6 +103,7 @@ async def look_at_content(
     responses=_REPLACED,
     openapi_extra=_SENT,
 )
+@may_fail_with(*UPLOADED)
 async def write_content(
     request: Request,
     caller: Operator,
@@ -115,6 +120,7 @@ async def write_content(
 
 
 @router.delete("/content", status_code=204)
+@may_fail_with(errors.DirectoryNotEmpty, errors.FileBusy)
 async def delete_content(
     caller: Operator,
     place: PlaceDep,
@@ -148,6 +154,7 @@ async def watch_files(
 
 
 @router.post("/move")
+@may_fail_with(*FILES_USED, errors.FileBusy)
 async def move_file(
     sandbox_id: SandboxIdPath,
     body: FileMove,
@@ -162,6 +169,7 @@ async def move_file(
 
 
 @router.post("/mkdir", status_code=201, responses={200: {"model": FileRead}})
+@may_fail_with(*FILES_USED, errors.DiskFull)
 async def make_directory(
     sandbox_id: SandboxIdPath,
     body: DirectoryCreate,
@@ -178,6 +186,7 @@ async def make_directory(
 
 
 @router.get("/archive", response_class=Response, responses=_ARCHIVE)
+@may_fail_with(errors.ArchiveFailed, errors.CommandTimedOut, errors.DiskFull)
 async def pack_directory(
     caller: Reader,
     place: PlaceDep,
@@ -193,6 +202,7 @@ async def pack_directory(
 
 
 @router.put("/archive", status_code=204, openapi_extra=_SENT)
+@may_fail_with(*UPLOADED, errors.ArchiveFailed)
 async def unpack_archive(
     request: Request, caller: Operator, place: PlaceDep, archives: ArchivesDep
 ) -> None:

@@ -5,6 +5,7 @@ from pydantic import BeforeValidator
 
 from sandbox_client.models import JobRead, JobState, Page
 from sandbox_server.api.deps import OverviewDep, find_admin
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_number
 from sandbox_server.domain.errors import JobNotFound
 from sandbox_server.domain.jobs import DeadJob
@@ -21,7 +22,7 @@ def _a_number(given: str) -> int:
     return min(int(given), _LARGEST_ID)
 
 
-JobId = Annotated[int, BeforeValidator(_a_number), Path()]
+JobId = Annotated[int, BeforeValidator(_a_number), may_fail_with(JobNotFound), Path()]
 
 
 @router.get("")

@@ -8,9 +8,11 @@ from sandbox_client.models import KeyCreate, KeyCreated, KeyRead, KeyUpdate, Pag
 from sandbox_server.access.key_ring import KeyRequest
 from sandbox_server.api.asked import IdempotencyKey, repeatable
 from sandbox_server.api.deps import Admin, KeyRingDep, find_admin
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.db.keys import OwnedKey
+from sandbox_server.domain import errors
 from sandbox_server.domain.errors import KeyNotFound
 from sandbox_server.domain.ids import PATTERN
 
@@ -25,10 +27,11 @@ def _an_id(given: str) -> str:
     return given
 
 
-KeyId = Annotated[str, BeforeValidator(_an_id), Path()]
+KeyId = Annotated[str, BeforeValidator(_an_id), may_fail_with(KeyNotFound), Path()]
 
 
 @router.post("", status_code=201)
+@may_fail_with(errors.KeyIssuedBefore, errors.TenantNotFound)
 async def create_key(
     caller: Admin,
     body: KeyCreate,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 from sandbox_client.models import LogEvent, LogGap, LogRecord, Page
 from sandbox_server.api.deps import OverviewDep, Reader, SandboxIdPath, SandboxIdsQuery
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, cursor_at, read_number
-from sandbox_server.api.sse import EVENT_STREAM, Listener, ListenerDep
+from sandbox_server.api.sse import EVENT_STREAM, EVENTS_OVER, Listener, ListenerDep
 from sandbox_server.streams.log_source import USUAL, LogKind, LogSource
 
 router = APIRouter(prefix="/v1", tags=["events"])
@@ -18,7 +18,7 @@ Sources = Annotated[
 LogPage = Page[LogEvent | LogRecord | LogGap]
 
 
-@router.get("/logs", response_model=LogPage, responses={200: EVENT_STREAM})
+@router.get("/logs", response_model=LogPage, responses={200: EVENT_STREAM, 204: EVENTS_OVER})
 async def read_logs(
     sandbox_ids: SandboxIdsQuery,
     caller: Reader,
@@ -38,7 +38,11 @@ async def read_logs(
     return await _answer(listener, source, cursor=cursor, limit=limit)
 
 
-@router.get("/sandboxes/{sandbox_id}/logs", response_model=LogPage, responses={200: EVENT_STREAM})
+@router.get(
+    "/sandboxes/{sandbox_id}/logs",
+    response_model=LogPage,
+    responses={200: EVENT_STREAM, 204: EVENTS_OVER},
+)
 async def read_sandbox_logs(
     sandbox_id: SandboxIdPath,
     caller: Reader,

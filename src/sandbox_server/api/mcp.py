@@ -6,9 +6,11 @@ from fastapi import APIRouter, Response
 from starlette.types import Receive, Scope, Send
 
 from sandbox_server.api.deps import Operator, SandboxIdPath, ServicesDep
-from sandbox_server.api.faults import Malformed
+from sandbox_server.api.failures import PASSED_ON, may_fail_with
+from sandbox_server.api.faults import TOO_LARGE, Malformed
 from sandbox_server.api.path_form import outside_of
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import ToolsNotRunning
 from sandbox_server.passing.client import Client
 from sandbox_server.services import Services
 
@@ -18,7 +20,8 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "What the tool server answers.",
         "content": {"application/json": {}, "text/event-stream": {}},
-    }
+    },
+    "default": {"description": "What the tool server answers."},
 }
 
 
@@ -47,6 +50,7 @@ class ToolServerAnswer(Response):
 
 
 @router.post("/mcp/", responses=_ANSWER)
+@may_fail_with(*PASSED_ON, ToolsNotRunning, TOO_LARGE)
 async def send_to_tool_server(
     sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
 ) -> Response:
@@ -58,6 +62,7 @@ async def send_to_tool_server(
 
 
 @router.get("/mcp/", responses=_ANSWER)
+@may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def listen_to_tool_server(
     sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
 ) -> Response:
@@ -66,6 +71,7 @@ async def listen_to_tool_server(
 
 
 @router.delete("/mcp/", responses=_ANSWER)
+@may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def end_tool_session(
     sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
 ) -> Response:

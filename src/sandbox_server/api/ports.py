@@ -12,8 +12,10 @@ from sandbox_server.api.deps import (
     ServicesDep,
     TicketsDep,
 )
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.views import view_port
+from sandbox_server.domain import errors
 from sandbox_server.domain.access import TicketScope
 
 router = APIRouter(
@@ -22,6 +24,7 @@ router = APIRouter(
 
 
 @router.get("")
+@may_fail_with(errors.InvalidTransition, errors.NotReady)
 async def get_port(
     sandbox_id: SandboxIdPath, port: PortPath, caller: Reader, services: ServicesDep
 ) -> PortUrls:
@@ -33,6 +36,7 @@ async def get_port(
 
 
 @router.post("/links", status_code=201)
+@may_fail_with(errors.TooManyTickets)
 async def create_link(
     sandbox_id: SandboxIdPath,
     port: PortPath,

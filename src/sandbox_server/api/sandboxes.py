@@ -27,10 +27,13 @@ from sandbox_server.api.deps import (
     SandboxIdPath,
     ServicesDep,
 )
+from sandbox_server.api.failures import ASKED_OF_PROVIDER, PLACED, RESUMED, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.views import view_sandbox, view_sandboxes, view_usage
+from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.db.models import Sandbox
+from sandbox_server.domain import errors
 from sandbox_server.domain.state import serves
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes", tags=["sandboxes"])
@@ -39,6 +42,7 @@ ASK_AGAIN_S = 2
 
 
 @router.post("", status_code=201, responses={202: {"model": SandboxRead}})
+@may_fail_with(*PLACED, errors.SandboxNotFound)
 async def create_sandbox(
     body: NewSandboxBody,
     request: Request,
@@ -87,6 +91,7 @@ async def get_sandbox(
 
 
 @router.patch("/{sandbox_id}")
+@may_fail_with(errors.InvalidTransition, errors.InvalidRequest)
 async def update_sandbox(
     sandbox_id: SandboxIdPath, body: SandboxUpdate, caller: Operator, services: ServicesDep
 ) -> SandboxRead:
@@ -105,6 +110,7 @@ async def delete_sandbox(
 
 
 @router.post("/{sandbox_id}/pause", responses={202: {"model": SandboxRead}})
+@may_fail_with(errors.InvalidTransition, errors.SandboxFailed)
 async def pause_sandbox(
     sandbox_id: SandboxIdPath, response: Response, caller: Operator, services: ServicesDep
 ) -> SandboxRead:
@@ -115,6 +121,7 @@ async def pause_sandbox(
 
 
 @router.post("/{sandbox_id}/resume", responses={202: {"model": SandboxRead}})
+@may_fail_with(*RESUMED)
 async def resume_sandbox(
     sandbox_id: SandboxIdPath,
     response: Response,
@@ -129,6 +136,7 @@ async def resume_sandbox(
 
 
 @router.post("/{sandbox_id}/keepalive")
+@may_fail_with(errors.InvalidTransition)
 async def keep_sandbox_awake(
     sandbox_id: SandboxIdPath, body: KeepAliveBody, caller: Operator, services: ServicesDep
 ) -> SandboxRead:
@@ -143,6 +151,7 @@ async def keep_sandbox_awake(
 
 
 @router.post("/{sandbox_id}/fork", status_code=201, responses={202: {"model": SandboxRead}})
+@may_fail_with(errors.InvalidTransition, errors.NotReady, errors.QueueFull, errors.StartFailed)
 async def fork_sandbox(
     sandbox_id: SandboxIdPath,
     body: ForkBody,
@@ -167,6 +176,7 @@ async def fork_sandbox(
 
 
 @router.get("/{sandbox_id}/metrics")
+@may_fail_with(*ASKED_OF_PROVIDER, SandboxGone)
 async def list_metrics(
     sandbox_id: SandboxIdPath, caller: Reader, controller: ControllerDep
 ) -> Page[MetricRead]:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Response
 from sandbox_client.models import Name, SandboxRead
 from sandbox_server.api.asked import SessionSandboxBody, Wait, a_sandbox
 from sandbox_server.api.deps import Operator, ServicesDep
+from sandbox_server.api.failures import PLACED, RESUMED, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.sandboxes import say_whether_done
 from sandbox_server.api.views import view_sandbox
@@ -14,6 +15,7 @@ router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/by-session", tag
 
 
 @router.put("/{session_id}", responses={201: {"model": SandboxRead}, 202: {"model": SandboxRead}})
+@may_fail_with(*PLACED, *RESUMED)
 async def use_session_sandbox(
     session_id: Annotated[Name, Path()],
     body: SessionSandboxBody,

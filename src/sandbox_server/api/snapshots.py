@@ -5,16 +5,21 @@ from fastapi import APIRouter, Request, Response
 from sandbox_client.models import Page, SnapshotRead, SnapshotState
 from sandbox_server.api.asked import IdempotencyKey, SnapshotBody, repeatable
 from sandbox_server.api.deps import ControllerDep, Operator, Reader, SandboxIdPath, SnapshotIdPath
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.views import view_snapshot
 from sandbox_server.db.models import Snapshot
+from sandbox_server.domain import errors
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
 
 
 @router.post(
     "/sandboxes/{sandbox_id}/snapshots", status_code=201, responses={202: {"model": SnapshotRead}}
+)
+@may_fail_with(
+    errors.InvalidTransition, errors.NotReady, errors.SnapshotFailed, errors.SnapshotNotFound
 )
 async def create_snapshot(
     sandbox_id: SandboxIdPath,

@@ -29,6 +29,10 @@ EVENT_STREAM: dict[str, Any] = {
     "description": "As events of `text/event-stream`, if the header `Accept` asks for them.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
+EVENTS_OVER: dict[str, Any] = {
+    "model": None,
+    "description": "A stream of which all was told; nothing will follow.",
+}
 
 _LARGEST_NUMBER = 2**63 - 1
 _MOST_OF_TAIL = 10_000

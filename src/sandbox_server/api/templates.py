@@ -15,10 +15,12 @@ from sandbox_client.models import (
 )
 from sandbox_server.api.asked import IdempotencyKey, repeatable
 from sandbox_server.api.deps import CatalogDep, Operator, Reader, TemplateNamePath
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.db.models import TemplateBuild
 from sandbox_server.db.template_builds import log_of
+from sandbox_server.domain import errors
 from sandbox_server.domain.templates import Definition, Step, StepKind
 from sandbox_server.templates.catalog import Entry
 
@@ -41,6 +43,9 @@ async def list_templates(
 
 
 @router.post("", status_code=202)
+@may_fail_with(
+    errors.NameTaken, errors.TooManyTemplates, errors.InvalidRequest, errors.TemplateNotFound
+)
 async def create_template(
     body: TemplateCreate,
     request: Request,
@@ -69,12 +74,14 @@ async def get_template(name: TemplateNamePath, caller: Reader, catalog: CatalogD
 
 
 @router.delete("/{name}", status_code=204)
+@may_fail_with(errors.InvalidRequest)
 async def delete_template(name: TemplateNamePath, caller: Operator, catalog: CatalogDep) -> None:
     """Have nothing created from a template any more; its files go once no sandbox stands on them."""
     await catalog.delete(caller, name)
 
 
 @router.post("/{name}/builds", status_code=202)
+@may_fail_with(errors.InvalidRequest)
 async def rebuild_template(
     name: TemplateNamePath,
     body: RebuildBody,

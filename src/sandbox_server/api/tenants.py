@@ -4,9 +4,11 @@ from fastapi import APIRouter, Depends, Path, Response
 
 from sandbox_client.models import Page, TenantName, TenantRead, TenantWrite
 from sandbox_server.api.deps import TenantsDep, find_admin
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.db.models import Tenant
+from sandbox_server.domain import errors
 
 router = APIRouter(
     prefix="/v1/tenants", tags=["access"], route_class=JsonRoute, dependencies=[Depends(find_admin)]
@@ -26,12 +28,14 @@ async def list_tenants(
 
 
 @router.get("/{name}")
+@may_fail_with(errors.TenantNotFound)
 async def get_tenant(name: Name, tenants: TenantsDep) -> TenantRead:
     """Tell what a tenant may have, and what its sandboxes are when their requests do not say."""
     return _view(await tenants.get(name))
 
 
 @router.put("/{name}", responses={201: {"model": TenantRead, "description": "It is new."}})
+@may_fail_with(errors.InvalidRequest)
 async def put_tenant(
     name: Name, wanted: TenantWrite, tenants: TenantsDep, response: Response
 ) -> TenantRead:

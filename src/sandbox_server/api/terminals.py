@@ -13,10 +13,12 @@ from sandbox_server.api.deps import (
     TerminalIdPath,
     TerminalsDep,
 )
+from sandbox_server.api.failures import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.terminal_socket import TerminalSocket
 from sandbox_server.db.models import Command
+from sandbox_server.domain import errors
 from sandbox_server.domain.commands import CommandState, TerminalSize
 
 router = APIRouter(
@@ -31,6 +33,7 @@ States = Annotated[
 
 
 @router.post("", status_code=201)
+@may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.CommandNotStarted)
 async def create_terminal(
     sandbox_id: SandboxIdPath,
     body: TerminalBody,
@@ -80,6 +83,7 @@ async def get_terminal(
 
 
 @router.patch("/{terminal_id}")
+@may_fail_with(*WORKED_IN, errors.CommandNotRunning, errors.CommandNotFound)
 async def resize_terminal(
     sandbox_id: SandboxIdPath,
     terminal_id: TerminalIdPath,
@@ -93,6 +97,7 @@ async def resize_terminal(
 
 
 @router.delete("/{terminal_id}", status_code=204)
+@may_fail_with(*WORKED_IN, errors.CommandNotFound)
 async def kill_terminal(
     sandbox_id: SandboxIdPath,
     terminal_id: TerminalIdPath,

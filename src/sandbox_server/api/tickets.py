@@ -5,13 +5,16 @@ from fastapi import APIRouter, Body
 
 from sandbox_client.models import TicketCreate, TicketCreated
 from sandbox_server.api.deps import Reader, TicketsDep
+from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
+from sandbox_server.domain import errors
 from sandbox_server.domain.access import TicketScope
 
 router = APIRouter(prefix="/v1/tickets", tags=["access"], route_class=JsonRoute)
 
 
 @router.post("", status_code=201)
+@may_fail_with(errors.SandboxNotFound, errors.TooManyTickets)
 async def create_ticket(
     caller: Reader,
     body: Annotated[TicketCreate, Body(default_factory=TicketCreate)],

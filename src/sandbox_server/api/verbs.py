@@ -23,9 +23,11 @@ from sandbox_client.models import (
 )
 from sandbox_server.api.asked import IdempotencyKey, repeatable
 from sandbox_server.api.deps import Operator, Reader, SandboxIdQuery, ServicesDep, WorkDep
+from sandbox_server.api.failures import FILES_USED, PLACED, RESUMED, WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.views import view_urls
 from sandbox_server.db.models import Sandbox
+from sandbox_server.domain import errors
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxRequest
@@ -38,7 +40,8 @@ LARGEST_FILE = 16 * 1024 * 1024
 
 
 @router.post("/create")
-async def verb_create(
+@may_fail_with(*PLACED, *RESUMED, errors.NotReady)
+async def start_sandbox(
     body: CreateVerb,
     request: Request,
     caller: Operator,
@@ -57,7 +60,8 @@ async def verb_create(
 
 
 @router.post("/connect")
-async def verb_connect(
+@may_fail_with(*RESUMED, errors.NotReady)
+async def connect_sandbox(
     body: SandboxVerb, caller: Operator, services: ServicesDep, work: WorkDep
 ) -> VerbSandbox:
     """Resume a sandbox if it is paused, and answer when it runs."""
@@ -65,7 +69,7 @@ async def verb_connect(
 
 
 @router.get("/status")
-async def verb_status(
+async def get_status(
     sandbox_id: SandboxIdQuery, caller: Reader, services: ServicesDep
 ) -> VerbSandbox:
     """Tell what a sandbox is."""
@@ -73,7 +77,8 @@ async def verb_status(
 
 
 @router.post("/timeout")
-async def verb_timeout(body: TimeoutVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
+@may_fail_with(errors.SandboxNotFound, errors.InvalidTransition)
+async def set_timeout(body: TimeoutVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
     """Have a sandbox deleted so many seconds from now."""
     row = await services.controller.update(
         caller,
@@ -84,20 +89,23 @@ async def verb_timeout(body: TimeoutVerb, caller: Operator, services: ServicesDe
 
 
 @router.post("/delete")
-async def verb_delete(body: SandboxVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
+@may_fail_with(errors.SandboxNotFound)
+async def end_sandbox(body: SandboxVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
     """End a sandbox; one that has ended already stays so."""
     return _tell(services, caller, await services.controller.delete(caller, body.sandbox_id))
 
 
 @router.post("/expose-port")
-async def verb_expose_port(body: ExposePortVerb, caller: Operator, work: WorkDep) -> ExposedPort:
+@may_fail_with(*WOKEN)
+async def expose_port(body: ExposePortVerb, caller: Operator, work: WorkDep) -> ExposedPort:
     """Wake a sandbox if it is paused, and tell where a port of it is reached."""
     url = await work.expose_port(caller, body.sandbox_id, body.port)
     return ExposedPort(sandbox_id=body.sandbox_id, port=body.port, url=url)
 
 
 @router.post("/run-command")
-async def verb_run_command(body: RunCommandVerb, caller: Operator, work: WorkDep) -> CommandResult:
+@may_fail_with(*WORKED_IN, errors.CommandTimedOut)
+async def run_shell_command(body: RunCommandVerb, caller: Operator, work: WorkDep) -> CommandResult:
     """Run a command in a login shell, and answer with what it wrote when it has ended."""
     if body.background:
         await work.start_command(caller, body.sandbox_id, body.command)
@@ -113,7 +121,8 @@ async def verb_run_command(body: RunCommandVerb, caller: Operator, work: WorkDep
 
 
 @router.post("/write-file")
-async def verb_write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) -> WrittenFile:
+@may_fail_with(*FILES_USED, errors.DiskFull, errors.InvalidRequest)
+async def write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) -> WrittenFile:
     """Make a file, or replace what it holds; directories on the way are made too."""
     content = _bytes_of(body)
     await work.write_file(caller, body.sandbox_id, body.path, content)
@@ -121,7 +130,8 @@ async def verb_write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) 
 
 
 @router.post("/read-file")
-async def verb_read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) -> FileContent:
+@may_fail_with(*FILES_USED, errors.FileTooLarge)
+async def read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) -> FileContent:
     """Tell what a file holds; what is not text comes in base64."""
     content = await work.read_file(caller, body.sandbox_id, body.path, limit=LARGEST_FILE)
     return _told(body.path, content)

@@ -31,7 +31,11 @@ from sandbox_server.streams.hub import Streams
 from sandbox_server.streams.recordings import open_recordings
 from sandbox_server.streams.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
+from tests.server.api.described import require_described
 from tests.server.api.serving import running, serving
+
+# Whatever a test of the API is about, its answers are among those that are described.
+HEARD = {"response": [require_described]}
 
 
 @pytest.fixture
@@ -166,7 +170,10 @@ async def api(server, served, make_key):
     async with (
         serving(create_app(served)) as port,
         httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", headers={"X-API-Key": key}, timeout=120
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"X-API-Key": key},
+            timeout=120,
+            event_hooks=HEARD,
         ) as api,
     ):
         yield api
@@ -184,7 +191,7 @@ async def reader(port, make_key):
     """Follow streams of that server."""
     headers = {"X-API-Key": await make_key(scopes=["read"])}
     async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20
+        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20, event_hooks=HEARD
     ) as reader:
         yield reader
 
@@ -207,7 +214,10 @@ async def find_or_make(session, name):
 def caller_of(app, secret=None):
     headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://server", headers=headers
+        transport=httpx.ASGITransport(app),
+        base_url="http://server",
+        headers=headers,
+        event_hooks=HEARD,
     )
 
 

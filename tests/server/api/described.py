@@ -1,5 +1,13 @@
+import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+import httpx
+
+from sandbox_server.api.openapi import codes_of
+from sandbox_server.api.problems import MEDIA_TYPE
+from sandbox_server.app import describe
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,36 @@ class Operation:
         schema = content["application/json"]["schema"]
         schema = schema.get("anyOf", [schema])[0]
         return self.schemas[schema["$ref"].rpartition("/")[2]]
+
+
+async def require_described(response: httpx.Response) -> None:
+    """Refuse an answer that the description of its operation does not know."""
+    operation = _find(response.request.method, response.request.url.path)
+    if operation is None or "default" in operation["responses"]:
+        return
+    where = f"{operation['operationId']} answered {response.status_code}"
+    assert str(response.status_code) in operation["responses"], where
+    if response.headers.get("content-type") == MEDIA_TYPE:
+        await response.aread()
+        code = response.json()["code"]
+        assert code in codes_of(operation)[response.status_code], f"{where} {code}"
+
+
+def _find(method: str, path: str) -> dict[str, Any] | None:
+    found = (
+        item[method.lower()]
+        for pattern, item in _patterns()
+        if method.lower() in item and pattern.fullmatch(path)
+    )
+    return next(found, None)
+
+
+@cache
+def _patterns():
+    return [
+        (re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), item)
+        for path, item in describe()["paths"].items()
+    ]
 
 
 def operations_of(app):

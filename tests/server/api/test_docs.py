@@ -1,8 +1,17 @@
 import re
+from typing import Annotated
 
-from fastapi.routing import iter_route_contexts
+from fastapi import Depends
+from fastapi.routing import APIRoute, iter_route_contexts
 
+from sandbox_server.api import faults
 from sandbox_server.api.authentication import is_open
+from sandbox_server.api.failures import failures_of, may_fail_with
+from sandbox_server.api.faults import Fault
+from sandbox_server.api.openapi import codes_of
+from sandbox_server.api.problems import status_of
+from sandbox_server.domain import errors as e
+from tests.server.api.test_problems import all_errors
 
 
 async def test_the_description_names_each_operation_after_its_function(stranger, app):
@@ -15,14 +24,40 @@ async def test_the_description_names_each_operation_after_its_function(stranger,
 
 async def test_every_operation_tells_how_it_fails_and_who_may_call(stranger):
     description = (await stranger.get("/openapi.json")).json()
-    problem = {"$ref": "#/components/responses/Problem"}
     for path, operation in operations(description):
-        responses = operation["responses"]
-        assert responses["default"] == problem
-        assert responses.get("422", problem) == problem
-        assert bool(operation["security"]) == ("401" in responses) == (not is_open(path))
+        codes = codes_of(operation)
+        assert codes[400] == ["malformed-request"]
+        assert codes[500] == ["internal-error"]
+        assert bool(operation["security"]) == (401 in codes) == (not is_open(path))
+        assert ("requestBody" in operation) <= (422 in codes)
         assert operation["summary"]
     assert "HTTPValidationError" not in description["components"]["schemas"]
+
+
+async def test_a_problem_is_described_under_the_status_that_it_is_answered_with(stranger):
+    description = (await stranger.get("/openapi.json")).json()
+    statuses = {error.code: status_of(error) for error in all_errors()}
+    statuses |= {
+        fault.code: fault.status for fault in vars(faults).values() if isinstance(fault, Fault)
+    }
+    for _, operation in operations(description):
+        for status, codes in codes_of(operation).items():
+            assert codes
+            assert {statuses[code] for code in codes} == {status}
+
+
+def test_routes_dependencies_and_parameters_each_add_what_they_may_fail_with():
+    def find_place(user: Annotated[str, may_fail_with(e.PathRefused)]) -> None: ...
+
+    may_fail_with(e.PathNotFound)(find_place)
+
+    @may_fail_with(e.DiskFull)
+    def route(place: Annotated[None, Depends(find_place)]) -> None: ...
+
+    api_route = APIRoute(
+        "/x", route, dependencies=[Depends(may_fail_with(e.RateLimited)(lambda: 1))]
+    )
+    assert set(failures_of(api_route)) == {e.PathRefused, e.PathNotFound, e.DiskFull, e.RateLimited}
 
 
 async def test_every_reference_of_the_description_leads_somewhere(stranger):

@@ -1,0 +1,10 @@
+"""Writes what is generated from the API's description: docs/openapi.json and docs/api.md."""
+
+from reference import snapshot
+
+
+def main() -> None:
+    snapshot.FILE.write_text(snapshot.written())
+
+
+main()
