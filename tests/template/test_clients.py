@@ -1,6 +1,7 @@
 """Clients of other makes use every tool of a full sandbox, through the server."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -45,6 +46,20 @@ def test_langchains_client_uses_every_tool(site_of):
     listed, used = work_with_langchain(do_all, site_of("langchain"))
     assert listed
     assert listed - used == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"), [("claude", "claude__Bash"), ("codex", "codex__codex-reply")]
+)
+async def test_a_built_in_server_offers_its_tools_while_it_is_switched_on(site_of, name, tool):
+    site = site_of(f"built-in-{name}")
+    async with official_client(site, mode=ERAS["handshake"]) as client:
+        hands = Hands(site, calling(client))
+        switched = json.loads(await hands.use("mcp_enable_server", name=name))
+        assert switched["state"] == "ready", switched
+        assert tool in await names(client)
+        await hands.use("mcp_disable_server", name=name)
+        assert tool not in await names(client)
 
 
 @pytest.mark.parametrize("era", ERAS)

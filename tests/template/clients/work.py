@@ -1,5 +1,6 @@
 """A piece of work that takes every tool of a full sandbox."""
 
+import base64
 import json
 import re
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ import httpx
 from tests.template.clients.hands import Hands
 
 _PNG = "89504e470d0a1a0a"
+_DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 _SMALL_SERVER = Path(__file__).parents[2] / "tools/gateway/small_server.py"
 _REMOTE_SERVER = """
 from fastmcp import FastMCP
@@ -54,6 +56,7 @@ async def do_all(hands: Hands) -> None:
 
 async def do_what_needs_no_programs(hands: Hands) -> None:
     await work_with_files(hands)
+    await see_a_picture(hands)
     await run_commands(hands)
 
 
@@ -72,6 +75,12 @@ async def work_with_files(hands: Hands) -> None:
     assert "ONE" in await hands.use("read_file", path=moved)
     await hands.use("delete", path=moved)
     assert "moved.txt" in await hands.fail("read_file", path=moved)
+
+
+async def see_a_picture(hands: Hands) -> None:
+    path = f"{hands.site.place}/dot.png"
+    await hands.use("run_command", command=f"base64 --decode >{path} <<<'{_DOT}'")
+    assert await hands.look("read_file", path=path) == base64.b64decode(_DOT)
 
 
 async def run_commands(hands: Hands) -> None:
