@@ -33,7 +33,7 @@ _CODE = re.compile(r"`([a-z-]+)`")
 # What surrounds the routes answers by itself.
 _OF_ALL: tuple[Failure, ...] = (MALFORMED, UNKNOWN)
 _OF_KEYED: tuple[Failure, ...] = (
-    *(errors.Unauthenticated, errors.TicketRefused, errors.RateLimited),
+    *(errors.Unauthenticated, errors.TicketRefused, errors.LoginRefused, errors.RateLimited),
     *(errors.TooManyAtOnce, errors.TooManyStreams, NO_DATABASE),
 )
 _OF_JSON: tuple[Failure, ...] = (TOO_LARGE, NOT_JSON)

@@ -9,7 +9,7 @@ from reference.breaking import breaks
 
 VERBS = set(
     "attach connect create delete end expose follow fork get interrupt keep kill list listen make move pack pause put read "
-    "rebuild resize resume retry revoke run send set start unpack update use watch write".split()
+    "rebuild resize resume retry revoke run send set sign start unpack update use watch write".split()
 )
 
 
