@@ -59,8 +59,8 @@ class Call:
         query = tuple(each for each in self.query if each[0] != "wait")
         return replace(self, query=(*query, ("wait", f"{seconds:g}")), wait=seconds)
 
-    def hurried(self, seconds: float) -> Self:
-        """Let the server say nothing for no longer than that."""
+    def silent_for(self, seconds: float) -> Self:
+        """Let the server say nothing for as long as that, and no longer."""
         return replace(self, silence=seconds)
 
     def streamed(self) -> Self:

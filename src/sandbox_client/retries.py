@@ -23,10 +23,18 @@ _REFUSED_AT_ONCE = (RateLimited, TooManyAtOnce)
 
 
 class Retries:
-    """The attempts at one request."""
+    """The attempts at one request: a server that refuses is waited for longer than one that is not there."""
 
-    def __init__(self, patience: Patience, *, may_repeat: bool, may_wait: bool = True) -> None:
+    def __init__(
+        self,
+        patience: Patience,
+        *,
+        outage: Patience | None = None,
+        may_repeat: bool,
+        may_wait: bool = True,
+    ) -> None:
         self._patience = patience
+        self._outage = outage or patience
         self._may_repeat = may_repeat
         self._may_wait = may_wait
         self._pause = FIRST_PAUSE_S
@@ -39,7 +47,8 @@ class Retries:
             raise error
         self.was_lost |= isinstance(error, Unreachable) and error.was_sent
         pause = max(getattr(error, "retry_after", None) or 0.0, self._next_pause())
-        if not self._patience.lasts(pause):
+        patience = self._patience if _is_refusal(error) else self._outage
+        if not patience.lasts(pause):
             raise error
         return pause
 
@@ -59,3 +68,7 @@ class Retries:
     def _next_pause(self) -> float:
         pause, self._pause = self._pause, min(LONGEST_PAUSE_S, self._pause * 2)
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
+
+
+def _is_refusal(error: SandboxError) -> bool:
+    return isinstance(error, ApiError) and not isinstance(error, UnexpectedAnswer)

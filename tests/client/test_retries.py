@@ -77,6 +77,13 @@ def test_nobody_waits_beyond_their_patience():
         retries(seconds=5).pause_after(of_status(RateLimited, 429, retry_after=7))
 
 
+def test_a_server_that_is_not_there_is_waited_for_less_long_than_one_that_refuses():
+    attempts = retries(seconds=600, outage=Patience(0))
+    assert attempts.pause_after(of_status(RateLimited, 429, retry_after=500)) == 500
+    with pytest.raises(Unreachable):
+        attempts.pause_after(REFUSED)
+
+
 def test_who_asked_the_server_not_to_wait_hears_that_it_is_not_ready():
     with pytest.raises(NotReady):
         retries(may_wait=False).pause_after(of_status(NotReady, 503))

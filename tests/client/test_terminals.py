@@ -56,6 +56,19 @@ async def test_a_viewer_goes_on_at_the_byte_where_it_was(sandbox):
     assert last.state is CommandState.KILLED
 
 
+async def test_a_terminal_that_has_ended_is_shown_to_whoever_comes_late(sandbox):
+    terminal = await sandbox.open_terminal(cmd="seq 20000; exit 3")
+    *_, last = [event async for event in terminal]
+    assert last == TerminalExit(state=CommandState.EXITED, exit_code=3)
+    again = await sandbox.attach_terminal(terminal.id)
+    shown, events = b"", aiter(again)
+    async for event in events:
+        await asyncio.sleep(0)
+        if isinstance(event, bytes):
+            shown += event
+    assert shown == b"".join(b"%d\r\n" % number for number in range(1, 20001))
+
+
 async def test_a_broken_connection_leaves_nothing_out_and_nothing_double(client_at, wire, sandbox):
     async with client_at(wire.url) as client:
         sandbox = await client.get_sandbox(sandbox.id)

@@ -1,7 +1,6 @@
 """A wire between client and server, which knows no protocol and can be cut."""
 
 import asyncio
-from contextlib import suppress
 from typing import Self
 
 
@@ -40,8 +39,10 @@ class Wire:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        there, here = await asyncio.open_connection("127.0.0.1", self._target)
+        sides = [writer]
         try:
+            there, here = await asyncio.open_connection("127.0.0.1", self._target)
+            sides.append(here)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pass_on(reader, here))
                 group.create_task(self._pass_on(there, writer, answers_of=task))
@@ -49,9 +50,8 @@ class Wire:
             pass  # one side has left, or the wire was cut
         finally:
             self._connections.discard(task)
-            for side in (here, writer):
-                with suppress(ConnectionError):
-                    side.transport.abort()
+            for side in sides:
+                side.transport.abort()
 
     async def _pass_on(
         self,

@@ -68,9 +68,9 @@ async def _give_up(transport: AsyncTransport, request: Call, record: SandboxRead
     patience = Patience(_TIME_TO_GIVE_UP_S)
     try:
         if record is None:  # the same request again tells which it was
-            again = request.waiting(0).hurried(_TIME_TO_GIVE_UP_S)
+            again = request.waiting(0).silent_for(_TIME_TO_GIVE_UP_S)
             record = await transport.ask(SandboxRead, again, patience=patience)
-        gone = call("DELETE", _path_of(record.id)).hurried(_TIME_TO_GIVE_UP_S)
+        gone = call("DELETE", _path_of(record.id)).silent_for(_TIME_TO_GIVE_UP_S)
         await transport.send(gone, patience=patience)
     except SandboxError:
         pass  # its own deadlines end it

@@ -39,8 +39,8 @@ class AsyncSandboxClient(AsyncOperations):
         url: str | None = None,
         api_key: str | None = None,
         *,
-        timeout: float = 45,
-        retry_for_s: float = 60,
+        timeout: float = 60,
+        retry_for_s: float = 30,
         tls: ssl.SSLContext | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:

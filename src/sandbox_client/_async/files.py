@@ -22,6 +22,7 @@ from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, File
 from sandbox_client.retries import Retries
 
 _PART = 1024 * 1024
+_PACKING_S = 600.0  # of which nothing is heard until it is done
 _AS_IT_IS = {"Accept-Encoding": "identity"}
 
 
@@ -44,13 +45,14 @@ class AsyncFiles:
 
     async def stat(self, path: str) -> FileVersion:
         """Tell a file's size and version without reading it."""
+        asked = self._content("HEAD", path)
         try:
-            answer = await self._transport.send(self._content("HEAD", path))
-            headers: Mapping[str, str] = answer.headers
+            answer = await self._transport.send(asked)
         except UnexpectedAnswer:  # to HEAD nothing says what is wrong
-            async with self._transport.attempt(self._content("GET", path)) as answer:
-                headers = answer.headers
-        return FileVersion.told_in(headers, size=int(headers["content-length"]))
+            instead = self._content("GET", path).with_headers(part_header(0, 1))
+            await self._transport.send(instead)
+            answer = await self._transport.send(asked)
+        return FileVersion.told_in(answer.headers, size=int(answer.headers["content-length"]))
 
     async def exists(self, path: str) -> bool:
         """Tell whether there is a file or a directory."""
@@ -160,7 +162,7 @@ class AsyncFiles:
         """Give a directory as an archive, part by part."""
         query = self._query(path, format=ArchiveFormat(kind).value)
         asked = call("GET", f"{self._path}/archive", query=query, headers=_AS_IT_IS)
-        async with self._transport.attempt(asked) as answer:
+        async with self._transport.attempt(asked.silent_for(_PACKING_S)) as answer:
             async for part in answer.aiter_bytes(_PART):
                 yield part
 
@@ -177,7 +179,8 @@ class AsyncFiles:
 
     async def unpack(self, path: str, content: Content) -> None:
         """Unpack an archive (tar or tar.gz) into a directory, over what is there."""
-        await self._put(call("PUT", f"{self._path}/archive", query=self._query(path)), content)
+        asked = call("PUT", f"{self._path}/archive", query=self._query(path))
+        await self._put(asked.silent_for(_PACKING_S), content)
 
     async def _put(
         self, asked: Call, content: Content, *, may_repeat: bool = True

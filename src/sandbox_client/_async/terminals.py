@@ -74,21 +74,25 @@ class AsyncTerminal:
 
     async def __aiter__(self) -> AsyncGenerator[bytes | TerminalEvent, None]:
         """Give what it shows and what happens to it; a TerminalExit is the last."""
+        attachment = await self._attached()
         while True:
-            attachment = await self._attached()
             try:
                 message = await attachment.socket.recv()
             except ConnectionClosed as closed:
+                await attachment.close()
                 if not require_to_go_on(closed):
                     return
-                await self._come_back(attachment, closed)
+                await self._wait_after(attachment, closed)
+                attachment = await self._attached(instead_of=attachment)
                 continue
             self._lost = None
             event = self._heed(attachment, message)
+            if isinstance(event, TerminalExit):
+                await self.close()
+                yield event
+                return
             if event is not None:
                 yield event
-            if isinstance(event, TerminalExit):
-                return
 
     async def send(self, content: bytes | str) -> None:
         """Type something; a paused sandbox wakes for it."""
@@ -112,11 +116,14 @@ class AsyncTerminal:
 
     async def close(self) -> None:
         """Leave it; it runs on."""
-        if self._attachment is not None:
-            await self._attachment.close()
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
+            await attachment.close()
 
     async def _send(self, message: bytes | str) -> None:
         attachment = await self._attached()
+        if not attachment.is_open:
+            attachment = await self._attached(instead_of=attachment)
         try:
             await attachment.socket.send(message)
         except ConnectionClosed as closed:
@@ -144,11 +151,11 @@ class AsyncTerminal:
         self.offset = max(self.offset or 0, attachment.offset)
         return content[shown:]
 
-    async def _attached(self) -> _Attachment:
+    async def _attached(self, instead_of: _Attachment | None = None) -> _Attachment:
+        """Give the connection, or another one in place of what was one."""
         async with self._attaching:
-            while self._attachment is None or not self._attachment.is_open:
+            while self._attachment is None or self._attachment is instead_of:
                 try:
-                    await self.close()
                     self._attachment = await self._attach()
                 except SandboxError as error:
                     pause = self._outage().pause_after(error)
@@ -175,8 +182,8 @@ class AsyncTerminal:
         except (OSError, InvalidHandshake) as error:
             raise Unreachable(address.url, str(error), was_sent=True) from error
 
-    async def _come_back(self, attachment: _Attachment, closed: ConnectionClosed) -> None:
-        if self._attachment is attachment:
+    async def _wait_after(self, attachment: _Attachment, closed: ConnectionClosed) -> None:
+        if self._attachment is attachment:  # nobody else has one by now
             error = Unreachable(self._transport.address.url, str(closed), was_sent=True)
             await sleep(self._outage().pause_after(error))
 

@@ -52,6 +52,7 @@ class AsyncTransport:
     def retries(self, call: Call, patience: Patience | None = None) -> Retries:
         return Retries(
             patience or Patience(self._retry_for_s),
+            outage=Patience(self._retry_for_s),
             may_repeat=call.may_repeat,
             may_wait=call.wait != 0,
         )

@@ -66,9 +66,9 @@ def _give_up(transport: Transport, request: Call, record: SandboxRead | None) ->
     patience = Patience(_TIME_TO_GIVE_UP_S)
     try:
         if record is None:  # the same request again tells which it was
-            again = request.waiting(0).hurried(_TIME_TO_GIVE_UP_S)
+            again = request.waiting(0).silent_for(_TIME_TO_GIVE_UP_S)
             record = transport.ask(SandboxRead, again, patience=patience)
-        gone = call("DELETE", _path_of(record.id)).hurried(_TIME_TO_GIVE_UP_S)
+        gone = call("DELETE", _path_of(record.id)).silent_for(_TIME_TO_GIVE_UP_S)
         transport.send(gone, patience=patience)
     except SandboxError:
         pass  # its own deadlines end it
