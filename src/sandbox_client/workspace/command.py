@@ -38,15 +38,16 @@ _FAILURES = (
 )
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(_with_act(sys.argv[1:] if words is None else words))
+def main(words: Sequence[str] | None = None, *, program: str = "start-e2b-sandbox.sh") -> int:
+    parser = _parser(program)
+    given = parser.parse_args(_with_act(sys.argv[1:] if words is None else words))
     directory = Path(given.directory).resolve()
     if not directory.is_dir():
-        return _fail(f"{directory} is no directory.")
+        return _fail(program, f"{directory} is no directory.")
     try:
         return asyncio.run(_act(given, directory))
     except _FAILURES as error:
-        return _fail(str(error))
+        return _fail(program, str(error))
     except KeyboardInterrupt:
         return 130
 
@@ -61,9 +62,9 @@ async def _act(given: argparse.Namespace, directory: Path) -> int:
     return await _ACTS[given.act](directory, given)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="start-e2b-sandbox.sh",
+        prog=program,
         description="Work on a directory in a sandbox, where it is /workspace. What git ignores stays here. "
         f"{FILE} in the directory says what its sandbox is to have.",
     )
@@ -239,6 +240,6 @@ def _write(text: str) -> None:
     sys.stderr.flush()
 
 
-def _fail(reason: str) -> int:
-    _say(f"start-e2b-sandbox: {reason}")
+def _fail(program: str, reason: str) -> int:
+    _say(f"{program.removesuffix('.sh')}: {reason}")
     return 1

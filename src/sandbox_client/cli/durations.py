@@ -1,0 +1,41 @@
+"""Durations as people write and read them: `90`, `90s`, `15m`, `2h`, `1h30m`, `7d`."""
+
+import re
+from datetime import timedelta
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_WORDS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_MOST_PARTS = 2
+_NUMBER = r"\d+(?:\.\d+)?"
+_PART = re.compile(rf"({_NUMBER})([smhd])")
+
+
+def read_duration(text: str) -> timedelta:
+    """Read a duration; a number alone is seconds."""
+    written = text.strip().lower()
+    if re.fullmatch(_NUMBER, written):
+        written += "s"
+    parts = _PART.findall(written)
+    if not parts or "".join(number + unit for number, unit in parts) != written:
+        raise ValueError(f"{text!r} is no duration: write 90, 90s, 15m, 2h, 1h30m or 7d.")
+    try:
+        return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
+    except OverflowError:
+        raise ValueError(f"{text!r} is too long.") from None
+
+
+def say_duration(duration: timedelta) -> str:
+    """Say how long something is, in its two largest units."""
+    left = max(0, round(duration.total_seconds()))
+    parts: list[tuple[int, str]] = []
+    for word, size in _WORDS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append((count, word))
+    said = [f"{count} {word}" for count, word in parts[:_MOST_PARTS] if count]
+    return " ".join(said) or "0 s"
+
+
+def in_seconds(duration: timedelta | None) -> float | None:
+    """Give a duration as the API has it; what was not said stays so."""
+    return None if duration is None else duration.total_seconds()

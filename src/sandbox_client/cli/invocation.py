@@ -1,0 +1,94 @@
+import argparse
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from sandbox_client import AsyncSandbox, AsyncSandboxClient
+from sandbox_client.address import find_address
+from sandbox_client.cli.naming import find_sandbox
+from sandbox_client.cli.output import Output
+
+_STDOUT = 1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """What becomes of signals that are to end `sbx`: they cancel what it does, so that it can tidy up."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._interrupt: Callable[[], None] = self.cancel
+        self._task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in _ENDING:
+            loop.add_signal_handler(number, self._receive, number)
+        if stat.S_ISFIFO(os.fstat(_STDOUT).st_mode):
+            loop.add_reader(_STDOUT, self._lose_reader)
+
+    @contextmanager
+    def handled_by(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Have Ctrl-C mean something else; what is called for it may call `cancel`."""
+        before, self._interrupt = self._interrupt, interrupt
+        try:
+            yield
+        finally:
+            self._interrupt = before
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Let Ctrl-C end what holds the loop up."""
+        loop = asyncio.get_running_loop()
+        loop.remove_signal_handler(signal.SIGINT)
+        try:
+            yield
+        finally:
+            loop.add_signal_handler(signal.SIGINT, self._receive, signal.SIGINT)
+
+    def cancel(self, number: signal.Signals = signal.SIGINT) -> None:
+        """End what `sbx` does, as that signal would."""
+        self.received = number
+        assert self._task is not None
+        self._task.cancel()
+
+    def _lose_reader(self) -> None:
+        """End when nobody reads any more what is written, as of `sbx logs -f | head`, though there may be nothing to write."""
+        asyncio.get_running_loop().remove_reader(_STDOUT)
+        self.cancel(signal.SIGPIPE)
+
+    def _receive(self, number: signal.Signals) -> None:
+        if number is signal.SIGINT:
+            self._interrupt()
+        else:
+            self.cancel(number)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What a verb has to work with: what was said, and where to say what comes of it."""
+
+    given: argparse.Namespace
+    output: Output
+    interrupts: Interrupts
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[AsyncSandboxClient]:
+        """Open a client. It asks first whether there is a server: what is asked later is tried for a minute."""
+        url = self.given.url
+        is_encrypted = find_address(url).url.startswith("https:")
+        tls = httpx.create_ssl_context() if is_encrypted else None
+        async with AsyncSandboxClient(url, retry_for_s=0, tls=tls) as client:
+            await client.health()
+        async with AsyncSandboxClient(url, tls=tls) as client:
+            yield client
+
+    @asynccontextmanager
+    async def sandbox(self) -> AsyncIterator[AsyncSandbox]:
+        """Find the sandbox that was named."""
+        async with self.client() as client:
+            yield await find_sandbox(client, self.given.sandbox)

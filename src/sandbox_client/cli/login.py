@@ -1,0 +1,46 @@
+import getpass
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from sandbox_client import AsyncSandboxClient
+from sandbox_client.address import API_KEY, URL, config_file, find_address
+from sandbox_client.cli.failures import Failure
+from sandbox_client.cli.invocation import Invocation
+
+
+async def login(invocation: Invocation) -> None:
+    given, output = invocation.given, invocation.output
+    address = find_address(given.server or given.url, "")
+    with invocation.interrupts.suspended():
+        key = _ask_for_key(address.url)
+    async with AsyncSandboxClient(address.url, key, retry_for_s=0) as client:
+        async for _ in client.list_sandboxes():  # a page of them is proof enough
+            break
+    file = config_file()
+    _write(file, url=address.url, api_key=key)
+    output.note(f"The key is good, and written to {file}.")
+    for name in (URL, API_KEY):
+        if os.environ.get(name):
+            output.note(f"{name} is set, and holds all the same.")
+
+
+def _ask_for_key(url: str) -> str:
+    asks = sys.stdin.isatty()
+    key = getpass.getpass(f"API key for {url}: ") if asks else sys.stdin.readline()
+    if not key.strip():
+        raise Failure("There is no key.", advice="`sandbox-server keys create` makes one.")
+    return key.strip()
+
+
+def _write(file: Path, **said: str) -> None:
+    """Write down what nobody else may read, all of it or nothing."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items()]
+    # Made with mode 600.
+    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    with os.fdopen(descriptor, "w") as opened:
+        opened.writelines(lines)
+    Path(unfinished).replace(file)

@@ -1,0 +1,57 @@
+"""`sbx`, the sandbox server from a terminal."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from sandbox_client.cli.parser import build_parser
+
+_READER_LEFT = 141  # as a shell has it for a program that SIGPIPE ends
+_INTERRUPTED = 130
+_WORKSPACE = "workspace"
+_STDOUT = 1
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run `sbx`; gives its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = _run(sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `sbx logs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+        return _READER_LEFT
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
+    if words[:1] == [_WORKSPACE]:
+        command = import_module("sandbox_client.workspace.command")
+        ended: int = command.main(words[1:], program=f"sbx {_WORKSPACE}")
+        return ended
+    words, behind = _split(words)
+    parser = build_parser()
+    given, unknown = parser.parse_known_args(words)
+    if unknown:
+        hint = "; a command's own words come after --" if given.takes_command else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    if behind and not given.takes_command:
+        parser.error(f"{given.verb} runs no command, so nothing comes after --")
+    if given.takes_command:
+        given.command += behind
+    # It takes some tenths of a second to load, which help and errors of usage do not need.
+    run: Callable[[argparse.Namespace], int] = import_module("sandbox_client.cli.running").run
+    return run(given)
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
+    """Set apart the words after `--`, which are a command's own."""
+    if "--" not in words:
+        return words, []
+    end = words.index("--")
+    return words[:end], [*words[end + 1 :]]
