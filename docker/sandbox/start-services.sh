@@ -91,6 +91,12 @@ watch_settings() {
     change=$!
 }
 
+# For terminals: services are started before anybody has said what the sandbox's environment is to be.
+export_envs() {
+    eval "$(jq -r '.envs // {} | to_entries[] | select(.key | test("^[A-Za-z_][A-Za-z_0-9]*$"))
+        | "export \(.key)=\(.value | @sh)"' "$settings/tools.json")"
+}
+
 # shellcheck disable=SC2317 # called by its name
 serve_code_server() {
     # Watched before it is read, so that no change is between the two.
@@ -99,8 +105,11 @@ serve_code_server() {
         wait "$change"
         watch_settings
     done
-    PASSWORD=$password code-server --bind-addr 0.0.0.0:9000 --auth password \
-        --disable-telemetry --disable-update-check --disable-workspace-trust /workspace &
+    (
+        export_envs
+        PASSWORD=$password exec code-server --bind-addr 0.0.0.0:9000 --auth password \
+            --disable-telemetry --disable-update-check --disable-workspace-trust /workspace
+    ) &
     server=$!
     trap 'kill "$server" "$change"' TERM
     while wait -n "$server" "$change"; kill -0 "$server" 2>/dev/null; do
