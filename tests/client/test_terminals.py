@@ -5,10 +5,11 @@ import pytest
 from sandbox_client.errors import TerminalNotFound, Unauthenticated
 from sandbox_client.events import SandboxTurned, TerminalAttached, TerminalExit, TerminalResized
 from sandbox_client.models import CommandState, SandboxState
+from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
 
-COUNT = "stty -echo; while read n; do echo $n; done; exit 4"
+COUNT = "stty -echo; echo ready; while read n; do echo $n; done; exit 4"
 
 
 async def shown_until(events, text):
@@ -41,8 +42,9 @@ async def test_a_terminal_shows_what_is_typed_and_how_it_ends(sandbox):
 async def test_a_viewer_goes_on_at_the_byte_where_it_was(sandbox):
     terminal = await sandbox.open_terminal(cmd=COUNT)
     first = aiter(terminal)
+    shown = await shown_until(first, b"ready\r\n")
     await terminal.send("one\ntwo\n")
-    shown = await shown_until(first, b"two\r\n")
+    shown += await shown_until(first, b"two\r\n")
     await terminal.close()
     again = await sandbox.attach_terminal(terminal.id, after=terminal.offset)
     await again.send("three\n")
@@ -73,24 +75,49 @@ async def test_a_broken_connection_leaves_nothing_out_and_nothing_double(client_
     async with client_at(wire.url) as client:
         sandbox = await client.get_sandbox(sandbox.id)
         terminal = await sandbox.open_terminal(cmd=COUNT)
-        events, shown = aiter(terminal), b""
+        events = aiter(terminal)
+        shown = await shown_until(events, b"ready\r\n")
         for number in range(4):
-            assert isinstance(await anext(events), TerminalAttached)
             await terminal.send(f"number {number}\n")
             shown += await shown_until(events, f"number {number}\r\n".encode())
             await wire.cut()
-        assert isinstance(await anext(events), TerminalAttached)
+            assert isinstance(await anext(events), TerminalAttached)
         await (await sandbox.attach_terminal(terminal.id)).send("beyond\n")
         shown += await shown_until(events, b"beyond\r\n")
         await terminal.kill()
     numbers = b"".join(b"number %d\r\n" % number for number in range(4))
-    assert shown.endswith(numbers + b"beyond\r\n")
+    assert shown == b"ready\r\n" + numbers + b"beyond\r\n"
+
+
+async def test_who_types_after_a_break_hears_nothing_twice(client_at, wire, sandbox):
+    async with client_at(wire.url) as client:
+        terminal = await (await client.get_sandbox(sandbox.id)).open_terminal(cmd=COUNT)
+        events = aiter(terminal)
+        shown = await shown_until(events, b"ready\r\n")
+        other = await sandbox.attach_terminal(terminal.id)
+        await other.send("two\n")
+        await shown_until(
+            aiter(other), b"two\r\n"
+        )  # the first viewer is shown it too, and does not look
+        await wire.cut()
+
+        async def is_broken():
+            return not terminal._attachment.is_open
+
+        await until(is_broken)
+        await terminal.send("three\n")
+        shown += await shown_until(events, b"three\r\n")
+        assert shown == b"ready\r\ntwo\r\nthree\r\n"
+        await terminal.kill()
+        await terminal.close()
+        await other.close()
 
 
 async def test_a_viewer_sees_that_its_sandbox_sleeps_and_wakes_it_by_typing(client):
     async with await client.create_sandbox(template="base") as sandbox:
         terminal = await sandbox.open_terminal(cmd=COUNT)
         events = aiter(terminal)
+        await shown_until(events, b"ready")
         await terminal.send("before\n")
         await shown_until(events, b"before")
         await sandbox.pause()
