@@ -37,7 +37,12 @@ _OF_COMMANDS = {
     CommandState.FAILED: RunState.FAILED,
     CommandState.LOST: RunState.LOST,
 }
-_OF_EXITS = {0: RunState.SUCCEEDED, 1: RunState.FAILED, 130: RunState.INTERRUPTED}
+_OF_EXITS = {
+    0: RunState.SUCCEEDED,
+    1: RunState.FAILED,
+    124: RunState.TIMED_OUT,
+    130: RunState.INTERRUPTED,
+}
 _RESULT = "result"
 
 

@@ -13,7 +13,7 @@ from sandbox_tools.agents.client import AgentLink, Unreachable, linked
 from sandbox_tools.agents.environment import RUN_PREFIX, worth_passing_on
 from sandbox_tools.settings_file import PATH, SettingsFile
 
-_EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": 130}
+_EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": 130, "timed_out": 124}
 _SECONDS_TO_STOP = 30.0
 
 

@@ -160,7 +160,7 @@ class Session:
 async def _interrupt_after(session: Session, seconds: float) -> None:
     await sleep_awake(seconds)
     why = f"It was stopped after {seconds:g} seconds, the time it had."
-    session.interrupt(Stop(why, "failed", 1))
+    session.interrupt(Stop(why, "timed_out", 124))
 
 
 def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:

@@ -13,7 +13,7 @@ def say(kind, **told):
 
 
 def result(state="succeeded", output="done", **told):
-    codes = {"succeeded": 0, "failed": 1, "interrupted": 130}
+    codes = {"succeeded": 0, "failed": 1, "interrupted": 130, "timed_out": 124}
     usual = {"cost": 0.25, "session_id": "one", "changed_files": ["a.txt"]}
     say("result", **usual | {"state": state, "exit_code": codes[state], "output": output} | told)
     sys.exit(codes[state])

@@ -87,6 +87,12 @@ async def test_a_run_is_waited_for_and_tells_its_result(begin):
     }
 
 
+async def test_a_run_that_the_agent_server_stopped_for_its_time_has_timed_out(begin):
+    run = (await begin("result('timed_out', 'It was stopped.')")).json()
+    assert (run["state"], run["result"]["state"]) == ("timed_out", "timed_out")
+    assert run["result"]["exit_code"] == 124
+
+
 async def test_the_agent_is_told_all_that_was_asked(begin):
     asked = {
         "model": "m",
