@@ -222,6 +222,7 @@ async def test_an_upload_whose_answer_is_lost_is_sent_again_where_it_can_be(
         await files.write("/tmp/sent", iter([b"gone by"]))
 
 
+@BY_ASYNC_ALONE
 async def test_a_watch_that_was_interrupted_says_so(distant, wire):
     told = distant.files.watch("/tmp", recursive=True)
     first = asyncio.ensure_future(anext(told))
