@@ -139,9 +139,10 @@ def _mounts(spec: ContainerSpec) -> list[dict[str, Any]]:
         # The whole of /sys would show the host's devices and the neighbours' control groups; what
         # programs read to size themselves is enough.
         _mount("/sys", "tmpfs", "sysfs", "nosuid", "noexec", "nodev", "mode=755", "size=64k"),
-        _bind("/sys/devices/system/cpu"),
+        # A user namespace may drop no restriction of the host's mount, of which most have this one.
+        _bind("/sys/devices/system/cpu", "noexec"),
         _mount("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev", "ro"),
-        _bind(spec.init, INIT_PATH),
+        _bind(spec.init, destination=INIT_PATH),
     ]  # fmt: skip
 
 
@@ -149,6 +150,5 @@ def _mount(destination: str, kind: str, source: str, *options: str) -> dict[str,
     return {"destination": destination, "type": kind, "source": source, "options": list(options)}
 
 
-def _bind(source: str, destination: str | None = None) -> dict[str, Any]:
-    options = ("bind", "ro", "nosuid", "nodev")
-    return _mount(destination or source, "bind", source, *options)
+def _bind(source: str, *more: str, destination: str | None = None) -> dict[str, Any]:
+    return _mount(destination or source, "bind", source, "bind", "ro", "nosuid", "nodev", *more)
