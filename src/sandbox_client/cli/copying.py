@@ -84,9 +84,14 @@ class _Copying:
         file = await asyncio.to_thread(here.open, "rb")
         with file, self._transfer(here.name, _size(file)) as transfer:
             await self._files.write(path, transfer.counted(file))
-        if os.access(here, os.X_OK):  # which a file's content does not tell
-            line = shlex.join(["chmod", "+x", "--", path.removeprefix("~/")])
-            await self._sandbox.run(line, user=self._user, check=True)
+        if os.access(here, os.X_OK):
+            await self._make_executable(path)
+
+    async def _make_executable(self, path: str) -> None:
+        line = shlex.join(["chmod", "+x", "--", path.removeprefix("~/")])
+        done = await self._sandbox.run(line, user=self._user)
+        if done.exit_code != 0:
+            self._output.note(f"It is there, and not executable: {done.stderr.strip()}")
 
     async def _give_stdin(self, path: str) -> None:
         with self._transfer("stdin", None) as transfer:

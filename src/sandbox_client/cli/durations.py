@@ -6,7 +6,7 @@ from datetime import timedelta
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _WORDS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _MOST_PARTS = 2
-_NUMBER = r"\d+(?:\.\d+)?"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PART = re.compile(rf"({_NUMBER})([smhd])")
 
 

@@ -1,0 +1,105 @@
+"""Commands in a sandbox, as if they ran here."""
+
+import json
+import os
+import signal
+
+import pytest
+
+pytestmark = pytest.mark.needs_engine
+
+
+def test_output_and_exit_code_are_the_commands(sbx, web):
+    done = sbx("exec", web, "--", "echo out; echo err >&2; exit 3")
+    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
+
+
+def test_several_words_are_arguments_and_reach_it_as_they_are(sbx, web):
+    words = ["two words", "$HOME", "it's", "--", "-l"]
+    done = sbx("exec", web, "--", "printf", "%s|", *words)
+    assert done.stdout == "".join(f"{word}|" for word in words)
+
+
+def test_it_runs_where_and_as_whom_one_says(sbx, web):
+    line = 'echo "$A $B $PWD $USER $(id -un)"'
+    done = sbx(
+        *("exec", "-w", "/tmp", "-u", "root", "-e", "A=1", "-e", "B", web, line), env={"B": "b c"}
+    )
+    assert done.stdout.startswith("1 b c /tmp ")
+    assert done.stdout.endswith("root\n")
+
+
+def test_stdin_is_passed_on_to_its_end_byte_by_byte(sbx, web):
+    content = os.urandom(700_000) + b"\r\n\x03\x04"
+    done = sbx("exec", "-i", web, "--", "cat; echo done >&2", stdin=content)
+    assert done.stdout == content
+    assert done.stderr == "done\n"
+
+
+def test_a_command_that_reads_no_stdin_ends_all_the_same(start, web):
+    with start("exec", "-i", web, "--", "exit 4") as process:
+        assert process.wait(60) == 4  # while stdin is open still
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--timeout", "1s", "{}", "--", "sleep 60"), 124),
+        (("{}", "--", "kill -TERM $$"), 143),
+        (("-w", "/nowhere", "{}", "--", "true"), 125),
+        (("-e", "NOT_HERE", "{}", "--", "true"), 125),
+        (("--url", "http://127.0.0.1:1", "{}", "--", "true"), 125),
+        (("-d", "-i", "{}", "--", "true"), 2),
+    ],
+)
+def test_what_keeps_a_command_from_its_end_has_a_code(sbx, web, words, code):
+    done = sbx("exec", *(word.format(web) for word in words))
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_interrupts_the_command_there(sit, web):
+    with sit("exec", web, "--", "trap 'echo heard; exit 9' INT; echo ready; sleep 100") as person:
+        person.see("ready")
+        person.type("\x03")
+        person.see("heard")
+        assert person.end() == 9
+
+
+def test_a_second_ctrl_c_leaves_the_command_which_is_found_again(sit, sbx, web):
+    line = "trap 'echo heard' INT; echo ready; until test -e /tmp/go; do sleep 0.1; done; exit 6"
+    with sit("exec", web, "--", line) as person:
+        person.see("ready")
+        person.type("\x03")
+        person.see("heard")
+        person.type("\x03")
+        person.see("sbx tail")
+        [command] = person.see("\n").split()[1:]
+        assert person.end() == 130
+    sbx("exec", web, "touch /tmp/go")
+    found = sbx("tail", "--from-start", web, command)
+    assert (found.stdout, found.returncode) == ("ready\nheard\n", 6)
+
+
+def test_to_programs_the_outcome_is_one_object(sbx, web):
+    done = sbx("--json", "exec", web, "--", "echo out; echo err >&2; exit 3")
+    told = json.loads(done.stdout)
+    assert (told["stdout"], told["stderr"], told["exit_code"]) == ("out\n", "err\n", 3)
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_a_command_is_left_and_its_output_followed_from_near_its_end(sbx, web):
+    left = sbx("exec", "-d", web, "--", "seq 100; printf '%s' end; exit 5").stdout.strip()
+    assert sbx("tail", "-n", "2", web, left).stdout == "100\nend"
+    followed = sbx("tail", "-c", "5", web, left[-6:])
+    assert (followed.stdout, followed.returncode) == ("0\nend", 5)
+    events = [json.loads(line) for line in sbx("--json", "tail", web, left).stdout.splitlines()]
+    assert [event["type"] for event in events][-1] == "exit"
+
+
+def test_nobody_waits_for_output_that_nobody_reads(start, web):
+    with start("exec", web, "--", "echo one; sleep 100") as process:
+        assert process.stdout.readline() == b"one\n"
+        process.stdout.close()
+        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert b"Traceback" not in process.stderr.read()

@@ -1,0 +1,104 @@
+"""What is the same for all verbs."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.client.cli.conftest import SBX
+
+
+def run(*words, **variables):
+    known = {"SANDBOX_SERVER_API_KEY": "sbx_x", "SANDBOX_SERVER_URL": "http://127.0.0.1:1"}
+    return subprocess.run(
+        [SBX, *words],
+        env={**os.environ, **known, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_server_that_is_not_there_is_told_at_once_with_what_to_do():
+    done = run("ls")
+    assert done.returncode == 1
+    assert "The server at http://127.0.0.1:1 does not answer" in done.stderr
+    assert "`sandbox-server serve` starts one" in done.stderr
+    told = json.loads(run("--json", "ls").stderr)
+    assert told["code"] == "unreachable"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("nonsense",),
+        ("ls", "--stat", "running"),
+        ("create", "--timeout", "soon"),
+        ("create", "--metadata", "x"),
+        ("exec", "web", "ls", "-l"),
+        ("rm", "web", "--", "x"),
+        ("cp", "a", "b"),
+        ("logs", "web", "-n", "-1"),
+    ],
+)
+def test_what_is_not_understood_is_2(words):
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_commands_own_options_come_after_two_dashes():
+    assert "come after --" in run("exec", "web", "ls", "-l").stderr
+
+
+def test_help_loads_nothing_that_it_does_not_need():
+    heavy = ["asyncio", "httpx", "pydantic", "websockets", "sandbox_client.errors", "shtab"]
+    program = (
+        "import sys; from sandbox_client.cli.parser import build_parser; build_parser();"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_words_of_sbx_and_names_of_sandboxes_are_completed_in_bash(tmp_path):
+    (tmp_path / "sbx").write_text("#!/bin/sh\necho website\necho other\n")
+    (tmp_path / "sbx").chmod(0o755)
+    script = run("completion", "bash").stdout + (
+        'COMP_WORDS=(sbx pa); COMP_CWORD=1; _shtab_sbx; echo "${COMPREPLY[@]}"\n'
+        'COMP_WORDS=(sbx show web); COMP_CWORD=2; _shtab_sbx; echo "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "pause\nwebsite\n"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
+def test_other_shells_ask_for_names_when_they_complete(shell):
+    assert "sbx ls --names" in run("completion", shell).stdout
+
+
+def test_a_workspace_has_its_own_words():
+    assert "usage: sbx workspace" in run("workspace", "--help").stdout
+
+
+def test_help_that_nobody_reads_ends_quietly():
+    done = subprocess.run(
+        ["bash", "-c", f"{SBX} --help | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() in ("0", "141")
+    assert done.stderr == ""

@@ -1,0 +1,49 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from sandbox_client.cli.failures import Failure
+from sandbox_client.cli.naming import by_end, near
+from sandbox_client.cli.parser import STATES
+from sandbox_client.models import SandboxRead, SandboxState
+
+
+def sandbox(sandbox_id, *, state=SandboxState.RUNNING, name=None, session=None):
+    told = dict.fromkeys(SandboxRead.model_fields)
+    told |= {"id": sandbox_id, "state": state, "target": "running", "template": "base"}
+    told |= {"metadata": {"name": name} if name else {}, "session_id": session}
+    told |= {"resources": {}, "created_at": datetime.now(UTC), "timeout_s": 60, "priority": 0}
+    told |= {"on_timeout": "pause", "auto_resume": True}
+    return SandboxRead.model_validate(told)
+
+
+def test_the_end_of_an_id_names_one_that_lives():
+    ended = sandbox("0hoakxo08s7nev8bvabc", state=SandboxState.STOPPED)
+    living = sandbox("0hoakxo08s7nev8bxabc")
+    other = sandbox("0hoakxo08s7nev8bvxyz")
+    assert by_end("abc", [ended, living, other]) is living
+    assert by_end("vabc", [ended, living, other]) is ended
+    assert by_end("nope", [ended, living, other]) is None
+    assert by_end("bc", [ended, living, other]) is None
+
+
+def test_an_end_that_several_ids_have_is_refused_with_them():
+    ones = [sandbox("0hoakxo08s7nev8bvabc"), sandbox("0hoakxo08s7nev8bxabc")]
+    with pytest.raises(Failure, match="'abc' may be 0hoakxo08s7nev8bvabc, 0hoakxo08s7nev8bxabc"):
+        by_end("abc", ones)
+
+
+def test_what_was_meant_is_found_among_names_sessions_and_ids():
+    known = [
+        sandbox("0hoakxo08s7nev8bvabc", name="website"),
+        sandbox("0hoakxo08s7nev8bvxyz", session="chat-17"),
+    ]
+    assert near("websit", known) == ["website"]
+    assert near("chat-71", known) == ["chat-17"]
+    assert near("0hoakxo08s7nev8bvabd", known)[0] == "0hoakxo08s7nev8bvabc"
+    assert near("bvxy", known) == ["0hoakxo08s7nev8bvxyz"]
+    assert near("elsewhere", known) == []
+
+
+def test_the_states_that_can_be_listed_are_those_of_the_api():
+    assert list(SandboxState) == STATES

@@ -1,0 +1,101 @@
+"""From the creation of sandboxes to their end."""
+
+import json
+import signal
+
+import pytest
+
+from sandbox_client import AsyncSandboxClient
+from sandbox_client.address import API_KEY
+
+pytestmark = pytest.mark.needs_engine
+
+
+@pytest.fixture
+async def narrow_key(server):
+    """Make a key of a tenant that may have one sandbox at a time."""
+    async with AsyncSandboxClient(server.url, server.admin_key) as admin:
+        await admin.put_tenant("narrow-for-sbx", max_running=1)
+        return (await admin.create_key(tenant="narrow-for-sbx")).secret
+
+
+@pytest.fixture
+async def narrow(server, narrow_key):
+    async with AsyncSandboxClient(server.url, narrow_key) as client:
+        yield client
+
+
+async def test_a_sandbox_from_creation_to_its_end(sbx, tmp_path):
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"docs": {"command": "true"}}}')
+    made = sbx(
+        *("create", "--template", "base", "--name", "one\x1b[2J", "--session", "s-1"),
+        *("--metadata", "team=core", "-e", "MODE=test", "--timeout", "2h", "--idle", "15m"),
+        *("--mcp-servers", "mcp.json"),
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+    sandbox_id = made.stdout.strip()
+    listed = sbx("ls", "--metadata", "team=core").stdout
+    assert listed.splitlines()[1].startswith(f"{sandbox_id}  one\\x1b[2J  running")
+    shown = sbx("show", "s-1").stdout
+    assert "in 1 h 59 min" in shown
+    assert "pauses if idle" in shown
+    assert "team=core" in shown
+    assert "sandbox.running" in shown
+    assert "\x1b" not in listed + shown
+    assert sbx("exec", sandbox_id[-6:], "echo $MODE").stdout == "test\n"
+    assert sbx("rm", sandbox_id, "s-1").returncode == 0
+    assert json.loads(sbx("--json", "ls", "--metadata", "team=core").stdout) == []
+    assert "stopped" in sbx("ls", "--all", "--metadata", "team=core").stdout
+
+
+def test_several_are_turned_though_one_of_them_fails(sbx, web):
+    done = sbx("--json", "pause", "missing", web)
+    assert done.returncode == 1
+    problem = json.loads(done.stderr)
+    assert (problem["code"], problem["sandbox"]) == ("sandbox-not-found", "missing")
+    assert sbx("resume", web).stdout.strip() == web
+
+
+def test_a_name_that_is_nearly_right_is_suggested(sbx, web):
+    done = sbx("show", "wep")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "There is no sandbox 'wep'. Did you mean web?" in done.stderr
+
+
+async def test_who_waits_sees_why_and_leaves_nothing_behind(sit, start, narrow, narrow_key):
+    environment = {API_KEY: narrow_key}
+    async with await narrow.create_sandbox(template="base"):
+        with sit("create", "--template", "base", env=environment) as person:
+            person.see("\r\x1b[KNumber 1 in the queue:")
+            person.type("\x03")
+            assert person.end() == 130
+        with start("create", "--template", "base", "--wait", "0.1s", env=environment) as process:
+            assert b"Number 1 in the queue:" in process.stderr.readline()
+            assert b"The wait is over" in process.stderr.read()
+            assert process.wait(60) == 1
+        assert len([one async for one in narrow.list_sandboxes()]) == 1
+
+
+async def test_run_leaves_nothing_behind_however_it_ends(sbx, sit, narrow, narrow_key):
+    environment = {API_KEY: narrow_key}
+
+    async def left():
+        return [one.id async for one in narrow.list_sandboxes()]
+
+    create = ("run", "--template", "base", "-e", "A=a")
+    done = sbx(*create, "--timeout", "60", "-i", "--", "cat; echo $A", stdin=b"b", env=environment)
+    assert (done.stdout, done.stderr, done.returncode) == ("ba\n", "", 0)
+    assert await left() == []
+    with sit(*create, "--", "echo ready; sleep 100", env=environment) as person:
+        person.see("ready")
+        person.type("\x03")
+        assert person.end() == 128 + signal.SIGINT
+    assert await left() == []
+    with sit(*create, "--", "echo ready; sleep 100", env=environment) as person:
+        person.see("ready")
+        person.program.send_signal(signal.SIGHUP)
+        assert person.end() == 128 + signal.SIGHUP
+    assert await left() == []
+    kept = sbx(*create, "--keep", "--", "exit 3", env=environment)
+    assert kept.returncode == 3
+    assert [kept.stderr.split()[-1].rstrip(".")] == await left()

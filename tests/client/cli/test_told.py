@@ -1,0 +1,43 @@
+import json
+
+import pytest
+
+pytestmark = pytest.mark.needs_engine
+
+
+def test_a_log_is_told_in_lines_with_nothing_raw_in_them(sbx, web):
+    sbx("exec", web, "printf 'one\\ntwo \\033[2J'")
+    lines = sbx("logs", web, "--source", "command", "-n", "4").stdout.splitlines()
+    shown = [line.partition("command ")[2][6:].strip() for line in lines]
+    assert shown[:3] == ["[started]", "one", "two \\x1b[2J"]
+    assert shown[-1] == "[exited with 0]"
+    listed = json.loads(sbx("--json", "logs", web, "-n", "2").stdout)
+    assert [item["type"] for item in listed] == ["stdout", "exit"]
+
+
+def test_a_log_is_followed_until_nobody_reads_any_more(start, web):
+    with start("--json", "logs", "-f", "-n", "1", web) as process:
+        assert json.loads(process.stdout.readline())["sandbox_id"] == web
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+def test_events_are_told_of_one_sandbox_or_all(sbx, web):
+    of_one = sbx("events", web, "--type", "sandbox.running").stdout
+    assert {line.split()[3] for line in of_one.splitlines()} == {"sandbox.running"}
+    assert web in of_one
+    assert len(json.loads(sbx("--json", "events", "-n", "2").stdout)) == 2
+    assert "Traceback" not in sbx("events", web, "--type", "nonsense").stderr
+
+
+def test_a_port_has_an_address_and_links(sbx, web, tmp_path):
+    assert f"8000-{web}" in sbx("port", web, "8000").stdout
+    link = json.loads(sbx("--json", "port", web, "8000", "--link", "90s").stdout)
+    assert "ticket=" in link["url"]
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\necho "$1" >opened\n')
+    browser.chmod(0o755)
+    opened = sbx("open", web, "8000", "--path", "/docs", env={"BROWSER": str(browser)})
+    assert (opened.stdout, opened.returncode) == ("", 0)
+    assert "/docs?ticket=" in (tmp_path / "opened").read_text()
