@@ -2,6 +2,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sandbox-engine", description="E2B's protocol on one Linux machine."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {version('sandbox-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in (

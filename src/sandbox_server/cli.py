@@ -2,6 +2,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = Settings(**{name: given[name] for name in names if given[name] is not None})
     except ValidationError as error:
         parser.error(_explain(error))
+    except OSError as error:  # of a file that holds a secret
+        parser.error(f"{error.filename}: {error.strerror}")
     configure_logging(settings.log_level, style=settings.log_format, access_log=settings.access_log)
     try:
         return command(settings, given)
@@ -60,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sandbox-server", description="Computers for AI agents, on your own machine."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {version('sandbox-server')}"
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     names = [name for name, _ in flags()]

@@ -1,6 +1,6 @@
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 
@@ -46,6 +52,18 @@ Origin = Annotated[str, Field(pattern=r"^(\*|https?://[a-z0-9.:\[\]-]+[a-z0-9\]]
 Origins = Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_split)]
 PublicUrl = Annotated[str, AfterValidator(_below_which_names_may_be)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
+
+
+class _SecretFiles(EnvSettingsSource):
+    """Reads what is secret from the files that variables with `_FILE` name, as containers and systemd hand it out."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        variables = {name: f"{variable_of(name)}_FILE" for name in _SECRET}
+        return {
+            variable_of(name).lower(): Path(file).read_text().strip()
+            for name, variable in variables.items()
+            if (file := os.environ.get(variable))
+        }
 
 
 class Settings(BaseSettings):
@@ -184,6 +202,17 @@ class Settings(BaseSettings):
         "text", description="`text` for people or `json`, one object per line."
     )
     access_log: bool = Field(True, description="Log a line per request.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - there are none
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, _SecretFiles(settings_cls)
 
     @property
     def url_from_outside(self) -> str:

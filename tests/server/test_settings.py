@@ -3,6 +3,7 @@ import os
 import pytest
 from pydantic import ValidationError
 
+from sandbox_server.cli import main
 from sandbox_server.settings import Settings, flags, forget_variables, variable_of
 
 
@@ -26,6 +27,36 @@ def test_names_that_others_use_too_have_no_prefix(monkeypatch):
 def test_an_empty_variable_is_none(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "")
     assert Settings().database_url is None
+
+
+def test_what_is_secret_may_be_in_a_file(monkeypatch, tmp_path):
+    for name, content in {
+        "key": "e2b_key\n",
+        "backends": '[{"name": "a", "api_key": "e2b_a"}]\n',
+    }.items():
+        (tmp_path / name).write_text(content)
+    monkeypatch.setenv("E2B_API_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("SANDBOX_SERVER_BACKENDS_FILE", str(tmp_path / "backends"))
+    settings = Settings()
+    assert settings.e2b_api_key is not None
+    assert settings.e2b_api_key.get_secret_value() == "e2b_key"
+    assert [backend.name for backend in settings.backends] == ["a"]
+
+
+def test_a_variable_counts_before_its_file(monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("e2b_file")
+    monkeypatch.setenv("E2B_API_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("E2B_API_KEY", "e2b_variable")
+    settings = Settings()
+    assert settings.e2b_api_key is not None
+    assert settings.e2b_api_key.get_secret_value() == "e2b_variable"
+
+
+def test_a_file_that_is_not_there_is_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("E2B_API_KEY_FILE", str(tmp_path / "nowhere"))
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    assert f"{tmp_path / 'nowhere'}: No such file or directory" in capsys.readouterr().err
 
 
 def test_secrets_are_neither_flags_nor_in_what_is_printed(monkeypatch):
