@@ -184,12 +184,12 @@ async def test_of_twenty_requests_at_once_with_one_key_there_is_one_sandbox(api)
 
 
 async def test_a_session_has_one_sandbox_found_resumed_or_created(api):
-    path = f"{ALL}/by-session/my session"
+    path = f"{ALL}/by-session/my%2Fown session"
     body = {"template": "base"}
     created = await api.put(path, json=body)
     found = await api.put(path, json=body)
     assert (created.status_code, found.status_code) == (201, 200)
-    assert created.json()["session_id"] == "my session"
+    assert created.json()["session_id"] == "my/own session"
     assert created.json()["id"] == found.json()["id"]
     await api.post(f"{ALL}/{found.json()['id']}/pause")
     resumed = await api.put(path, json=body)
