@@ -42,7 +42,8 @@ async def test_a_person_edits_and_runs_commands_in_a_browser(served, page, pictu
     await page.keyboard.press("Control+`")
     await page.locator(".terminal .xterm-cursor").first.wait_for()
     await page.keyboard.type("id -un | tee /workspace/typed.txt\n")
-    served.wait("grep --quiet user /workspace/typed.txt")
+    await page.get_by_role("treeitem", name="typed.txt").dblclick()
+    await expect(editor).to_have_text("user", timeout=PATIENCE_MS)
     await page.screenshot(path=pictures / "code-server.png")
     assert page.url.startswith(served.urls["code_server"].rstrip("/"))
     assert "ticket=" not in page.url
