@@ -22,6 +22,7 @@ from sandbox_server.api import (
     logs,
     mcp,
     metrics,
+    page,
     ports,
     problems,
     sandboxes,
@@ -63,7 +64,7 @@ _ROUTES = (
         events,
         logs,
     ),
-    *(tenants, keys, tickets, logins, backends, stats, jobs, health, metrics, docs, verbs),
+    *(tenants, keys, tickets, logins, backends, stats, jobs, health, metrics, page, docs, verbs),
 )
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -30,7 +30,9 @@ class ScopeMissing(AccessDenied):
 class LoginRefused(AccessDenied):
     code = "login-refused"
     title = "Signing in does not count here"
-    remediation = "It is for this server's own page. Programs, and pages of others, send a key or a ticket."
+    remediation = (
+        "It is for this server's own page. Programs, and pages of others, send a key or a ticket."
+    )
 
 
 class TicketRefused(AccessDenied):

@@ -1,0 +1,143 @@
+import { call, get, pages, post } from "./api.js";
+import { confirm } from "./dialog.js";
+import { button, fill, h, say } from "./dom.js";
+import { LogView } from "./log.js";
+import { mayChange } from "./login.js";
+import { attempt } from "./notices.js";
+import { badge, ENDED, setBadge } from "./state.js";
+import { follow } from "./stream.js";
+import { openTerminal, terminalsOf } from "./terminals.js";
+import { Timeline } from "./timeline.js";
+import { ago, deadlines, duration, fullTime } from "./words.js";
+
+const TICK_MS = 5000;
+const FIRST_LINES = 500;
+
+/** Show one sandbox: what it is, what happened to it and why, and what is said in it. */
+export function showSandbox(root, { login, tellConnection, ids: [id] }) {
+  const path = `/v1/sandboxes/${id}`;
+  document.title = `${id} · sandbox-server`;
+  const state = badge("");
+  const words = h("p", { class: "hint", role: "status" });
+  const facts = h("dl", { class: "facts" });
+  const buttons = h("div", { class: "buttons" });
+  const terminals = h("p", { class: "terminals" });
+  const timeline = new Timeline();
+  const log = new LogView(path, () => restart());
+  let sandbox = null, leave = () => {}, left = false;
+
+  fill(root,
+    h("p", { class: "back" }, h("a", { href: "#" }, "← All sandboxes")),
+    h("div", { class: "bar" }, h("h1", { class: "id" }, id), state, buttons),
+    words,
+    terminals,
+    h("div", { class: "halves" },
+      h("section", {}, h("h2", {}, "What it is"), facts),
+      h("section", {}, h("h2", {}, "What happened"), timeline.element)),
+    log.element);
+
+  async function read() {
+    const before = sandbox?.state;
+    sandbox = await get(path);
+    if (left) return;
+    setBadge(state, sandbox.state);
+    fill(facts, ...told(sandbox).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+    tick();
+    if (before === sandbox.state) return;
+    fill(buttons, ...(mayChange(login) ? actions() : []));
+    fill(terminals, ...(await terminalsOf(sandbox)));
+  }
+
+  function tick() {
+    if (sandbox !== null) say(words, [sandbox.state_reason, sandbox.template_note, ...deadlines(sandbox)].filter(Boolean).join(" · "));
+  }
+
+  function actions() {
+    if (ENDED.includes(sandbox.state) || sandbox.target === "gone") return [];
+    const isPaused = ["paused", "pausing"].includes(sandbox.state);
+    const opening = button("Open a terminal", () => attempt(() => openTerminal(sandbox)), { class: "main" });
+    const pausing = button("Pause", () => change("pause"));
+    const resuming = button("Resume", () => change("resume?wait=0"));
+    const deleting = button("Delete", remove, { class: "dangerous" });
+    if (sandbox.state === "queued") return [deleting];
+    return [opening, isPaused ? resuming : pausing, deleting];
+  }
+
+  const change = act => attempt(async () => {
+    await post(`${path}/${act}`);
+    await read();
+  });
+
+  async function remove() {
+    if (!(await confirm(`Delete ${id}?`, "All that is in it is gone for good: files, processes, terminals.", "Delete it"))) return;
+    await attempt(async () => {
+      await call("DELETE", path);
+      await read();
+    });
+  }
+
+  function happened(record) {
+    if (record.source === "events") {
+      timeline.add(record);
+      attempt(read);
+    }
+    if (record.type === "gap" && !record.source) log.tellGap(record);
+    else if (log.shows(record.source)) log.add(record);
+  }
+
+  function restart() {
+    leave();
+    log.clear();
+    const query = new URLSearchParams({ tail: FIRST_LINES });
+    // What happens to the sandbox changes what is told of it, whether or not it is shown among the lines.
+    for (const source of new Set(["events", ...log.sources])) query.append("source", source);
+    leave = follow(`${path}/logs`, query, {
+      told: happened,
+      state: tellConnection,
+      missed: () => restart(),
+      isOver: async () => {
+        await read();
+        return ENDED.includes(sandbox.state);
+      },
+    });
+  }
+
+  async function begin() {
+    const found = await attempt(async () => {
+      await read();
+      for await (const items of pages(`${path}/timeline`, { limit: 200 })) items.forEach(entry => timeline.add(entry));
+    });
+    if (found && !left) restart();
+    if (!found) fill(root, h("p", { class: "empty" }, "There is no such sandbox, or it was removed some time after it ended. ", h("a", { href: "#" }, "All sandboxes")));
+  }
+
+  begin();
+  const ticking = setInterval(tick, TICK_MS);
+  return () => {
+    left = true;
+    leave();
+    clearInterval(ticking);
+  };
+}
+
+function told(sandbox) {
+  const { resources } = sandbox;
+  const labels = Object.entries(sandbox.metadata).map(([name, value]) => `${name} = ${value}`);
+  const size = [resources.cpu_count && `${resources.cpu_count} CPU`, resources.memory_mb && `${resources.memory_mb} MiB`].filter(Boolean);
+  const facts = [
+    ["Template", sandbox.template],
+    ["Backend", sandbox.backend],
+    ["Resources", size.join(", ")],
+    ["User", sandbox.user_id],
+    ["Session", sandbox.session_id],
+    ["Agent", sandbox.agent_type],
+    ["Metadata", labels.join("\n")],
+    ["Created", fullTime(sandbox.created_at)],
+    ["Used last", sandbox.last_activity_at && ago(sandbox.last_activity_at)],
+    ["May run for", `${duration(sandbox.timeout_s)}, then it is ${sandbox.on_timeout === "delete" ? "deleted" : "paused"}`],
+    ["Idle", sandbox.idle_timeout_s === null ? "is not paused for it" : `paused after ${duration(sandbox.idle_timeout_s)}`],
+    ["Used while paused", sandbox.auto_resume ? "resumes" : "stays paused"],
+    ["Priority", sandbox.priority ? String(sandbox.priority) : null],
+  ];
+  return facts.filter(([, value]) => value);
+}

@@ -1,0 +1,126 @@
+import { askForSandbox } from "./create.js";
+import { button, fill, h, say } from "./dom.js";
+import { Fleet } from "./fleet.js";
+import { mayChange } from "./login.js";
+import { attempt } from "./notices.js";
+import { badge, setBadge } from "./state.js";
+import { follow } from "./stream.js";
+import { age, deadlines, fullTime } from "./words.js";
+
+const TICK_MS = 5000;
+
+/** Show all sandboxes, and what becomes of them while somebody looks. */
+export function showSandboxes(root, { login, tellConnection }) {
+  const rows = new Map();
+  const list = h("ul", { class: "rows", "aria-label": "Sandboxes" });
+  const count = h("p", { class: "hint", role: "status" }, "Reading…");
+  const search = h("input", { type: "search", placeholder: "Find by id, user, session, template, metadata", "aria-label": "Find", oninput: () => sift() });
+  const withEnded = h("input", { type: "checkbox", id: "with-ended", onchange: () => {
+    fleet.withEnded = withEnded.checked;
+    load();
+  } });
+  const create = button("New sandbox", () => askForSandbox(), { class: "main" });
+  fill(root,
+    h("div", { class: "bar" },
+      h("h1", {}, "Sandboxes"),
+      mayChange(login) ? create : null),
+    h("div", { class: "bar tools" }, search, h("label", { for: "with-ended" }, withEnded, " with those that ended")),
+    count,
+    list);
+
+  const fleet = new Fleet(ids => {
+    ids.forEach(id => place(id));
+    sift();
+  });
+
+  function place(id) {
+    const sandbox = fleet.sandboxes.get(id);
+    const row = rows.get(id);
+    if (sandbox === undefined) {
+      row?.element.remove();
+      rows.delete(id);
+    } else if (row === undefined) {
+      const made = new Row(sandbox);
+      rows.set(id, made);
+      list.insertBefore(made.element, newestBefore(id));
+    } else {
+      row.tell(sandbox);
+    }
+  }
+
+  // Newest first: ids sort by their time.
+  function newestBefore(id) {
+    let next = list.firstElementChild;
+    while (next !== null && next.dataset.id > id) next = next.nextElementSibling;
+    return next;
+  }
+
+  function sift() {
+    const wanted = search.value.trim().toLowerCase();
+    let shown = 0;
+    for (const row of rows.values()) {
+      row.element.hidden = !row.text.includes(wanted);
+      shown += row.element.hidden ? 0 : 1;
+    }
+    say(count, summary(shown, [...fleet.sandboxes.values()]));
+  }
+
+  const load = () => attempt(() => fleet.load());
+  const leave = follow("/v1/events", { tail: 0 }, {
+    state: state => {
+      tellConnection(state);
+      if (state === "live") loaded ??= load();
+    },
+    told: event => (event.type === "gap" ? load() : event.sandbox_id && fleet.note(event.sandbox_id)),
+    missed: load,
+  });
+  let loaded = null;
+  const ticking = setInterval(() => rows.forEach(row => row.tick()), TICK_MS);
+  return () => {
+    leave();
+    fleet.close();
+    clearInterval(ticking);
+  };
+}
+
+function summary(shown, sandboxes) {
+  if (sandboxes.length === 0) return "There are no sandboxes. What your agents create appears here at once.";
+  const counts = new Map();
+  for (const { state } of sandboxes) counts.set(state, (counts.get(state) ?? 0) + 1);
+  const told = [...counts].map(([state, number]) => `${number} ${state}`).join(", ");
+  return shown === sandboxes.length ? `${sandboxes.length}: ${told}` : `${shown} of ${sandboxes.length}: ${told}`;
+}
+
+/** One sandbox of the list, which can be told anew what it is. */
+class Row {
+  constructor(sandbox) {
+    this._badge = badge(sandbox.state);
+    this._name = h("span", { class: "id" });
+    this._what = h("span", { class: "what" });
+    this._who = h("span", { class: "who" });
+    this._age = h("span", { class: "age" });
+    this._words = h("span", { class: "words" });
+    this.element = h("li", { "data-id": sandbox.id },
+      h("a", { class: "row", href: `#sandboxes/${sandbox.id}` }, this._badge, this._name, this._what, this._who, this._words, this._age));
+    this.tell(sandbox);
+  }
+
+  tell(sandbox) {
+    this._sandbox = sandbox;
+    setBadge(this._badge, sandbox.state);
+    say(this._name, sandbox.id);
+    say(this._what, [sandbox.template, sandbox.backend].filter(Boolean).join(" at "));
+    say(this._who, [sandbox.user_id, sandbox.session_id].filter(Boolean).join(" · "));
+    const labels = Object.entries(sandbox.metadata).map(([name, value]) => `${name}=${value}`);
+    this._who.title = labels.join("\n");
+    this._age.title = `Created ${fullTime(sandbox.created_at)}`;
+    this.text = [sandbox.id, sandbox.state, sandbox.template, sandbox.backend, sandbox.user_id, sandbox.session_id, ...labels].join(" ").toLowerCase();
+    this.tick();
+  }
+
+  /** Say anew what changes as time goes by. */
+  tick() {
+    say(this._age, age(this._sandbox.created_at));
+    say(this._words, deadlines(this._sandbox).join(" · "));
+  }
+}

@@ -1,0 +1,33 @@
+import { fill, h } from "./dom.js";
+import { signIn } from "./login.js";
+
+/** Ask for a key. */
+export function showSignIn(root, signedIn) {
+  const key = h("input", {
+    id: "key", type: "password", required: true, autocomplete: "off", spellcheck: "false", placeholder: "sbx_…", "aria-describedby": "key-hint key-problem",
+  });
+  const problem = h("p", { id: "key-problem", class: "problem", role: "alert" });
+  const submit = h("button", { type: "submit", class: "main" }, "Sign in");
+  const form = h("form", { class: "sign-in", onsubmit: async event => {
+    event.preventDefault();
+    submit.disabled = true;
+    problem.textContent = "";
+    try {
+      signedIn(await signIn(key.value.trim()));
+    } catch (refused) {
+      problem.textContent = refused.status === 401 ? "This key is not known here, or was revoked." : refused.message;
+      key.select();
+    } finally {
+      submit.disabled = false;
+    }
+  } },
+  h("h1", {}, "Sandboxes"),
+  h("p", {}, "Computers for your agents: which there are, what they do, and a terminal in each."),
+  h("label", { for: "key" }, "API key"),
+  key,
+  h("p", { id: "key-hint", class: "hint" }, "The server printed one at its first start. This page does not keep it: you stay signed in for twelve hours, in this browser."),
+  problem,
+  submit);
+  fill(root, form);
+  key.focus();
+}

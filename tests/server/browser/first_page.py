@@ -1,0 +1,82 @@
+"""The page at `/`, as a person uses it."""
+
+import re
+
+from tests.browser import WatchedPage
+
+PATIENCE_MS = 30_000
+
+# What a browser says of a stream that the page has closed, and of what was being read when the page was left.
+_CLOSED = re.compile(r"GET \S+: net::ERR_ABORTED")
+
+
+class FirstPage:
+    """A tab with the page in it."""
+
+    def __init__(self, tab: WatchedPage, url: str) -> None:
+        self.tab = tab
+        self.page = tab.page
+        self.url = url
+
+    @property
+    def complaints(self) -> list[str]:
+        return [one for one in self.tab.complaints if _CLOSED.fullmatch(one) is None]
+
+    def forget_complaints(self, *expected: str) -> None:
+        """Take out what has to go wrong in a test."""
+        self.tab.complaints[:] = [
+            one for one in self.complaints if not any(text in one for text in expected)
+        ]
+
+    async def sign_in(self, key: str) -> None:
+        await self.page.goto(self.url)
+        await self.enter(key)
+        await self.page.get_by_role("button", name="Sign out").wait_for()
+
+    async def enter(self, key: str) -> None:
+        await self.page.get_by_label("API key").fill(key)
+        await self.page.get_by_role("button", name="Sign in").click()
+
+    async def open(self, path: str) -> None:
+        """Go to a view, as by a link."""
+        await self.page.evaluate("path => { location.hash = path }", path)
+
+    async def click(self, name: str) -> None:
+        await self.page.get_by_role("button", name=name, exact=True).click()
+
+    async def until_live(self) -> None:
+        await self.page.locator(".connection.live").wait_for(timeout=PATIENCE_MS)
+
+    async def until_signed_out(self) -> None:
+        await self.page.get_by_label("API key").wait_for(timeout=PATIENCE_MS)
+
+    async def until_row_says(self, sandbox_id: str, *texts: str) -> None:
+        """Wait until the sandbox's row of the list has all of the texts."""
+        await self.until(
+            """([id, texts]) => {
+              const row = document.querySelector(`[data-id="${id}"]`);
+              return row !== null && texts.every(text => row.textContent.includes(text));
+            }""",
+            [sandbox_id, list(texts)],
+        )
+
+    async def until_gone(self, sandbox_id: str) -> None:
+        await self.page.locator(f'[data-id="{sandbox_id}"]').wait_for(
+            state="detached", timeout=PATIENCE_MS
+        )
+
+    async def until_shown(self, selector: str, text: str) -> None:
+        await self.page.locator(selector).filter(has_text=text).first.wait_for(timeout=PATIENCE_MS)
+
+    async def until_screen_has(self, text: str) -> None:
+        """Wait until the terminal shows the text."""
+        await self.until(
+            """text => {
+              const rows = [...document.querySelectorAll(".xterm-rows > div")];
+              return rows.map(row => row.textContent).join("\\n").replaceAll("\\u00a0", " ").includes(text);
+            }""",
+            text,
+        )
+
+    async def until(self, condition: str, argument: object = None) -> None:
+        await self.page.wait_for_function(condition, arg=argument, timeout=PATIENCE_MS)
