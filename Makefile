@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs image-proofs lint format bench compat openapi clean
+.PHONY: help install run test proofs image-proofs lint format bench compat schema-proofs examples openapi clean
 
 PYTHON := .venv/bin/python
 
@@ -40,6 +40,13 @@ bench: install ## Measure us against the bare runtime, the SDK, other queues (as
 
 compat: install ## Try every method of several E2B SDKs and write docs/e2b-compatibility.md (as root)
 	@$(PYTHON) -m compatibility $(ARGS)
+
+schema-proofs: install ## Ask a server for minutes what its description allows, and what not (as root); SCHEMA_PROOF_S, SCHEMA_PROOF_SEED
+	@$(PYTHON) -m pytest -m slow tests/server/reference/test_answers.py $(ARGS)
+
+examples: install ## Run the examples of docs/api.md and record what is answered to them (as root)
+	@RECORD_EXAMPLES=1 $(PYTHON) -m pytest tests/server/reference/test_examples.py -k answered $(ARGS)
+	@$(PYTHON) -m reference
 
 openapi: install ## Write docs/openapi.json and docs/api.md anew, after a change of the API
 	@$(PYTHON) -m reference

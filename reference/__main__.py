@@ -1,10 +1,11 @@
 """Writes what is generated from the API's description: docs/openapi.json and docs/api.md."""
 
-from reference import snapshot
+from reference import document, snapshot
 
 
 def main() -> None:
     snapshot.FILE.write_text(snapshot.written())
+    document.FILE.write_text(document.written())
 
 
 main()

@@ -105,7 +105,10 @@ class AgentRunCreate(Given):
     ] = Field(default_factory=dict)
     pause_after: Annotated[
         bool,
-        Field(description="Pause the sandbox when it has ended, unless something else runs in it."),
+        Field(
+            strict=True,
+            description="Pause the sandbox when it has ended, unless something else runs in it.",
+        ),
     ] = False
 
 

@@ -58,8 +58,12 @@ class CommandCreate(Given):
         Seconds | None,
         Field(description="When it is killed; null lets it run for as long as its sandbox does."),
     ] = None
-    background: Annotated[bool, Field(description="Answer when it has started.")] = False
-    stdin: Annotated[bool, Field(description="Leave its stdin open for input to come.")] = False
+    background: Annotated[bool, Field(strict=True, description="Answer when it has started.")] = (
+        False
+    )
+    stdin: Annotated[
+        bool, Field(strict=True, description="Leave its stdin open for input to come.")
+    ] = False
 
 
 class OutputCut(Told):
@@ -163,7 +167,7 @@ class CommandInput(Given):
         Annotated[str, Field(max_length=_LONGEST_INPUT * 4 // 3 + 4), AfterValidator(_of_base64)]
         | None
     ) = None
-    close: Annotated[bool, Field(description="End its input after this.")] = False
+    close: Annotated[bool, Field(strict=True, description="End its input after this.")] = False
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:

@@ -50,7 +50,7 @@ Addresses = Annotated[
 class Network(Given):
     """What a sandbox may reach; rules are addresses, networks and, to allow, names of hosts."""
 
-    allow_internet: bool | None = None
+    allow_internet: Annotated[bool, Field(strict=True)] | None = None
     allow_out: Addresses = Field(default_factory=list)
     deny_out: Addresses = Field(default_factory=list)
 
@@ -94,7 +94,9 @@ Volumes = Annotated[
 Priority = Annotated[
     int, Field(ge=-1000, le=1000, description="Higher comes first; your API key has a maximum.")
 ]
-AutoResume = Annotated[bool, Field(description="Whether using it while it is paused resumes it.")]
+AutoResume = Annotated[
+    bool, Field(strict=True, description="Whether using it while it is paused resumes it.")
+]
 Timeout = Annotated[
     Seconds, Field(description="How long it may run; what happens then says `on_timeout`.")
 ]

@@ -41,9 +41,9 @@ class ExposePortVerb(SandboxVerb):
 
 class RunCommandVerb(SandboxVerb):
     command: Annotated[Storable, Field(min_length=1, max_length=_LONGEST_COMMAND)]
-    background: Annotated[bool, Field(description="Answer when it has started; it runs on.")] = (
-        False
-    )
+    background: Annotated[
+        bool, Field(strict=True, description="Answer when it has started; it runs on.")
+    ] = False
     timeout: Annotated[
         Seconds,
         _TIMEOUT,

@@ -18,6 +18,7 @@ from sandbox_server.domain.errors import (
     NotReady,
     SandboxError,
     SandboxNotFound,
+    SandboxPaused,
     ScopeMissing,
     Unauthenticated,
 )
@@ -135,7 +136,7 @@ class TerminalSocket:
         wanted = self._wanted
         if wanted is None:
             return
-        with suppress(NotReady):
+        with suppress(NotReady, SandboxPaused):
             await self._terminals.resize(self._caller, self._row.sandbox_id, self._row.id, wanted)
             if self._wanted is wanted:
                 self._wanted = None

@@ -1,7 +1,6 @@
 """The nine verbs, for callers who know servers of this kind: each is one call that answers when it is done."""
 
 import base64
-import binascii
 from datetime import timedelta
 
 from fastapi import APIRouter, Request
@@ -151,7 +150,7 @@ def _bytes_of(body: WriteFileVerb) -> bytes:
         return body.content.encode()
     try:
         return base64.b64decode(body.content, validate=True)
-    except binascii.Error:
+    except ValueError:  # characters that are none of its, too many, or too few
         raise InvalidRequest("The content is not base64, as its encoding says.") from None
 
 

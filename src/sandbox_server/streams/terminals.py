@@ -19,10 +19,11 @@ from sandbox_server.domain.errors import (
     CommandNotRunning,
     CommandNotStarted,
     NotReady,
+    SandboxPaused,
     TerminalNotFound,
 )
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.domain.state import State
+from sandbox_server.domain.state import State, Target
 from sandbox_server.lifecycle.answers import ASK_AGAIN
 from sandbox_server.lifecycle.controller import WAIT, SandboxController
 from sandbox_server.streams.commands import Commands
@@ -106,6 +107,8 @@ class Terminals:
         """Give a terminal another size, which all who see it are told; that wakes no sandbox."""
         row = await self.get(caller, sandbox_id, terminal_id)
         sandbox = await self._controller.get(caller, sandbox_id)
+        if row.state in COMMAND_LIVING and sandbox.target is Target.PAUSED:
+            raise SandboxPaused(sandbox_id)
         if row.state in COMMAND_LIVING and sandbox.state is not State.RUNNING:
             raise NotReady(sandbox.state, retry_after=ASK_AGAIN)
         await self._commands.resize(caller, sandbox_id, row.id, size)

@@ -93,6 +93,7 @@ REFUSED_BODIES = {
     "envs": ({"envs": {"A": 1}}, "#/envs/A"),
     "label": ({"metadata": {"a/b~c": 7}}, "#/metadata/a~1b~0c"),
     "nested": ({"network": {"allow_out": ["", "1.1.1.1"]}}, "#/network/allow_out/0"),
+    "switch": ({"network": {"allow_internet": 0}}, "#/network/allow_internet"),
     "nul": ({"user_id": "a\0b"}, "#/user_id"),
     "half": ({"user_id": "\ud800"}, "#/user_id"),
     "all": ([], "#"),

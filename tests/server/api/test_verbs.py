@@ -106,8 +106,9 @@ async def test_bytes_that_are_no_text_travel_as_base64(call, sandbox_id):
     await call("write-file", **where, content=content, encoding="base64")
     read = (await call("read-file", **where)).json()
     assert (read["content"], read["encoding"]) == (content, "base64")
-    refused = await call("write-file", **where, content="no base64!", encoding="base64")
-    assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
+    for wrong in ("no base64!", "YQ", "ä"):
+        refused = await call("write-file", **where, content=wrong, encoding="base64")
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
 
 
 async def test_a_file_that_is_not_there_and_one_that_is_none_are_problems(call, sandbox_id):

@@ -281,6 +281,8 @@ async def test_a_paused_sandbox_is_said_to_be_and_wakes_when_somebody_types(pair
         await viewer.say("resize", **NARROW)
         await viewer.say("ping")
         await viewer.until_told("pong")
+        refused = await caller.patch(shell["path"], json=NARROW)
+        assert (refused.status_code, refused.json()["code"]) == (409, "sandbox-paused")
         assert (await caller.get(sandbox)).json()["state"] == "paused"
         await viewer.type(b"echo $((6 * 7))\r")
         await viewer.until_told("sandbox", state="running")

@@ -1,0 +1,36 @@
+"""Any request that the description allows, or does not, is answered as the description has it."""
+
+import os
+
+import pytest
+
+from tests.server.reference.proving import run_schemathesis
+from tests.server.running import server_process
+
+pytestmark = pytest.mark.needs_engine
+
+SEED = os.environ.get("SCHEMA_PROOF_SEED", "1")
+SECONDS = os.environ.get("SCHEMA_PROOF_S", "300")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with server_process("--capacity", "20") as server:
+        server.start()
+        yield server
+
+
+def test_the_edges_of_every_parameter_and_field_are_answered_as_described(server, tmp_path):
+    found = run_schemathesis(
+        server.url, server.admin_key, tmp_path, "--seed", SEED, "--phases", "coverage"
+    )
+    assert found is None, found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_random_requests_and_chains_of_them_are_answered_as_described(server, tmp_path):
+    phases = ("--phases", "fuzzing,stateful", "--max-time", SECONDS)
+    found = run_schemathesis(server.url, server.admin_key, tmp_path, "--seed", SEED, *phases)
+    assert found is None, found
+    assert "request failed" not in server.log

@@ -1,0 +1,43 @@
+"""The reference's examples, each of which works."""
+
+import os
+from collections import Counter
+
+import pytest
+from reference import document, snapshot
+from reference.examples import read_answers, read_examples, record, shape_of
+
+from tests.server.reference.calling import Shell
+from tests.server.running import server_process
+
+
+@pytest.mark.needs_engine
+def test_every_example_is_answered_as_the_reference_shows(tmp_path):
+    with server_process() as server:
+        server.start()
+        shell = Shell(tmp_path, server=server.url, key=server.admin_key)
+        answers = {example.operation: shell.call(example) for example in read_examples()}
+    if "RECORD_EXAMPLES" in os.environ:
+        record(answers, server=server.url)
+    shown = read_answers()
+    assert {name: shape_of(told) for name, told in answers.items()} == {
+        name: shape_of(told) for name, told in shown.items()
+    }
+
+
+def test_every_operation_has_one_example_with_an_answer_that_is_described():
+    examples = {example.operation: example for example in read_examples()}
+    assert max(Counter(example.operation for example in read_examples()).values()) == 1
+    operations = {
+        operation["operationId"]: operation
+        for item in snapshot.read()["paths"].values()
+        for operation in item.values()
+    }
+    assert set(operations) == set(examples), "add what is missing to reference/examples.toml"
+    for name, example in examples.items():
+        assert str(example.status) in operations[name]["responses"]
+
+
+def test_the_reference_is_what_is_generated():
+    if document.FILE.read_text() != document.written():
+        pytest.fail("docs/api.md is not what the API is now: run `make openapi`.", pytrace=False)
