@@ -40,12 +40,12 @@ PLACED: tuple[Failure, ...] = (
     *(errors.NoBackend, errors.QueueFull, errors.StartFailed),
 )
 RESUMED: tuple[Failure, ...] = (
-    *(errors.SandboxNotFound, errors.InvalidTransition),
+    *(errors.SandboxNotFound, errors.InvalidTransition, errors.SandboxPaused),
     *(errors.SandboxFailed, errors.ResumeFailed, errors.QueueFull),
 )
 WOKEN: tuple[Failure, ...] = (
     *RESUMED,
-    *(errors.SandboxPaused, errors.NotReady, errors.BackendUnavailable),
+    *(errors.NotReady, errors.BackendUnavailable),
 )
 WORKED_IN: tuple[Failure, ...] = (*WOKEN, *ASKED_OF_PROVIDER)
 FILES_USED: tuple[Failure, ...] = (*WORKED_IN, errors.PathNotFound, errors.PathRefused)

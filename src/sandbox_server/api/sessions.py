@@ -14,7 +14,9 @@ from sandbox_server.api.views import view_sandbox
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/by-session", tags=["sandboxes"])
 
 
-@router.put("/{session_id:path}", responses={201: {"model": SandboxRead}, 202: {"model": SandboxRead}})
+@router.put(
+    "/{session_id:path}", responses={201: {"model": SandboxRead}, 202: {"model": SandboxRead}}
+)
 @may_fail_with(*PLACED, *RESUMED)
 async def use_session_sandbox(
     session_id: Annotated[Name, Path()],

@@ -8,9 +8,12 @@ from sandbox_server.domain.errors import (
     NotReady,
     ResumeFailed,
     SandboxFailed,
+    SandboxPaused,
     StartFailed,
 )
+from sandbox_server.domain.events import Cause
 from sandbox_server.domain.state import ENDED, State, Target
+from sandbox_server.lifecycle.transitions import wish_of
 
 ASK_AGAIN = timedelta(seconds=2)
 
@@ -35,7 +38,9 @@ def require_on_its_way(row: Sandbox) -> Sandbox:
     if row.target is Target.GONE:
         raise InvalidTransition(_end_of(row), State.RUNNING)
     if row.target is Target.PAUSED:
-        raise ResumeFailed(_reason(row))
+        if wish_of(row).cause is Cause.PROVIDER:
+            raise ResumeFailed(_reason(row))
+        raise SandboxPaused(row.id, _reason(row))  # by others, or since its time was up again
     return row
 
 

@@ -108,7 +108,7 @@ class Terminals:
         row = await self.get(caller, sandbox_id, terminal_id)
         sandbox = await self._controller.get(caller, sandbox_id)
         if row.state in COMMAND_LIVING and sandbox.target is Target.PAUSED:
-            raise SandboxPaused(sandbox_id)
+            raise SandboxPaused(sandbox_id, "A new size does not resume it.")
         if row.state in COMMAND_LIVING and sandbox.state is not State.RUNNING:
             raise NotReady(sandbox.state, retry_after=ASK_AGAIN)
         await self._commands.resize(caller, sandbox_id, row.id, size)

@@ -6,8 +6,8 @@ from pathlib import Path
 import schemathesis
 
 PROBLEM = "application/problem+json"
-# What a sandbox or its provider is not ready for has a status of servers too; with timeouts of a second they are often not.
-NOT_OURS = {"not-ready", "backend-busy", "resume-failed"}
+# What a sandbox or its provider is not ready for has a status of servers too, and says when to come again.
+NOT_OURS = {"not-ready", "backend-busy"}
 # As they stand in the description: the tool replaces references by what they lead to.
 OPERATIONS = {
     operation["operationId"]: item

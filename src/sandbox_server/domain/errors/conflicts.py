@@ -15,8 +15,8 @@ class SandboxPaused(Conflict):
     title = "Sandbox is paused"
     remediation = "Resume it, or set its auto_resume."
 
-    def __init__(self, sandbox_id: str) -> None:
-        super().__init__(f"Sandbox {sandbox_id} is paused, and using it does not resume it.")
+    def __init__(self, sandbox_id: str, reason: str = "Using it does not resume it.") -> None:
+        super().__init__(f"Sandbox {sandbox_id} is paused. {reason}")
 
 
 class IdempotencyMismatch(Conflict):

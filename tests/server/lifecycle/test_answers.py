@@ -1,0 +1,30 @@
+import pytest
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.errors import ResumeFailed, SandboxPaused
+from sandbox_server.domain.events import Actor, Cause
+from sandbox_server.domain.state import State, Target
+from sandbox_server.domain.wish import Wish
+from sandbox_server.lifecycle.answers import require_on_its_way
+
+
+def paused(cause):
+    wish = Wish(cause=cause, actor=Actor(kind="server"), reason="So it was.")
+    return Sandbox(
+        id="0" * 20,
+        state=State.PAUSED,
+        target=Target.PAUSED,
+        wish=wish.document(),
+        state_reason=wish.reason,
+    )
+
+
+def test_a_resume_that_its_provider_refused_is_told_as_the_providers_failure():
+    with pytest.raises(ResumeFailed, match=r"So it was\."):
+        require_on_its_way(paused(Cause.PROVIDER))
+
+
+@pytest.mark.parametrize("cause", sorted(set(Cause) - {Cause.PROVIDER}))
+def test_who_is_paused_again_meanwhile_is_no_failure_of_a_provider(cause):
+    with pytest.raises(SandboxPaused, match=r"So it was\."):
+        require_on_its_way(paused(cause))
