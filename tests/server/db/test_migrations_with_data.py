@@ -1,0 +1,158 @@
+"""A database as it grows up: rows of every revision, on the way from the first to the newest and back."""
+
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from sandbox_server.db.migrating import alembic_config, upgrade
+from tests.server.databases import ALWAYS_EVERY_POSTGRES
+
+pytestmark = ALWAYS_EVERY_POSTGRES
+
+# What is put in once a revision is there: each table that it makes has a row, and so has what it changes.
+ROWS = {
+    "0001": r"""
+        INSERT INTO backends (name, capacity, state) VALUES ('here', 20, 'up'), ('there', 5, 'down');
+        INSERT INTO installation (id, encryption_key_id) VALUES ('inst', 'k1');
+        INSERT INTO jobs (kind, subject, run_at, attempts) VALUES ('sandbox', 's-running', '2026-01-02 03:04Z', 2);
+        INSERT INTO jobs (kind, subject, attempts, last_error, dead_at)
+            VALUES ('sandbox', 's-failed', 10, 'refused', '2026-01-02 03:04Z');
+        INSERT INTO tenants (id, name, max_running, max_queued, defaults, rules)
+            VALUES ('t', 'default', 10, 100, '{"timeout": 60}', '[{"agent_type": "a", "backend": "here"}]');
+        INSERT INTO api_keys (id, tenant_id, hash, prefix, scopes, rate_per_s)
+            VALUES ('k', 't', '\x01', 'sk_1', '{admin,read}', 2.5);
+        INSERT INTO streams (tenant_id, next_seq) VALUES ('t', 3);
+        INSERT INTO templates (id, tenant_id, name) VALUES ('m', 't', 'mine'), ('b', NULL, 'base');
+        INSERT INTO template_builds (template_id, backend, backend_template_id, state)
+            VALUES ('m', 'here', 'x1', 'ready'), ('m', 'there', NULL, 'failed');
+        INSERT INTO sandboxes (id, tenant_id, template, backend, backend_sandbox_id, state, session_id, metadata, envs_sealed,
+                timeout, expires_at, started_at)
+            VALUES ('s-running', 't', 'base', 'here', 'p1', 'running', 'conversation', '{"team": "a"}', '\x02',
+                '1 hour', '2027-01-01Z', '2026-12-31Z');
+        INSERT INTO sandboxes (id, tenant_id, template, backend, backend_sandbox_id, state, target, timeout, remaining)
+            VALUES ('s-paused', 't', 'mine', 'there', 'p2', 'paused', 'paused', '1 hour', '10 minutes');
+        INSERT INTO sandboxes (id, tenant_id, template, timeout, priority) VALUES ('s-queued', 't', 'base', '1 hour', 3);
+        INSERT INTO sandboxes (id, tenant_id, template, state, state_reason, timeout, ended_at)
+            VALUES ('s-failed', 't', 'base', 'failed', 'refused', '1 hour', '2026-01-01Z');
+        INSERT INTO events (tenant_id, seq, sandbox_id, type, data)
+            VALUES ('t', 1, 's-running', 'sandbox.running', '{"cause": "api"}'), ('t', 2, NULL, 'key.created', '{}');
+        INSERT INTO idempotency (tenant_id, key, digest, sandbox_id) VALUES ('t', 'once', '\x03', 's-running')""",
+    "0002": r"""
+        UPDATE sandboxes SET candidates = '{here}', volumes = '{"data": "/data"}' WHERE id = 's-queued';
+        INSERT INTO snapshots (id, tenant_id, sandbox_id, backend, name, state)
+            VALUES ('n', 't', 's-running', 'here', 'before', 'ready');
+        INSERT INTO idempotency (tenant_id, key, digest, resource, resource_id)
+            VALUES ('t', 'again', '\x04', 'sandbox', 's-running')""",
+    "0003": "UPDATE backends SET failing_since = '2026-01-01Z', strangers = 2 WHERE name = 'there'",
+    "0007": "UPDATE installation SET engine = 'e1'",
+    "0008": r"""
+        UPDATE templates SET definition_sealed = '\x05' WHERE id = 'm';
+        INSERT INTO templates (id, tenant_id, name, deleted_at) VALUES ('gone', 't', 'mine', '2026-01-01Z');
+        UPDATE template_builds SET log_head = 'made', log_size = 4 WHERE backend = 'here';
+        UPDATE sandboxes SET template_id = 'm' WHERE id = 's-paused'""",
+    "0009": r"""
+        INSERT INTO commands (id, tenant_id, sandbox_id, cmd, state, exit_code, ended_at, last_seq, stdout_size)
+            VALUES ('c', 't', 's-running', 'echo hello', 'exited', 0, '2026-01-01Z', 2, 6);
+        INSERT INTO command_output (sandbox_id, seq, command_id, type, content)
+            VALUES ('s-running', 2, 'c', 'stdout', 'hello\012'::bytea);
+        INSERT INTO tickets (hash, tenant_id, key_id, scope, sandbox_id, expires_at)
+            VALUES ('\x06', 't', 'k', 'read', 's-running', '2027-01-01Z')""",
+    "0010": """
+        UPDATE sandboxes SET has_services = true, template_note = 'not yet' WHERE id = 's-running';
+        INSERT INTO commands (id, tenant_id, sandbox_id, cmd, kind, agent)
+            VALUES ('r', 't', 's-running', '', 'agent', '{"agent": "claude"}')""",
+    "0011": r"INSERT INTO logins (id, hash, key_id, expires_at) VALUES ('l', '\x07', 'k', '2027-01-01Z')",
+}
+
+# What a later revision has no place for, so that the way back cannot bring it.
+GIVEN_UP = {
+    "idempotency": None,  # all of it: what was asked for twice is asked for again
+    "template_builds": {"spec", "log"},  # of builds that no version of the server made then
+}
+
+
+def revisions():
+    """List all revisions, the first one first."""
+    walked = ScriptDirectory.from_config(alembic_config()).walk_revisions()
+    return [one.revision for one in walked][::-1]
+
+
+async def move(database, act, revision):
+    def run(connection):
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        act(config, revision)
+
+    async with database.connect() as connection:
+        await connection.run_sync(run)
+
+
+async def grow_up(database):
+    """Go through all revisions, as an installation does that was there from the beginning; tells what was in each."""
+    found = {}
+    await move(database, command.downgrade, "base")
+    for revision in revisions():
+        await upgrade(database, revision)
+        async with database.begin() as connection:
+            for statement in filter(str.strip, ROWS.get(revision, "").split(";")):
+                await connection.exec_driver_sql(statement)
+        found[revision] = await contents(database)
+    return found
+
+
+async def contents(database):
+    """Read every row of every table."""
+    names = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'"
+    async with database.connect() as connection:
+        return {
+            name: list(await connection.scalars(text(f"SELECT to_jsonb(one) FROM {name} one")))
+            for name in await connection.scalars(text(names))
+        }
+
+
+def changes(before, after):
+    """Name what was there before and is not as it was."""
+    for table, rows in before.items():
+        lost = GIVEN_UP.get(table, set())
+        if lost is None:
+            continue
+        there = [without(row, lost) for row in after[table]]
+        yield from ((table, row) for row in rows if without(row, lost) not in there)
+
+
+def without(row, columns):
+    return {name: value for name, value in row.items() if name not in columns}
+
+
+async def test_an_old_database_has_rows_in_every_table_when_it_is_grown_up(database):
+    grown = (await grow_up(database))[revisions()[-1]]
+    assert [name for name, rows in grown.items() if not rows] == []
+    await move(database, lambda config, _: command.check(config), None)
+
+
+async def test_rows_of_the_first_revision_are_there_at_the_newest(database):
+    found = await grow_up(database)
+    first, *_, last = found.values()
+    for table, rows in first.items():
+        if GIVEN_UP.get(table, set()) is not None:
+            columns = rows[0].keys() & last[table][0].keys()
+            there = [{name: row[name] for name in columns} for row in last[table]]
+            assert [row for row in rows if {n: row[n] for n in columns} not in there] == []
+
+
+async def test_each_step_down_leaves_the_rows_that_were_there_on_the_way_up(database):
+    found = await grow_up(database)
+    for revision in reversed(revisions()):
+        await move(database, command.downgrade, revision)
+        assert list(changes(found[revision], await contents(database))) == [], revision
+
+
+async def test_what_was_taken_down_comes_up_again_as_the_models_want_it(database):
+    await grow_up(database)
+    for revision in reversed(revisions()[:-1]):
+        await move(database, command.downgrade, revision)
+        before = await contents(database)
+        await upgrade(database)
+        await move(database, lambda config, _: command.check(config), None)
+        await move(database, command.downgrade, revision)
+        assert list(changes(before, await contents(database))) == [], revision
