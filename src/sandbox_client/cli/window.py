@@ -62,15 +62,16 @@ def _raw() -> Iterator[None]:
 class _Window:
     def __init__(self, terminal: AsyncTerminal) -> None:
         self._terminal = terminal
-        self._typed: asyncio.Queue[bytes] = asyncio.Queue()
         self._escape = Escape()
-        self._resized = asyncio.Event()
-        self._resized.set()
+        self._size: tuple[int, int] | None = None
+        # In one line, so that what is typed after a resize does not overtake it.
+        self._heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._look_at_size()
 
     async def run(self) -> int | None:
         loop = asyncio.get_running_loop()
         loop.add_reader(_STDIN, self._read)
-        loop.add_signal_handler(signal.SIGWINCH, self._resized.set)
+        loop.add_signal_handler(signal.SIGWINCH, self._look_at_size)
         try:
             return await self._until_one_ends()
         finally:
@@ -79,33 +80,37 @@ class _Window:
 
     async def _until_one_ends(self) -> int | None:
         shown = asyncio.create_task(self._show())
-        others = [asyncio.create_task(self._type()), asyncio.create_task(self._resize())]
-        done, _ = await asyncio.wait([shown, *others], return_when=asyncio.FIRST_COMPLETED)
-        for task in (shown, *others):
-            task.cancel()
-        await asyncio.gather(shown, *others, return_exceptions=True)
-        for task in done:
-            task.result()
+        passed_on = asyncio.create_task(self._pass_on())
+        done, _ = await asyncio.wait([shown, passed_on], return_when=asyncio.FIRST_COMPLETED)
+        shown.cancel()
+        passed_on.cancel()
+        await asyncio.gather(shown, passed_on, return_exceptions=True)
+        if passed_on in done:
+            passed_on.result()
         return shown.result() if shown in done else LEFT
 
     def _read(self) -> None:
-        self._typed.put_nowait(os.read(_STDIN, _READ))
+        self._heard.put_nowait(os.read(_STDIN, _READ))
 
-    async def _type(self) -> None:
-        while typed := await self._typed.get():
-            passed_on = self._escape.feed(typed)
+    def _look_at_size(self) -> None:
+        self._heard.put_nowait(None)
+
+    async def _pass_on(self) -> None:
+        while (typed := await self._heard.get()) != b"":
+            await self._fit()
+            passed_on = self._escape.feed(typed or b"")
             if passed_on:
                 async with _told_if_broken():
                     await self._terminal.send(passed_on)
             if self._escape.is_complete:
                 return
 
-    async def _resize(self) -> None:
-        while True:
-            await self._resized.wait()
-            self._resized.clear()
+    async def _fit(self) -> None:
+        """Give the terminal this one's size, where that has changed; the signal that says so may come after what is typed."""
+        if self._size != (size := window_size()):
+            self._size = size
             async with _told_if_broken():
-                await self._terminal.resize(*window_size())
+                await self._terminal.resize(*size)
 
     async def _show(self) -> int:
         async for event in self._terminal:
