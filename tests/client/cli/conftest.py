@@ -11,7 +11,7 @@ from sandbox_client.address import API_KEY, CONFIG, URL
 from tests.client.person import Person
 
 SBX = Path(sys.executable).parent / "sbx"
-WEB = "web"
+NAME = "workshop"
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def shared(server):
     """Make a sandbox that tests leave running."""
     async with (
         AsyncSandboxClient(server.url, server.admin_key) as client,
-        await client.create_sandbox(template="base", metadata={"name": WEB}) as sandbox,
+        await client.create_sandbox(template="base", metadata={"name": NAME}) as sandbox,
     ):
         yield sandbox
 

@@ -8,7 +8,7 @@ from sandbox_client.cli.parser import STATES
 from sandbox_client.models import SandboxRead, SandboxState
 
 
-def sandbox(sandbox_id, *, state=SandboxState.RUNNING, name=None, session=None):
+def sandbox(sandbox_id, *, state=SandboxState.RUNNING, name=None, session=None) -> SandboxRead:
     told = dict.fromkeys(SandboxRead.model_fields)
     told |= {"id": sandbox_id, "state": state, "target": "running", "template": "base"}
     told |= {"metadata": {"name": name} if name else {}, "session_id": session}

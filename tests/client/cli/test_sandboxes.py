@@ -57,9 +57,9 @@ def test_several_are_turned_though_one_of_them_fails(sbx, web):
 
 
 def test_a_name_that_is_nearly_right_is_suggested(sbx, web):
-    done = sbx("show", "wep")
+    done = sbx("show", "workshap")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "There is no sandbox 'wep'. Did you mean web?" in done.stderr
+    assert "There is no sandbox 'workshap'. Did you mean workshop?" in done.stderr
 
 
 async def test_who_waits_sees_why_and_leaves_nothing_behind(sit, start, narrow, narrow_key):
