@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs image-proofs lint format bench compat schema-proofs examples openapi clean
+.PHONY: help install run test proofs image-proofs image-test release-test lint format bench compat schema-proofs examples openapi clean
 
 PYTHON := .venv/bin/python
 
@@ -23,6 +23,12 @@ proofs: install ## Run the tests that take minutes (as root)
 image-proofs: install ## Build the templates on the engine and try what is in them (as root)
 	@scripts/test-programs
 	@$(PYTHON) -m pytest -m image --capture=no tests/template $(ARGS)
+
+image-test: install ## Build our images and try docker-compose.yml with podman (as root)
+	@scripts/image-test $(ARGS)
+
+release-test: install ## Install the wheel into an empty environment and serve from it (as root)
+	@$(PYTHON) -m pytest -m slow tests/release $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
 	@$(PYTHON) -m ruff check

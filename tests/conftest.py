@@ -10,6 +10,7 @@ _NEEDS_ENGINE = "needs_engine"
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes minutes, so it is run by `make proofs` alone")
     config.addinivalue_line("markers", "image: builds the templates, for `make image-proofs` alone")
+    config.addinivalue_line("markers", "containers: builds our images, for `make image-test` alone")
     config.addinivalue_line("markers", f"{_NEEDS_ENGINE}: starts the engine, so needs root")
 
 
