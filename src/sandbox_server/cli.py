@@ -139,6 +139,11 @@ def _add_database(commands: Any) -> None:
         ("forget-engine", "give up what was at an engine that is gone", database.forget_engine),
     ):
         _add(group, name, text, command, settings=_STATE)
+    back = _add(
+        group, "downgrade", "take the schema back to an older server's", database.take_back,
+        settings=_STATE,
+    )  # fmt: skip
+    back.add_argument("revision", metavar="REVISION", help="As that server's `db check` says it.")
 
 
 def _add_templates(commands: Any) -> None:

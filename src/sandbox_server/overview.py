@@ -8,7 +8,7 @@ from sandbox_server.db.backends import BackendRepository
 from sandbox_server.db.event_log import EVERY_EVENT, EventFilter
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
-from sandbox_server.db.migrating import is_current
+from sandbox_server.db.migrating import find_revision, is_current
 from sandbox_server.db.models import Backend, Event, Tenant
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
@@ -110,7 +110,7 @@ class Overview:
         """Tell whether requests can be served; a backend that is down does not keep them from it."""
         try:
             async with timeout(_PATIENCE_S), without_transaction(self._sessions) as session:
-                if not await is_current(session):
+                if not is_current(await find_revision(session)):
                     return Condition(obstacles=["The database's schema is older than this server."])
                 backends = await BackendRepository(session).list_all()
         except OUTAGES:

@@ -13,9 +13,9 @@ from sandbox_server.db.account import Account
 from sandbox_server.db.database import open_database
 from sandbox_server.db.embedded import ACCOUNT
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.migrating import is_current
+from sandbox_server.db.migrating import UnknownRevision, downgrade, find_revision, is_current
 from sandbox_server.db.programs import Programs
-from sandbox_server.db.session import without_transaction
+from sandbox_server.db.session import create_engine, without_transaction
 from sandbox_server.db.stats import StatsRepository
 from sandbox_server.lifecycle.kinds import SANDBOX, SERVICES, SNAPSHOT
 from sandbox_server.processes.database import opened, running_database
@@ -37,6 +37,25 @@ def upgrade(settings: Settings, _given: Mapping[str, Any]) -> int:
 
     with running_database(settings) as url:
         asyncio.run(open_once(url))
+    return 0
+
+
+def take_back(settings: Settings, given: Mapping[str, Any]) -> int:
+    """Take the schema back to a revision, before a server of that version is started again."""
+    revision: str = given["revision"]
+
+    async def go_back(url: str) -> None:
+        engine = create_engine(url, pool_size=1)
+        try:
+            await downgrade(engine, revision)
+        except UnknownRevision:
+            raise CannotServe(f"The schema was never at a revision {revision!r}.") from None
+        finally:
+            await engine.dispose()
+
+    with sole_server(settings.state_dir), running_database(settings) as url:
+        asyncio.run(go_back(url))
+    _say(f"The schema is at {revision} now; a server of this version would bring it up to date.")
     return 0
 
 
@@ -114,7 +133,8 @@ def forget_engine(settings: Settings, _given: Mapping[str, Any]) -> int:
 async def _examine(settings: Settings, url: str) -> Sequence[str]:
     async with opened(url) as sessions:
         async with without_transaction(sessions) as session:
-            if not await is_current(session):
+            revision = await find_revision(session)
+            if not is_current(revision):
                 return ["The schema is older than this server: sandbox-server db upgrade"]
             installation = await InstallationRepository(session).find_or_make()
             crowds = await StatsRepository(session).list_crowds()
@@ -123,7 +143,9 @@ async def _examine(settings: Settings, url: str) -> Sequence[str]:
     states = Counter[str]()
     for crowd in crowds:
         states[crowd.state] += crowd.count
-    _say(f"ok    installation {installation.id}, schema up to date, encryption keys complete")
+    _say(
+        f"ok    installation {installation.id}, schema up to date, encryption keys complete, revision {revision}"
+    )
     _say(f"ok    sandboxes: {', '.join(f'{n} {s}' for s, n in sorted(states.items())) or 'none'}")
     _say(f"{'low ' if dead else 'ok  '}  jobs that were given up: {dead} (GET /v1/jobs lists them)")
     return []

@@ -8,6 +8,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 
+class UnknownRevision(Exception):
+    """No schema of an older server is called that."""
+
+
 def alembic_config() -> Config:
     """Point alembic at the migrations of this installation."""
     config = Config()
@@ -15,10 +19,14 @@ def alembic_config() -> Config:
     return config
 
 
-async def is_current(session: AsyncSession) -> bool:
+async def find_revision(session: AsyncSession) -> str | None:
+    revision: str | None = await session.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
+
+
+def is_current(revision: str | None) -> bool:
     """Tell whether the schema is what this server needs; a newer server's is taken to be."""
-    found = await session.scalar(text("SELECT version_num FROM alembic_version"))
-    return found not in _older_revisions()
+    return revision not in _older_revisions()
 
 
 @cache
@@ -39,7 +47,21 @@ async def upgrade(engine: AsyncEngine, revision: str = "head") -> None:
         await connection.run_sync(_upgrade, revision)
 
 
+async def downgrade(engine: AsyncEngine, revision: str) -> None:
+    """Take the schema back to what an older server knows, without what only newer ones keep."""
+    if revision not in _older_revisions():
+        raise UnknownRevision(revision)
+    async with engine.connect() as connection:
+        await connection.run_sync(_downgrade, revision)
+
+
 def _upgrade(connection: Connection, revision: str) -> None:
     config = alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
+
+
+def _downgrade(connection: Connection, revision: str) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = connection
+    command.downgrade(config, revision)

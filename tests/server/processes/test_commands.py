@@ -69,6 +69,18 @@ def test_the_database_is_checked_whether_or_not_a_server_runs(started, said):
     assert not (data / "postmaster.pid").exists()  # left as it was found
 
 
+def test_the_schema_is_taken_back_for_an_older_server_and_comes_up_with_the_next_start(
+    started, said
+):
+    assert "Another server" in started.run("db", "downgrade", "0010").stderr
+    assert started.stop() == 0
+    assert "never at a revision '9999'" in started.run("db", "downgrade", "9999").stderr
+    assert "is at 0010 now" in said("db", "downgrade", "0010")
+    assert "older than this server" in started.run("db", "check").stdout
+    started.start()
+    assert "schema up to date" in said("db", "check")
+
+
 def test_a_backup_is_made_by_the_command_that_is_shown(started, said, tmp_path):
     hint = said("db", "backup")
     assert str(started.state_dir / KEY_FILE) in hint
