@@ -13,7 +13,7 @@ _HTTP = {"ws": "http", "wss": "https"}
 def own_origin(scope: Scope, public: PublicAddress) -> str:
     """Name the origin that our own page has for who asks by this name."""
     host = Headers(scope=scope).get("host", "")
-    scheme = scope["scheme"]
+    scheme: str = scope["scheme"]
     return f"{public.scheme_at(host, otherwise=_HTTP.get(scheme, scheme))}://{host}"
 
 

@@ -1,7 +1,7 @@
 import { get, pages } from "./api.js";
 import { ENDED } from "./state.js";
 
-const TOGETHER_MS = 150;
+const TOGETHER_MS = 150, AGAIN_MS = 2000;
 const MOST_APART = 20;
 const LARGEST_PAGE = 200;
 
@@ -40,25 +40,31 @@ export class Fleet {
   /** Note that something happened to a sandbox. */
   note(id) {
     this._due.add(id);
-    this._timer ??= setTimeout(() => this._readDue(), TOGETHER_MS);
+    this._timer ??= this._readIn(TOGETHER_MS);
   }
 
   close() {
+    this._isClosed = true;
     clearTimeout(this._timer);
+  }
+
+  _readIn(delay) {
+    return setTimeout(() => this._readDue(), delay);
   }
 
   async _readDue() {
     const due = [...this._due];
+    let delay = TOGETHER_MS;
     this._due.clear();
     try {
       if (due.length > MOST_APART) await this.load();
       else await Promise.all(due.map(id => this._read(id)));
       await this._readQueue();
     } catch {
-      due.forEach(id => this._due.add(id)); // the server is away: they are read with the next event, or when it is back
-    } finally {
-      this._timer = null;
+      due.forEach(id => this._due.add(id)); // the server is away
+      delay = AGAIN_MS;
     }
+    this._timer = this._due.size > 0 && !this._isClosed ? this._readIn(delay) : null;
   }
 
   async _read(id) {

@@ -5,6 +5,7 @@ import { clockTime, fullTime } from "./words.js";
 const SOURCES = { events: "events", command: "commands", service: "services", agent: "agents", terminal: "terminals" };
 const USUAL = ["events", "command", "service", "agent"];
 const MOST_LINES = 2000;
+const MOST_WAITING = 200_000; // characters: a flood is told faster than it can be shown
 const LONGEST_LINE = 4000;
 const NEARLY_AT_END_PX = 24;
 // Colours and movements of a terminal, which a log has no use for.
@@ -26,6 +27,7 @@ export class LogView {
 
   clear() {
     this._waiting = [];
+    this._weight = 0;
     this._left = 0;
     this._open = new Map();
     this._commands = new Map();
@@ -39,15 +41,12 @@ export class LogView {
 
   add(record) {
     this._waiting.push(record);
-    if (this._waiting.length > MOST_LINES) {
-      this._waiting.shift();
+    this._weight += weightOf(record);
+    while (this._waiting.length > 1 && (this._waiting.length > MOST_LINES || this._weight > MOST_WAITING)) {
+      this._weight -= weightOf(this._waiting.shift());
       this._left += 1;
     }
     this._followLater();
-  }
-
-  tellGap({ oldest }) {
-    this.add({ type: "gap", reason: `What was said before is not kept any more (number ${oldest} is the first that is).` });
   }
 
   _choice(name, changed) {
@@ -86,10 +85,16 @@ export class LogView {
     if (this._waiting.length > 0 && this._isEmpty) fill(this._lines);
     this._isEmpty &&= this._waiting.length === 0;
     if (this._left) this._append({ kind: "gap" }, `${this._left} records are left out here: they came too fast.`);
-    this._left = 0;
+    this._left = this._weight = 0;
     this._waiting.splice(0).forEach(record => this._write(record));
-    while (this._lines.childElementCount > MOST_LINES) this._lines.firstElementChild.remove();
+    this._trim();
     this._lines.scrollTop = this._lines.scrollHeight;
+  }
+
+  _trim() {
+    if (this._lines.childElementCount <= MOST_LINES) return;
+    while (this._lines.childElementCount >= MOST_LINES) this._lines.firstElementChild.remove();
+    this._lines.prepend(new Line({ kind: "gap" }, "What was said before is not shown any more.").element);
   }
 
   _append(written, text) {
@@ -102,7 +107,7 @@ export class LogView {
     const written = { at: record.at, source: label(record), kind: record.type };
     if (record.type === "stdout" || record.type === "stderr") this._writeText(record, written);
     else if (record.type === "started") this._writeStart(record, written);
-    else if (record.type === "gap") this._append(written, record.reason ?? missing(record));
+    else if (record.type === "gap") this._append(written, missing(record));
     else this._append({ ...written, kind: "mark" }, record.type === "exit" ? outcome(record) : event(record));
   }
 
@@ -113,8 +118,9 @@ export class LogView {
     let open = this._open.get(stream);
     if (open?.element.isConnected) open.extend(first);
     else open = this._append(written, first);
-    rest.forEach((text, index) => {
-      const isBegun = text !== "" || index < rest.length - 1;
+    const shown = rest.slice(-MOST_LINES);
+    shown.forEach((text, index) => {
+      const isBegun = text !== "" || index < shown.length - 1;
       open = isBegun ? this._append(written, text) : null;
     });
     this._open.set(stream, open);
@@ -159,12 +165,18 @@ function label({ source, name, command_id }) {
   return name ?? `${source} ${command_id.slice(-4)}`;
 }
 
+function weightOf({ text, base64 }) {
+  return (text ?? base64 ?? "").length;
+}
+
 function textOf({ text, base64 }) {
   return text ?? new TextDecoder().decode(Uint8Array.from(atob(base64), letter => letter.charCodeAt(0)));
 }
 
-function missing({ size, stream }) {
-  return `${size ?? "Some"} bytes ${stream ? `of ${stream} ` : ""}are missing here.`;
+function missing({ size, stream, reason, oldest }) {
+  if (oldest !== undefined) return "What was said before is not kept any more.";
+  const whose = stream ? ` of ${stream}` : "";
+  return size === null ? `Something${whose} may be missing here${reason ? `: ${reason}` : "."}` : `${size} bytes${whose} are missing here.`;
 }
 
 function outcome({ state, exit_code, reason }) {

@@ -10,7 +10,7 @@ import { openTerminal, terminalsOf } from "./terminals.js";
 import { Timeline } from "./timeline.js";
 import { ago, deadlines, duration, fullTime } from "./words.js";
 
-const TICK_MS = 5000;
+const TICK_MS = 5000, TOGETHER_MS = 150;
 const FIRST_LINES = 500;
 
 /** Show one sandbox: what it is, what happened to it and why, and what is said in it. */
@@ -24,7 +24,7 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
   const terminals = h("p", { class: "terminals" });
   const timeline = new Timeline();
   const log = new LogView(path, () => restart());
-  let sandbox = null, leave = () => {}, left = false;
+  let sandbox = null, leave = () => {}, left = false, reading = null;
 
   fill(root,
     h("p", { class: "back" }, h("a", { href: "#" }, "← All sandboxes")),
@@ -77,12 +77,13 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
   }
 
   function happened(record) {
-    if (record.source === "events") {
-      timeline.add(record);
-      attempt(read);
-    }
-    if (record.type === "gap" && !record.source) log.tellGap(record);
-    else if (log.shows(record.source)) log.add(record);
+    if (record.source === "events" && timeline.add(record)) reading ??= setTimeout(readAgain, TOGETHER_MS);
+    if (record.source === undefined || log.shows(record.source)) log.add(record); // a gap of all of it has none
+  }
+
+  function readAgain() {
+    reading = null;
+    if (!left) attempt(read);
   }
 
   function restart() {
@@ -103,12 +104,13 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
   }
 
   async function begin() {
-    const found = await attempt(async () => {
+    try {
       await read();
       for await (const items of pages(`${path}/timeline`, { limit: 200 })) items.forEach(entry => timeline.add(entry));
-    });
-    if (found && !left) restart();
-    if (!found) fill(root, h("p", { class: "empty" }, "There is no such sandbox, or it was removed some time after it ended. ", h("a", { href: "#" }, "All sandboxes")));
+    } catch (problem) {
+      return fill(root, h("p", { class: "empty" }, `${problem.message} `, h("a", { href: "#" }, "All sandboxes")));
+    }
+    if (!left) restart();
   }
 
   begin();

@@ -2,12 +2,12 @@ import { askForSandbox } from "./create.js";
 import { button, fill, h, say } from "./dom.js";
 import { Fleet } from "./fleet.js";
 import { mayChange } from "./login.js";
-import { attempt } from "./notices.js";
+import { notify } from "./notices.js";
 import { badge, setBadge } from "./state.js";
 import { follow } from "./stream.js";
 import { age, deadlines, fullTime } from "./words.js";
 
-const TICK_MS = 5000;
+const TICK_MS = 5000, AGAIN_MS = 2000;
 
 /** Show all sandboxes, and what becomes of them while somebody looks. */
 export function showSandboxes(root, { login, tellConnection }) {
@@ -65,7 +65,17 @@ export function showSandboxes(root, { login, tellConnection }) {
     say(count, summary(shown, [...fleet.sandboxes.values()]));
   }
 
-  const load = () => attempt(() => fleet.load());
+  async function load() {
+    try {
+      await fleet.load();
+    } catch (problem) {
+      if (problem.status === 401 || left) return;
+      if (problem.status) notify(problem.message, { kind: "bad" }); // else the header says that the connection is lost
+      again = setTimeout(load, AGAIN_MS);
+    }
+  }
+
+  let loaded = null, again = null, left = false;
   const leave = follow("/v1/events", { tail: 0 }, {
     state: state => {
       tellConnection(state);
@@ -74,12 +84,13 @@ export function showSandboxes(root, { login, tellConnection }) {
     told: event => (event.type === "gap" ? load() : event.sandbox_id && fleet.note(event.sandbox_id)),
     missed: load,
   });
-  let loaded = null;
   const ticking = setInterval(() => rows.forEach(row => row.tick()), TICK_MS);
   return () => {
+    left = true;
     leave();
     fleet.close();
     clearInterval(ticking);
+    clearTimeout(again);
   };
 }
 

@@ -16,16 +16,14 @@ export function showTerminal(root, { login, tellConnection, ids: [sandboxId, ter
   const title = h("span", { class: "title" });
   const status = h("p", { class: "status", role: "status" }, "Connecting…");
   const screen = h("div", { class: "screen" });
+  const back = h("a", { href: `#sandboxes/${sandboxId}` }, "← ", h("span", { class: "id" }, sandboxId));
   const killing = button("End it", end, { class: "dangerous" });
   const may = mayChange(login);
   let leave = () => {}, left = false;
 
   document.title = `Terminal · ${sandboxId}`;
   fill(root, h("div", { class: "terminal" },
-    h("div", { class: "bar" },
-      h("a", { href: `#sandboxes/${sandboxId}` }, "← ", h("span", { class: "id" }, sandboxId)),
-      title,
-      may ? killing : null),
+    h("div", { class: "bar" }, back, title, may ? killing : null),
     screen,
     status));
   document.body.classList.add("with-terminal");
@@ -46,7 +44,7 @@ export function showTerminal(root, { login, tellConnection, ids: [sandboxId, ter
 
   function open({ Terminal, FitAddon }, found) {
     const terminal = new Terminal({
-      cols: found.cols, rows: found.rows, scrollback: 5000, fontFamily: FONT, fontSize: 14, theme: THEME, disableStdin: !may, screenReaderMode: false,
+      cols: found.cols, rows: found.rows, scrollback: 5000, fontFamily: FONT, fontSize: 14, theme: THEME, disableStdin: !may,
     });
     const fit = new FitAddon();
     terminal.loadAddon(fit);
@@ -55,7 +53,7 @@ export function showTerminal(root, { login, tellConnection, ids: [sandboxId, ter
     // Tab is the terminal's: there has to be another way out by the keyboard.
     terminal.attachCustomKeyEventHandler(event => {
       if (!(event.ctrlKey && event.shiftKey && event.key.toLowerCase() === "x")) return true;
-      if (event.type === "keydown") killing.isConnected ? killing.focus() : root.focus();
+      back.focus();
       return false;
     });
 

@@ -9,8 +9,9 @@ export class Timeline {
     this._last = 0;
   }
 
+  /** Add what happened, and tell whether it is news. */
   add(entry) {
-    if (entry.seq <= this._last) return; // told by the list already
+    if (entry.seq <= this._last) return false;
     this._last = entry.seq;
     const state = entry.type.replace(/^sandbox\./, "");
     this.element.prepend(h("li", {},
@@ -18,6 +19,7 @@ export class Timeline {
       badge(state.replaceAll("_", " ")),
       h("span", { class: "reason" }, entry.reason ?? ""),
       h("span", { class: "cause" }, cause(entry))));
+    return true;
   }
 }
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-PAGE = ("/", "/page/app.js", "/page/style.css", "/page/icon.svg")
+PAGE = ("/", "/page/start.js", "/page/style.css", "/page/icon.svg")
 
 
 async def test_the_page_and_its_files_are_for_everybody_and_of_their_types(stranger):

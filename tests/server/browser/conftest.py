@@ -81,8 +81,9 @@ async def create(api):
     async def create(*, wait: int = 60, **wanted: object) -> str:
         answer = await api.post("/v1/sandboxes", params={"wait": wait}, json=wanted)
         assert answer.is_success, answer.text
-        made.append(answer.json()["id"])
-        return made[-1]
+        sandbox_id: str = answer.json()["id"]
+        made.append(sandbox_id)
+        return sandbox_id
 
     yield create
     for sandbox_id in made:

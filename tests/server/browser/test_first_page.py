@@ -124,6 +124,10 @@ async def test_a_log_is_followed_until_somebody_scrolls_up(first_page, named_ser
     await page.get_by_role("button", name="Follow (").click()
     await first_page.until_shown(".line .text", "later 5000")
     assert await page.locator(".line").count() <= 2000
+    await run(api, sandbox_id, "seq 1000000")
+    await first_page.until_shown(".line .text", "1000000")
+    await first_page.until_shown(".line.gap .text", "before is not shown")
+    assert await page.locator(".line").count() <= 2000
     await page.get_by_label("commands").uncheck()
     await first_page.until_shown(".line.mark", "running: ")
     assert await page.get_by_text("later 5000").count() == 0
@@ -160,7 +164,9 @@ async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_
     await first_page.until_shown(".status", "exit code 3")
 
 
-async def test_the_list_goes_on_when_the_server_is_back(first_page, named_server, create, api):
+async def test_the_page_goes_on_when_the_server_is_back(first_page, named_server, create, api):
+    sandbox_id = await create()
+    await run(api, sandbox_id, "sleep 60; echo never", background=True)
     await first_page.sign_in(named_server.admin_key)
     await first_page.until_live()
     await asyncio.to_thread(named_server.process.stop)
@@ -169,6 +175,8 @@ async def test_the_list_goes_on_when_the_server_is_back(first_page, named_server
     missed = await create()
     await first_page.until_row_says(missed, "running")
     await first_page.until_live()
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.until_shown(".line.gap .text", "may be missing here")  # while nobody listened
     first_page.forget_complaints(*AWAY)
 
 
@@ -276,6 +284,7 @@ async def test_the_page_is_for_one_who_has_no_mouse_and_a_narrow_screen(
     context = await browser.new_context(viewport={"width": 360, "height": 640})
     page = await context.new_page()
     await page.goto(named_server.url)
+    await page.locator("#key:focus").wait_for()
     await page.keyboard.type(named_server.admin_key)
     await page.keyboard.press("Enter")
     await page.locator(f'[data-id="{sandbox_id}"]').wait_for()
