@@ -133,6 +133,10 @@ class MethodNotAllowed(RequestFault):
     code = "method-not-allowed"
 
 
+class HeadTooLarge(RequestFault):
+    code = "head-too-large"
+
+
 class BodyTooLarge(RequestFault):
     code = "body-too-large"
 
@@ -353,6 +357,10 @@ class CommandTimedOut(ApiError):
 
 class StartFailed(ApiError):
     code = "start-failed"
+
+
+class StartRefused(StartFailed):
+    code = "start-refused"
 
 
 class ResumeFailed(ApiError):

@@ -37,7 +37,7 @@ ASKED_OF_PROVIDER: tuple[Failure, ...] = (
 )
 PLACED: tuple[Failure, ...] = (
     *(errors.BackendNotFound, errors.TemplateNotFound, errors.InvalidRequest),
-    *(errors.NoBackend, errors.QueueFull, errors.StartFailed),
+    *(errors.NoBackend, errors.QueueFull, errors.StartFailed, errors.StartRefused),
 )
 RESUMED: tuple[Failure, ...] = (
     *(errors.SandboxNotFound, errors.InvalidTransition, errors.SandboxPaused),

@@ -28,6 +28,12 @@ WRONG_METHOD = Fault(
     "The header Allow lists them.",
 )
 TOO_LARGE = Fault(413, "body-too-large", "Body is too large", "It is larger than allowed here.")
+HEAD_TOO_LARGE = Fault(
+    431,
+    "head-too-large",
+    "Request's head is too large",
+    "The request line and the headers have more bytes than are read here, or there are too many headers.",
+)
 NOT_JSON = Fault(
     415,
     "unsupported-media-type",

@@ -13,6 +13,7 @@ from sandbox_client.models import Problem
 from sandbox_server.api.authentication import is_open
 from sandbox_server.api.failures import Failure, failures_of
 from sandbox_server.api.faults import (
+    HEAD_TOO_LARGE,
     INVALID,
     MALFORMED,
     NO_DATABASE,
@@ -31,7 +32,7 @@ _PROBLEM = "#/components/responses/Problem"
 _CODE = re.compile(r"`([a-z-]+)`")
 
 # What surrounds the routes answers by itself.
-_OF_ALL: tuple[Failure, ...] = (MALFORMED, UNKNOWN)
+_OF_ALL: tuple[Failure, ...] = (MALFORMED, HEAD_TOO_LARGE, UNKNOWN)
 _OF_KEYED: tuple[Failure, ...] = (
     *(errors.Unauthenticated, errors.TicketRefused, errors.LoginRefused, errors.RateLimited),
     *(errors.TooManyAtOnce, errors.TooManyStreams, NO_DATABASE),

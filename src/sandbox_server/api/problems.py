@@ -58,6 +58,7 @@ STATUS: dict[type[SandboxError], int] = {
     errors.CommandNotStarted: 422,
     errors.CommandTimedOut: 504,
     errors.StartFailed: 502,
+    errors.StartRefused: 422,
     errors.ResumeFailed: 502,
     errors.SandboxFailed: 410,
     errors.SnapshotFailed: 502,

@@ -151,7 +151,13 @@ async def keep_sandbox_awake(
 
 
 @router.post("/{sandbox_id}/fork", status_code=201, responses={202: {"model": SandboxRead}})
-@may_fail_with(errors.InvalidTransition, errors.NotReady, errors.QueueFull, errors.StartFailed)
+@may_fail_with(
+    errors.InvalidTransition,
+    errors.NotReady,
+    errors.QueueFull,
+    errors.StartFailed,
+    errors.StartRefused,
+)
 async def fork_sandbox(
     sandbox_id: SandboxIdPath,
     body: ForkBody,

@@ -11,6 +11,8 @@ class Wish:
     cause: Cause
     actor: Actor = SERVER
     reason: str
+    is_refusal: bool = False
+    """What was asked for cannot be, now or later."""
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Self:
@@ -18,6 +20,7 @@ class Wish:
             cause=Cause(document["cause"]),
             actor=Actor.model_validate(document["actor"]),
             reason=document["reason"],
+            is_refusal=document.get("is_refusal", False),
         )
 
     def document(self) -> dict[str, Any]:

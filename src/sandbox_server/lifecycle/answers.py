@@ -10,6 +10,7 @@ from sandbox_server.domain.errors import (
     SandboxFailed,
     SandboxPaused,
     StartFailed,
+    StartRefused,
 )
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.state import ENDED, State, Target
@@ -21,7 +22,7 @@ ASK_AGAIN = timedelta(seconds=2)
 def require_begun(row: Sandbox) -> Sandbox:
     """Let a new sandbox pass that runs, or may still come to run."""
     if row.state in ENDED:
-        raise StartFailed(_reason(row))
+        raise (StartRefused if wish_of(row).is_refusal else StartFailed)(_reason(row))
     return row
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain import deadlines
 from sandbox_server.domain.deadlines import Deadlines, Rules
-from sandbox_server.domain.errors import BackendError
+from sandbox_server.domain.errors import BackendError, BackendRefused
 from sandbox_server.domain.events import PROVIDER, Cause
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.wish import Wish
@@ -43,14 +43,14 @@ KEEPS_PLACE = Transition(change=into(State.RESUMING), only_if=is_refresh)
 
 
 def not_started(error: BackendError) -> Transition:
-    return never_started(str(error))
+    return never_started(str(error), is_refusal=isinstance(error, BackendRefused))
 
 
-def never_started(reason: str) -> Transition:
+def never_started(reason: str, *, is_refusal: bool = False) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.end(row, State.FAILED),
         target=Target.GONE,
-        told=by_provider(f"It was not started: {reason}"),
+        told=by_provider(f"It was not started: {reason}", is_refusal=is_refusal),
     )
 
 
@@ -90,8 +90,8 @@ def not_let_back_in(error: BackendError, *, rules: Rules) -> Transition:
     return Transition(change=pause, told=by_provider(f"It waits for a place again: {error}"))
 
 
-def by_provider(reason: str) -> Wish:
-    return Wish(cause=Cause.PROVIDER, actor=PROVIDER, reason=reason)
+def by_provider(reason: str, *, is_refusal: bool = False) -> Wish:
+    return Wish(cause=Cause.PROVIDER, actor=PROVIDER, reason=reason, is_refusal=is_refusal)
 
 
 def behind_our_back(row: Sandbox, to: State) -> Wish | None:

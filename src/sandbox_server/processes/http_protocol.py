@@ -1,5 +1,4 @@
 import asyncio
-import json
 import socket
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +12,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from sandbox_server.api.faults import HEAD_TOO_LARGE
+from sandbox_server.api.problems import render_fault
+from sandbox_server.domain.ids import new_id
 from sandbox_server.passing.tunnel import EXTENSION
 
 MAX_HEAD = 64 * 1024
@@ -277,15 +279,9 @@ def _length_of_body(headers: list[tuple[bytes, bytes]]) -> int:
 
 def _too_large() -> bytes:
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-    problem = {
-        "type": "urn:sandbox-server:problem:head-too-large",
-        "title": "Request's head is too large",
-        "status": status,
-        "code": "head-too-large",
-        "detail": f"The request line and the headers have more than {MAX_HEAD} bytes, or there are more than "
-        f"{MAX_HEADERS} headers.",
-    }
-    body = json.dumps(problem).encode()
+    detail = f"The request line and the headers have more than {MAX_HEAD} bytes, or there are more than {MAX_HEADERS} headers."
+    answer = render_fault(HEAD_TOO_LARGE, request_id=new_id(), detail=detail)
+    body = bytes(answer.body)
     return (
         b"HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
         b"Content-Length: %d\r\nConnection: close\r\n\r\n%s"

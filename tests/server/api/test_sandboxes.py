@@ -160,7 +160,7 @@ async def test_a_sandbox_that_waits_can_be_called_off(api, server):
 async def test_a_template_that_is_not_there_is_a_problem_with_the_providers_words(api):
     failed = await create(api, template="no-such-template")
     assert failed.headers["Content-Type"] == "application/problem+json"
-    assert failed.json()["code"] == "start-failed"
+    assert (failed.status_code, failed.json()["code"]) == (422, "start-refused")
     assert "no-such-template" in failed.json()["detail"]
 
 

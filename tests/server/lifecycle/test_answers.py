@@ -1,11 +1,11 @@
 import pytest
 
 from sandbox_server.db.models import Sandbox
-from sandbox_server.domain.errors import ResumeFailed, SandboxPaused
+from sandbox_server.domain.errors import ResumeFailed, SandboxPaused, StartFailed, StartRefused
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.wish import Wish
-from sandbox_server.lifecycle.answers import require_on_its_way
+from sandbox_server.lifecycle.answers import require_begun, require_on_its_way
 
 
 def paused(cause):
@@ -28,3 +28,12 @@ def test_a_resume_that_its_provider_refused_is_told_as_the_providers_failure():
 def test_who_is_paused_again_meanwhile_is_no_failure_of_a_provider(cause):
     with pytest.raises(SandboxPaused, match=r"So it was\."):
         require_on_its_way(paused(cause))
+
+
+def test_a_start_that_its_provider_refuses_for_good_is_the_requests_fault():
+    for is_refusal, error in ((True, StartRefused), (False, StartFailed)):
+        wish = Wish(cause=Cause.PROVIDER, reason="No.", is_refusal=is_refusal)
+        row = Sandbox(state=State.FAILED, wish=wish.document(), state_reason=wish.reason)
+        with pytest.raises(StartFailed, match=r"No\.") as told:
+            require_begun(row)
+        assert type(told.value) is error

@@ -43,6 +43,7 @@ SandboxError
   CommandNotStarted         the sandbox would not start it
   CommandTimedOut           the command was killed when its time was up
   StartFailed                 the provider would not start it
+    StartRefused              nor would it later: it cannot be as it was asked for
   ResumeFailed                it is still there, paused
   SandboxFailed               it is gone, and nobody asked for that
   SnapshotFailed              the provider would not copy the sandbox
@@ -149,6 +150,7 @@ from sandbox_server.domain.errors.sandboxes import (
     SandboxFailed,
     SnapshotFailed,
     StartFailed,
+    StartRefused,
 )
 from sandbox_server.domain.errors.tools import AgentsNotRunning, ToolsNotRunning, ToolsRefused
 
@@ -204,6 +206,7 @@ __all__ = [
     "SnapshotFailed",
     "SnapshotNotFound",
     "StartFailed",
+    "StartRefused",
     "StdinClosed",
     "Superseded",
     "TemplateNotFound",

@@ -12,6 +12,12 @@ class StartFailed(SandboxError):
         super().__init__(f"The sandbox did not start: {reason}")
 
 
+class StartRefused(StartFailed):
+    code = "start-refused"
+    title = "Sandbox cannot be started as it was asked for"
+    remediation = "See what the provider says of it, as of a template that it does not have."
+
+
 class ResumeFailed(SandboxError):
     code = "resume-failed"
     title = "Sandbox did not resume"
