@@ -3,6 +3,7 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import aclosing
 from pathlib import Path
 
 from sandbox_client import AsyncSandboxClient
@@ -17,8 +18,8 @@ async def login(invocation: Invocation) -> None:
     with invocation.interrupts.suspended():
         key = _ask_for_key(address.url)
     async with AsyncSandboxClient(address.url, key, retry_for_s=0) as client:
-        async for _ in client.list_sandboxes():  # a page of them is proof enough
-            break
+        async with aclosing(client.list_sandboxes()) as sandboxes:
+            await anext(sandboxes, None)  # which a key that is not good does not get
     file = config_file()
     _write(file, url=address.url, api_key=key)
     output.note(f"The key is good, and written to {file}.")
