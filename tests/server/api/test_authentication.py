@@ -28,13 +28,23 @@ def app(app):
     return app
 
 
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/docs/start.js"])
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/docs", "/openapi.json", "/docs/start.js"])
 async def test_some_paths_are_open_to_all(stranger, path):
     assert (await stranger.get(path)).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/test/read", "/v1/nothing", "/", "/docs/../v1/test/read", "/metrics", "//docs"]
+    "path",
+    [
+        "/v1/test/read",
+        "/v1/nothing",
+        "/docs/../v1/test/read",
+        "/page/../v1/test/read",
+        "/page",
+        "/metrics",
+        "http://server//docs",
+        "http://server//",
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "HEAD"])
 async def test_all_others_want_a_key(stranger, method, path):

@@ -262,8 +262,8 @@ async def test_a_websocket_takes_the_cookie_of_our_own_page_alone(app, secret, s
             ("http://127.0.0.1:1", {}, 403),
             ("null", {}, 403),
         ):
+            sent = {**cookie, **more, **({} if origin is None else {"Origin": origin})}
             with pytest.raises(InvalidStatus) as refused:
-                sent = {**cookie, **more} if origin is None else {**cookie, **more, "Origin": origin}
                 async with connect(url, additional_headers=sent):
                     pass
             assert refused.value.response.status_code == status, (origin, more)
