@@ -83,7 +83,7 @@ class _Attended:
                     ending = await self._show()
                     interrupting.cancel()
                     typing.cancel()
-        except* (SandboxError, OSError) as errors:
+        except* (Failure, OSError, SandboxError) as errors:
             raise errors.exceptions[0] from None
         return ending
 
@@ -123,11 +123,8 @@ class _Attended:
 
 
 def line_of_gap(gap: CommandGap) -> str:
-    what = "Some" if gap.size is None else f"{gap.size} bytes"
     of = "" if gap.stream is None else f" of {gap.stream}"
     why = f": {gap.reason}" if gap.reason else ""
-    return (
-        f"[{what}{of} may be missing here{why}]"
-        if gap.size is None
-        else f"[{what}{of} are not kept{why}]"
-    )
+    if gap.size is None:
+        return f"[Some{of} may be missing here{why}]"
+    return f"[{gap.size} bytes{of} are not kept{why}]"

@@ -17,9 +17,11 @@ async def login(invocation: Invocation) -> None:
     address = find_address(given.server or given.url, "")
     with invocation.interrupts.suspended():
         key = _ask_for_key(address.url)
-    async with AsyncSandboxClient(address.url, key, retry_for_s=0) as client:
-        async with aclosing(client.list_sandboxes()) as sandboxes:
-            await anext(sandboxes, None)  # which a key that is not good does not get
+    async with (
+        AsyncSandboxClient(address.url, key, retry_for_s=0) as client,
+        aclosing(client.list_sandboxes()) as sandboxes,
+    ):
+        await anext(sandboxes, None)  # which a key that is not good does not get
     file = config_file()
     _write(file, url=address.url, api_key=key)
     output.note(f"The key is good, and written to {file}.")

@@ -103,3 +103,13 @@ def test_nobody_waits_for_output_that_nobody_reads(start, web):
         process.stdout.close()
         assert process.wait(60) == 128 + signal.SIGPIPE
         assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_sandbox_that_ends_meanwhile_ends_the_command(start, sbx):
+    ended = sbx("create", "--template", "base").stdout.strip()
+    with start("exec", "-i", ended, "--", "echo ready; cat") as process:
+        assert process.stdout.readline() == b"ready\n"
+        sbx("rm", ended)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode in (125, 128 + signal.SIGKILL)
+    assert b"Traceback" not in said
