@@ -74,7 +74,11 @@ async def new_database(server: str, *, template: str = TEMPLATE) -> AsyncIterato
     try:
         yield database_url(server, name)
     finally:
-        await _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
+        await drop_database(server, name)
+
+
+async def drop_database(server: str, name: str) -> None:
+    await _execute(server, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 async def _execute(server: str, statement: str) -> None:

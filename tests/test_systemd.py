@@ -1,0 +1,58 @@
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_engine.settings import Settings as EngineSettings
+from sandbox_server.settings import Settings as ServerSettings
+from sandbox_server.settings import variable_of
+
+UNITS = sorted((Path(__file__).parent.parent / "systemd").glob("*.service"))
+INSTALLED = "/opt/sandbox-server/bin/"
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="there is no systemd here"
+)
+
+
+@pytest.fixture
+def units(tmp_path):
+    """Have the units start the programs of this environment, since those that are missing are refused."""
+    copies = [tmp_path / unit.name for unit in UNITS]
+    for unit, copy in zip(UNITS, copies, strict=True):
+        here = f"{Path(sys.executable).parent}/"
+        copy.write_text(unit.read_text().replace(INSTALLED, here))
+    return copies
+
+
+@needs_systemd
+def test_systemd_finds_no_fault_with_the_units(units):
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_systemd_finds_the_server_little_exposed(units):
+    (server,) = (unit for unit in units if unit.name == "sandbox-server.service")
+    most = 15  # of 100; what listens on the network and reads its own files has more than 10
+    subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", f"--threshold={most}", server], check=True
+    )
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_units_set_nothing_but_what_there_is(unit):
+    known = {variable_of(name) for name in ServerSettings.model_fields} | {
+        f"SANDBOX_ENGINE_{name.upper()}" for name in EngineSettings.model_fields
+    }
+    for line in re.findall(r"^Environment=(.*)$", unit.read_text(), re.MULTILINE):
+        for assignment in line.split():
+            assert assignment.partition("=")[0].removesuffix("_FILE") in known
