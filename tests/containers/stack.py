@@ -20,11 +20,6 @@ WHEELS = CACHE / "wheels"
 PROJECT = "sandbox-image-test"
 SERVICES = ("postgres", "engine", "server")
 
-# What .dockerignore lets in, with what compose itself reads.
-_CONTEXT = (
-    *("LICENSE", "README.md", "constraints.txt", "pyproject.toml", ".dockerignore"),
-    *("Dockerfile", "docker-compose.yml", "docker", "migrations", "src", "templates"),
-)
 _STOPS_WITHIN_S = 60
 _PATIENCE_S = 300
 
@@ -41,10 +36,13 @@ class Stack:
         return f"http://127.0.0.1:{self._port}"
 
     def check_out(self) -> None:
-        for name in _CONTEXT:
-            source = ROOT / name
-            copy = shutil.copytree if source.is_dir() else shutil.copy2
-            copy(source, self._directory / name)
+        """Copy what an image is built from, and what it is built by."""
+        admitted = (ROOT / ".dockerignore").read_text().splitlines()
+        ours = (line.removeprefix("!") for line in admitted if line.startswith("!"))
+        for name in (*ours, ".dockerignore", "Dockerfile", "docker-compose.yml"):
+            source, copy = ROOT / name, self._directory / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy2)(source, copy)
         example = (ROOT / ".env.example").read_text()
         given = example.replace("POSTGRES_PASSWORD=", "POSTGRES_PASSWORD=hunter2", 1)
         given = given.replace("PUBLISH=127.0.0.1:8100", f"PUBLISH=127.0.0.1:{self._port}")

@@ -39,6 +39,8 @@ class ServerProcess:
         self.state_dir = self.directory / "state"
         self._flags = flags
         self.variables = dict(variables or {})
+        self.program: list[str] = [sys.executable, "-m", "sandbox_server"]
+        self.account: int | None = None  # who starts it, if not whoever runs the tests
         self._port = free_port()
         self._process: subprocess.Popen[str] | None = None
         self.said = ""
@@ -97,7 +99,7 @@ class ServerProcess:
         self.variables["PYTHONPATH"] = str(source)
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "sandbox_server", *words, "--state-dir", str(self.state_dir)]
+        return [*self.program, *words, "--state-dir", str(self.state_dir)]
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run another of its commands on the same state."""
@@ -123,6 +125,10 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=self.directory,
+                user=self.account,
+                group=self.account,
+                extra_groups=None if self.account is None else [],
             )
         self.url = self._await_address()
 
@@ -166,9 +172,10 @@ class ServerProcess:
     def remove(self) -> None:
         """Stop all that is left of it and leave nothing behind."""
         if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-            self._close()
+            if self.account is None:
+                self.kill()
+            else:  # whose database none of us could stop
+                self.stop()
         note = LocalEngine(self.engine_dir).find_note()
         if note is not None:
             self._remove_engine(note)
