@@ -40,7 +40,7 @@ def add_following(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with what happens from now on"
     )
-    parser.add_argument("-n", "--tail", type=count, metavar="N", help="begin with the last so many")
+    parser.add_argument("-n", "--tail", type=count, metavar="N", help="begin with the last N lines")
 
 
 def add_port(parser: argparse.ArgumentParser) -> None:

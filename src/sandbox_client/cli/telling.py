@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from sandbox_client.cli.event_lines import line_of_event, line_of_gap
 from sandbox_client.cli.invocation import Invocation
 from sandbox_client.cli.log_lines import LogLines
 from sandbox_client.cli.naming import NAME, find_sandbox
+from sandbox_client.events import LogItem
 from sandbox_client.models import LogGap, SandboxRead
 
 Item = TypeVar("Item", bound=BaseModel)
@@ -23,15 +25,32 @@ async def logs(invocation: Invocation) -> None:
     async with invocation.client() as client:
         records = [(await find_sandbox(client, each)).record for each in given.sandboxes]
         lines = LogLines(output, _labels(records))
-        told = client.logs(
-            [record.id for record in records],
-            tail=given.tail,
-            sources=given.source,
-            follow=given.follow,
-        )
-        await _tell(told, invocation, lines.of)
+        log = partial(client.logs, [record.id for record in records], sources=given.source)
+        if given.tail is None or output.as_json:
+            await _tell(log(tail=given.tail, follow=given.follow), invocation, lines.of)
+        else:
+            after = await _tell_last_lines(log(follow=False), invocation, lines)
+            if given.follow:
+                await _tell(log(after=after), invocation, lines.of)
     for line in lines.rest():
         output.say(line)
+
+
+async def _tell_last_lines(
+    told: AsyncGenerator[LogItem, None], invocation: Invocation, lines: LogLines
+) -> int | None:
+    """Tell the last lines of a log, whose entries may have thousands; gives the number that it is gone on after."""
+    kept: deque[str] = deque(maxlen=invocation.given.tail)
+    after = None
+    async with aclosing(told):
+        async for item in told:
+            kept.extend(lines.of(item))
+            after = item.oldest - 1 if isinstance(item, LogGap) else item.seq
+    if not invocation.given.follow:
+        kept.extend(lines.rest())
+    for line in kept:
+        invocation.output.say(line)
+    return after
 
 
 async def events(invocation: Invocation) -> None:

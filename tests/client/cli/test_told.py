@@ -11,6 +11,7 @@ def test_a_log_is_told_in_lines_with_nothing_raw_in_them(sbx, web):
     label = f"command {json.loads(done.stdout)['id'][-6:]}"
     shown = [line.partition(label)[2].strip() for line in lines if label in line]
     assert shown == ["[started]", "one", "two \\x1b[2J", "[exited with 0]"]
+    assert sbx("logs", web, "--source", "command", "-n", "2").stdout.splitlines() == lines[-2:]
     listed = json.loads(sbx("--json", "logs", web, "-n", "2").stdout)
     assert len(listed) == 2
 
@@ -21,6 +22,18 @@ def test_a_log_is_followed_until_nobody_reads_any_more(start, web):
         process.stdout.close()
         assert process.wait(60) == 141
         assert process.stderr.read() == b""
+
+
+def test_a_log_is_followed_from_its_last_lines_on(start, sbx, web):
+    sbx("exec", web, "--", "seq 1000")
+    with start("logs", "-f", "-n", "2", "--source", "command", web) as process:
+        assert process.stdout.readline().endswith(b"  1000\n")
+        assert process.stdout.readline().endswith(b"[exited with 0]\n")
+        sbx("exec", web, "--", "echo more")
+        assert process.stdout.readline().endswith(b"[started]\n")
+        assert process.stdout.readline().endswith(b"  more\n")
+        process.terminate()
+        process.stdout.read()
 
 
 def test_events_are_told_of_one_sandbox_or_all(sbx, web):
