@@ -1,5 +1,7 @@
 """The API's reference for people: docs/api.md, written from the snapshot, the examples and what was answered to them."""
 
+import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -45,6 +47,7 @@ _TAGS = {
 }
 _PAGED = {"cursor", "limit"}
 _IN_PATH = "path"
+_TOO_LARGE_TO_TELL = 2**40
 
 Described = Mapping[str, Any]
 
@@ -130,15 +133,23 @@ def _parameters(parameters: Iterable[Described]) -> Iterator[str]:
         if each["in"] == _IN_PATH or each["name"] in _PAGED:
             continue
         facts = [each["in"], _type(each["schema"]), *_bounds(each["schema"])]
-        said = f": {each['description']}" if "description" in each else ""
-        yield f"- `{each['name']}` ({', '.join(facts)}){said}"
+        said = each.get("description") or _description(each["schema"])
+        yield f"- `{each['name']}` ({', '.join(facts)}){said and f': {said}'}"
+
+
+def _description(schema: Described) -> str:
+    """Find what is said of a field, or of its type where it may be null too."""
+    kinds = schema.get("anyOf", ())
+    found = (each["description"] for each in (schema, *kinds) if "description" in each)
+    return str(next(found, ""))
 
 
 def _bounds(schema: Described) -> Iterator[str]:
-    if "minimum" in schema and "maximum" in schema:
-        yield f"{schema['minimum']:g} to {schema['maximum']:g}"
+    kind = next((each for each in schema.get("anyOf", ()) if each.get("type") != "null"), schema)
+    if "minimum" in kind and kind.get("maximum", math.inf) < _TOO_LARGE_TO_TELL:
+        yield f"{kind['minimum']:g} to {kind['maximum']:g}"
     if schema.get("default") not in (None, "", [], {}):
-        yield f"else {schema['default']}"
+        yield f"else {json.dumps(schema['default'], ensure_ascii=False)}"
 
 
 def _answers(operation: Described) -> str:
@@ -201,17 +212,24 @@ def _of_schema(name: str, schema: Described) -> Iterator[str]:
     is_given = schema.get("additionalProperties") is False
     yield "| field | type | |\n|---|---|---|"
     for field, of in fields.items():
-        said = [of["description"]] if "description" in of else []
         facts = [*_bounds(of), *(["required"] if is_given and field in required else [])]
-        cell = " ".join([*said, f"({', '.join(facts)})"] if facts else said)
-        yield f"| `{field}` | {_type(of)} | {' '.join(cell.split()).replace('|', chr(92) + '|')} |"
+        said = f"{_description(of)} ({', '.join(facts)})" if facts else _description(of)
+        yield _row(f"`{field}`", _type(of), said)
     yield ""
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _problems(codes: Iterable[str]) -> str:
     known = {each.code: each for each in chain(_errors(SandboxError), _faults())}
     rows = (
-        f"| `{code}` | {known[code].status} | {known[code].title}. {known[code].remediation or ''} |"
+        _row(
+            f"`{code}`",
+            str(known[code].status),
+            f"{known[code].title}. {known[code].remediation or ''}",
+        )
         for code in sorted(codes)
     )
     return "\n".join(chain(["## Problems\n", "| code | status | |", "|---|---|---|"], rows, [""]))

@@ -70,4 +70,6 @@ def _config(key: str) -> str:
         "[parameters]\nwait = 1\n"
         f'[auth.openapi.bearer]\nbearer = "{key}"\n'
         f'[auth.openapi.api_key]\napi_key = "{key}"\n{checks}'
+        # A request line may be too long to be read for what is wrong with it.
+        '[checks.negative_data_rejection]\nexpected-statuses = ["4xx", "5xx"]\n'
     )
