@@ -17,7 +17,7 @@ def find_chromium() -> str | None:
 
 
 @asynccontextmanager
-async def running_chromium() -> AsyncIterator[Browser]:
+async def running_chromium(*flags: str) -> AsyncIterator[Browser]:
     """Run a browser without windows; a test is skipped where there is none."""
     executable = find_chromium()
     if executable is None:
@@ -25,7 +25,7 @@ async def running_chromium() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         # Playwright leaves Chromium's own sandbox out, which root may not have. In a container /dev/shm is small.
         browser = await playwright.chromium.launch(
-            executable_path=executable, args=["--disable-dev-shm-usage"]
+            executable_path=executable, args=["--disable-dev-shm-usage", *flags]
         )
         yield browser
         await browser.close()

@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
@@ -22,7 +21,7 @@ def require_own_page(scope: Scope, public: PublicAddress) -> None:
 
     A browser sends a cookie along with what pages of its whole site ask for: those of sandboxes, and of other ports of the
     host. All that it says about who asks has to say that it is our page, and something has to: `Sec-Fetch-Site`, which it
-    leaves out where there is no TLS; `Origin`, which it leaves out of reads; or the page's address.
+    leaves out where there is no TLS; `Origin`, which it leaves out of reads; or the address of the page.
     """
     headers, own = Headers(scope=scope), own_origin(scope, public)
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -41,12 +40,5 @@ def _proofs(scope: Scope, headers: Headers, own: str) -> Iterator[bool]:
     yield headers.get("origin") == own
     if scope["type"] == "http":  # with a WebSocket every browser tells the origin
         yield headers.get("sec-fetch-site") == "same-origin"
-        yield _origin_of(headers.get("referer", "")) == own
-
-
-def _origin_of(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    return f"{parts.scheme}://{parts.netloc}"
+        # Of this origin, by its address, is also what a sandbox serves below a path of ours.
+        yield headers.get("referer") == f"{own}/"

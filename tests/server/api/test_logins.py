@@ -137,6 +137,7 @@ FROM_ELSEWHERE = [
     {"Origin": "null", "Referer": f"{OWN}/"},
     {"Referer": "http://3000-abc.server/http://server/"},
     {"Referer": "http://server.evil.org/"},
+    {"Referer": f"{OWN}/v1/sandboxes/{'0' * 20}/ports/3000/proxy/"},
     {"Referer": "http://server@evil.org/"},
     {"Referer": "http://[/"},
     {"X-Requested-With": "XMLHttpRequest"},

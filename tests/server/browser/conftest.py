@@ -8,11 +8,14 @@ from tests.server.browser.first_page import FirstPage
 from tests.server.databases import new_database
 from tests.server.running import ServerProcess, server_process, variables_of
 
+# A name that a browser does not take for this machine: without TLS it trusts no page there, and tells less of it.
+ELSEWHERE = "boxes.test"
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser():
     """Run one Chromium for all tests of a module."""
-    async with running_chromium() as browser:
+    async with running_chromium(f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1") as browser:
         yield browser
 
 
@@ -41,6 +44,10 @@ class NamedServer:
     @property
     def admin_key(self) -> str:
         return self.process.admin_key
+
+    @property
+    def untrusted_url(self) -> str:
+        return f"http://{ELSEWHERE}:{self.process._port}"
 
     def start(self) -> None:
         self.process.start("--public-url", self.url)

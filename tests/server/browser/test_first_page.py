@@ -5,6 +5,8 @@ import asyncio
 import asyncpg
 import pytest
 
+from tests.server.browser.first_page import FirstPage
+
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 
 UNAUTHORIZED = "401 (Unauthorized)"
@@ -162,6 +164,25 @@ async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_
     first_page.forget_complaints(*AWAY)
     await page.keyboard.type("exit 3\n")
     await first_page.until_shown(".status", "exit code 3")
+
+
+async def test_all_of_the_page_works_where_a_browser_does_not_say_which_page_asks(
+    tab, named_server, create
+):
+    first_page, sandbox_id = FirstPage(tab, named_server.untrusted_url), await create()
+    await first_page.sign_in(named_server.admin_key)
+    assert not await tab.page.evaluate("isSecureContext")  # then there is no Sec-Fetch-Site
+    await first_page.until_live()
+    await first_page.until_row_says(sandbox_id, "running")
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.click("Open a terminal")
+    await first_page.until_screen_has("$ ")
+    await first_page.page.keyboard.type("echo $((6 * 7))\n")
+    await first_page.until_screen_has("\n42")
+    await first_page.click("Sign out")
+    await first_page.until_signed_out()
+    first_page.forget_complaints(UNAUTHORIZED, "Cross-Origin-Opener-Policy header has been ignored")
+    assert first_page.complaints == []
 
 
 async def test_the_page_goes_on_when_the_server_is_back(first_page, named_server, create, api):
