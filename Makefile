@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs image-proofs image-test release-test lint format bench compat schema-proofs examples openapi clean
+.PHONY: help install run test proofs image-proofs image-test release-test lint format bench compat schema-proofs examples openapi docs clean
 
 PYTHON := .venv/bin/python
 
@@ -56,6 +56,9 @@ examples: install ## Run the examples of docs/api.md and record what is answered
 
 openapi: install ## Write docs/openapi.json and docs/api.md anew, after a change of the API
 	@$(PYTHON) -m reference
+
+docs: openapi ## Write all of the documents that is written from the code
+	@$(PYTHON) scripts/settings-tables
 
 clean: ## Remove what install and the tools made here
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
