@@ -36,6 +36,7 @@ ASKED_OF_PROVIDER: tuple[Failure, ...] = (
     *(errors.BackendUnavailable, errors.BackendBusy, AnswerLost),
 )
 PLACED: tuple[Failure, ...] = (
+    errors.InvalidTransition,  # where what a repeated request made has ended
     *(errors.BackendNotFound, errors.TemplateNotFound, errors.InvalidRequest),
     *(errors.NoBackend, errors.QueueFull, errors.StartFailed, errors.StartRefused),
 )

@@ -21,6 +21,8 @@ ASK_AGAIN = timedelta(seconds=2)
 
 def require_begun(row: Sandbox) -> Sandbox:
     """Let a new sandbox pass that runs, or may still come to run."""
+    if row.state is State.STOPPED and wish_of(row).cause is not Cause.QUEUE_DEADLINE:
+        raise InvalidTransition(row.state, State.RUNNING)  # it was deleted, or its time was up
     if row.state in ENDED:
         raise (StartRefused if wish_of(row).is_refusal else StartFailed)(_reason(row))
     return row

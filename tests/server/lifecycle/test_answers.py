@@ -1,7 +1,13 @@
 import pytest
 
 from sandbox_server.db.models import Sandbox
-from sandbox_server.domain.errors import ResumeFailed, SandboxPaused, StartFailed, StartRefused
+from sandbox_server.domain.errors import (
+    InvalidTransition,
+    ResumeFailed,
+    SandboxPaused,
+    StartFailed,
+    StartRefused,
+)
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.wish import Wish
@@ -37,3 +43,10 @@ def test_a_start_that_its_provider_refuses_for_good_is_the_requests_fault():
         with pytest.raises(StartFailed, match=r"No\.") as told:
             require_begun(row)
         assert type(told.value) is error
+
+
+@pytest.mark.parametrize("cause", [Cause.REQUEST, Cause.EXPIRY])
+def test_a_create_that_is_repeated_when_its_sandbox_has_ended_is_no_failure_of_its_start(cause):
+    wish = Wish(cause=cause, reason="It was its time.")
+    with pytest.raises(InvalidTransition):
+        require_begun(Sandbox(state=State.STOPPED, wish=wish.document()))
