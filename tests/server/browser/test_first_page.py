@@ -166,6 +166,32 @@ async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_
     await first_page.until_shown(".status", "exit code 3")
 
 
+async def test_what_a_program_asked_before_anybody_came_is_not_answered_to_it_anew(
+    first_page, named_server, create, api
+):
+    sandbox_id = await create()
+    where_is_the_cursor = {"cmd": "stty -echo; printf 'asked \\033[6n'; cat -v"}
+    made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json=where_is_the_cursor)
+    path = made.json()["path"]
+    while not (await api.get(path)).json()["size"]:
+        pass
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(path.removeprefix("/v1/"))
+    await first_page.until_screen_has("asked")
+    await first_page.page.keyboard.type("typed\n")
+    await first_page.until_screen_has("asked typed")
+
+
+async def test_without_what_terminals_need_the_page_says_so(first_page, named_server, create, api):
+    sandbox_id = await create()
+    made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json={"cmd": "cat"})
+    await first_page.page.route("**/vendor/*.mjs", lambda route: route.abort())
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(made.json()["path"].removeprefix("/v1/"))
+    await first_page.until_shown(".status", "Terminals need xterm.js")
+    first_page.forget_complaints("net::ERR_FAILED")
+
+
 async def test_all_of_the_page_works_where_a_browser_does_not_say_which_page_asks(
     tab, named_server, create
 ):
