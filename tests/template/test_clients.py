@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from sandbox_client import SandboxClient
+from sandbox_client.langchain import mcp_tools
 from tests.template.clients.environment import work_with_langchain
 from tests.template.clients.hands import Hands, Site
 from tests.template.clients.official import calling, official_client
@@ -46,6 +48,18 @@ def test_langchains_client_uses_every_tool(site_of):
     listed, used = work_with_langchain(do_all, site_of("langchain"))
     assert listed
     assert listed - used == set()
+
+
+def test_our_own_client_and_its_langchain_tools_use_what_is_there(workplace):
+    workplace.write("/workspace/told.txt", "for whoever asks")
+    with SandboxClient(workplace.server.url, workplace.server.admin_key) as client:
+        sandbox = client.get_sandbox(workplace.id)
+        tools = {tool.name: tool for tool in sandbox.mcp_tools()}
+        assert "for whoever asks" in tools["read_file"].call({"path": "told.txt"}).text
+        seen = tools["browser_navigate"].call({"url": "about:blank"})
+        assert {"image", "text"} <= {block["type"] for block in seen.content}
+        [run] = [tool for tool in mcp_tools(sandbox) if tool.name == "run_command"]
+        assert "42" in run.invoke({"command": "echo $((6 * 7))"})
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import AppStatus
 from starlette.datastructures import Headers
 
 from sandbox_server.api.connection import abort_of, connection_of
@@ -33,6 +34,9 @@ EVENTS_OVER: dict[str, Any] = {
     "model": None,
     "description": "A stream of which all was told; nothing will follow.",
 }
+
+# The server ends its streams itself, before its connections; a signal to another server in the process ends none of ours.
+AppStatus.disable_automatic_graceful_drain()
 
 _LARGEST_NUMBER = 2**63 - 1
 _MOST_OF_TAIL = 10_000

@@ -152,6 +152,7 @@ async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
     assert stored(tmp_path / "images") == [[recipe.digest], []]
 
 
+@pytest.mark.slow
 async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_file(tmp_path):
     builder = await asyncio.create_subprocess_exec(
         sys.executable, "-c", BUILD, tmp_path, stdout=asyncio.subprocess.PIPE, cwd=REPOSITORY

@@ -1,7 +1,11 @@
 """Events as they happen, over sockets."""
 
+import signal
+
 import pytest
+import uvicorn
 from sqlalchemy import delete, update
+from sse_starlette.sse import AppStatus
 
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.models import ApiKey, Event, Sandbox, Stream
@@ -22,6 +26,11 @@ async def tenant_id(reader, sessions):
 @pytest.fixture
 async def row(sessions, tenant_id):
     return await add_sandbox(sessions, tenant_id)
+
+
+def test_a_signal_to_another_server_of_the_process_ends_no_streams():
+    uvicorn.Server(uvicorn.Config("nothing")).handle_exit(signal.SIGTERM, None)
+    assert not AppStatus.should_exit
 
 
 async def test_what_happens_is_told_as_it_does_after_all_that_has_happened(

@@ -52,7 +52,8 @@ async def update(server, sandbox_id, **patch):
 
 async def until_told(server, sandbox_id, servers):
     async def is_told():
-        return (await told(server, sandbox_id))["mcp_servers"] == servers
+        written = await run(server, sandbox_id, f"cat {SETTINGS_FILE} 2>/dev/null || echo null")
+        return (json.loads(written) or {}).get("mcp_servers") == servers
 
     await until(is_told, timeout=30)
 

@@ -69,6 +69,7 @@ def test_the_database_is_checked_whether_or_not_a_server_runs(started, said):
     assert not (data / "postmaster.pid").exists()  # left as it was found
 
 
+@pytest.mark.slow
 def test_the_schema_is_taken_back_for_an_older_server_and_comes_up_with_the_next_start(
     started, said
 ):
@@ -89,6 +90,7 @@ def test_a_backup_is_made_by_the_command_that_is_shown(started, said, tmp_path):
     assert (tmp_path / "sandbox-server.dump").read_bytes().startswith(b"PGDMP")
 
 
+@pytest.mark.slow
 def test_the_encryption_key_is_replaced_only_while_no_server_has_the_old_one(started, said):
     key = (started.state_dir / KEY_FILE).read_text()
     assert "Another server" in started.run("db", "rotate-encryption").stderr

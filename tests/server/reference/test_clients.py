@@ -12,6 +12,8 @@ from reference import snapshot
 from tests.engine.node import NODE, install
 from tests.engine.process import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 OPENAPI_TYPESCRIPT = "7.13.0"
 OPENAPI_PYTHON_CLIENT = "0.29.1"
 
