@@ -36,7 +36,7 @@ EVENTS_OVER: dict[str, Any] = {
 }
 
 # The server ends its streams itself, before its connections; a signal to another server in the process ends none of ours.
-AppStatus.disable_automatic_graceful_drain()
+AppStatus.enable_automatic_graceful_drain = False
 
 _LARGEST_NUMBER = 2**63 - 1
 _MOST_OF_TAIL = 10_000
