@@ -70,7 +70,7 @@ async def _make_template(server: str) -> None:
 async def new_database(server: str, *, template: str = TEMPLATE) -> AsyncIterator[str]:
     """Make a database for as long as the block lasts; `template0` gives an empty one."""
     name = f"test_{secrets.token_hex(6)}"
-    await _execute(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+    await _execute(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
     try:
         yield database_url(server, name)
     finally:

@@ -19,7 +19,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        code = _run(sys.argv[1:] if words is None else words)
+        code = _ended(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
     except BrokenPipeError:  # as of `sbx logs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
@@ -27,6 +27,13 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def _ended(words: Sequence[str]) -> int:
+    try:
+        return _run(words)
+    except SystemExit as ended:  # argparse has said all there is to say
+        return ended.code if isinstance(ended.code, int) else 0
 
 
 def _run(words: Sequence[str]) -> int:
