@@ -25,8 +25,9 @@ NUMBERS = {
     "kexec_load": (246, 104), "keyctl": (250, 219), "mount": (165, 40),
     "mount_setattr": (442, 442), "move_mount": (429, 429), "open_by_handle_at": (304, 265),
     "open_tree": (428, 428), "perf_event_open": (298, 241), "pivot_root": (155, 41),
-    "quotactl": (179, 60), "reboot": (169, 142), "request_key": (249, 218), "setns": (308, 268),
-    "settimeofday": (170, 170), "swapon": (167, 224), "syslog": (103, 116),
+    "personality": (135, 92), "quotactl": (179, 60), "reboot": (169, 142),
+    "request_key": (249, 218), "setns": (308, 268), "settimeofday": (170, 170),
+    "socket": (41, 198), "socketpair": (53, 199), "swapon": (167, 224), "syslog": (103, 116),
     "umount2": (166, 39), "unshare": (272, 97), "userfaultfd": (323, 282),
 }
 libc = ctypes.CDLL(None, use_errno=True)
@@ -42,6 +43,11 @@ def raw(number, *arguments):
 
 def call(name, *arguments):
     return raw(NUMBERS[name][platform.machine() == "aarch64"], *arguments)
+
+
+def spellings(value):
+    """Give the 64-bit arguments that the kernel reads as the same 32-bit `value`."""
+    return [high << 32 | value for high in (0, 1, 1 << 31, 0xFFFFFFFF)]
 
 
 def in_child(act):
@@ -68,8 +74,10 @@ def attempt(act):
 '''
 
 
-async def attack(sandbox: AsyncSandbox, script: str, *, hold: bool = False) -> Any:
-    """Run a Python script as the sandbox's root; what it binds to `answer` is the answer.
+async def attack(
+    sandbox: AsyncSandbox, script: str, *, hold: bool = False, user: str = "root"
+) -> Any:
+    """Run a Python script in the sandbox, as root by default, and return its variable `answer`.
 
     With `hold` it goes on afterwards and keeps what it has.
     """
@@ -79,7 +87,7 @@ async def attack(sandbox: AsyncSandbox, script: str, *, hold: bool = False) -> A
     )
     heard = Heard()
     command = await sandbox.commands.run(
-        f"exec python3 {_PATH}", user="root", background=True, on_stdout=heard
+        f"exec python3 {_PATH}", user=user, background=True, on_stdout=heard
     )
     if hold:
         await heard.wait_for(b"\n")

@@ -13,6 +13,54 @@ pytestmark = pytest.mark.needs_engine
 # Docker's default set, which is the widest that is usual.
 DOCKER_CAPABILITIES = 0xA80425FB
 
+# One of each kind of socket, as getaddrinfo, asyncio, ping and libudev use them.
+SOCKETS = """
+import asyncio, multiprocessing, socket, struct
+
+NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT, NETLINK_GENERIC = 0, 15, 16
+
+async def answer(reader, writer):
+    writer.write(await reader.readline())
+    writer.close()
+
+async def main():
+    for host in ("127.0.0.1", "::1"):
+        server = await asyncio.start_server(answer, host, 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        writer.write(b"echo\\n")
+        assert await reader.read() == b"echo\\n"
+        writer.close()
+        server.close()
+    process = await asyncio.create_subprocess_exec("true")
+    assert await process.wait() == 0
+
+def ping(family, protocol, echo_request, host):
+    with socket.socket(family, socket.SOCK_DGRAM, protocol) as pinger:
+        pinger.settimeout(10)
+        pinger.sendto(struct.pack("!BBHHH", echo_request, 0, 0, 0, 1), (host, 0))
+        pinger.recv(64)
+
+asyncio.run(main())
+socket.getaddrinfo("localhost", 80)
+socket.if_nameindex()
+ping(socket.AF_INET, socket.IPPROTO_ICMP, 8, "127.0.0.1")
+ping(socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, "::1")
+for protocol in (NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT, NETLINK_GENERIC):
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol).bind((0, 0))
+one, other = multiprocessing.Pipe()
+one.send("through a pair")
+assert other.recv() == "through a pair"
+"""
+SOCKETS_OF_NODE = """
+const net = require("net"), os = require("os");
+if (!os.networkInterfaces().eth0) throw new Error("no interface");
+const server = net.createServer((connection) => connection.end());
+server.listen(0, "127.0.0.1", () => {
+  const client = net.connect(server.address().port, "127.0.0.1");
+  client.on("close", () => server.close()).resume();
+});
+"""
+
 
 # System calls
 
@@ -237,6 +285,94 @@ answer = [kind for kind in kinds if attempt(lambda: socket.socket(*kind)) == "OK
     assert {family for family, _, _ in answer} == {unix, inet, inet6, netlink}
     assert [netlink, 3, 0] in answer
     assert [netlink, 3, 2] not in answer
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+async def test_high_bits_of_an_argument_open_no_other_kind_of_socket(sandbox, user):
+    answer = await attack(
+        sandbox,
+        """
+DGRAM, RAW, NETLINK = 2, 3, 16
+
+def opened(name, *arguments):
+    answer = call(name, *arguments)
+    return answer in ("OK", "EPERM", "EACCES")  # the last two are the kernel's, past the filter
+
+answer = {
+    "families": sorted({
+        family for family in range(64) for kind in (1, DGRAM, RAW)
+        for spelled in spellings(family) if opened("socket", spelled, kind, 0)
+    }),
+    "pairs": sorted({
+        family for family in range(64) for kind in (1, DGRAM, 5)
+        for spelled in spellings(family)
+        if call("socketpair", spelled, kind, 0, bytes(8)) not in ("ENOSYS", "EAFNOSUPPORT")
+    }),
+    "netlink": sorted({
+        protocol for protocol in range(64) for kind in (DGRAM, RAW)
+        for family in spellings(NETLINK) for spelled in spellings(protocol)
+        if opened("socket", family, kind, spelled)
+    }),
+    "refusals": sorted({
+        call("socket", family, RAW, spelled)
+        for protocol in range(1, 32) if protocol not in (4, 15, 16)
+        for family in spellings(NETLINK) for spelled in spellings(protocol)
+    }),
+}
+""",
+        user=user,
+    )
+    unix, inet, inet6, netlink = 1, 2, 10, 16
+    route, sock_diag, uevent, generic = 0, 4, 15, 16
+    assert answer["families"] == [unix, inet, inet6, netlink]
+    assert answer["pairs"] == [unix]
+    assert answer["netlink"] == [route, sock_diag, uevent, generic]
+    # As by a kernel without them: useradd and passwd give up on any other error of audit sockets.
+    assert answer["refusals"] == ["EPROTONOSUPPORT"]
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+async def test_high_bits_of_an_argument_change_no_other_rule(sandbox, user):
+    answer = await attack(
+        sandbox,
+        """
+LINUX32, ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC = 0x8, 0x40000, 0x400000
+answer = {
+    "clone": sorted({
+        in_child(lambda: call("clone", spelled, 0, 0, 0, 0))
+        for flag in CLONE.values() for spelled in spellings(flag | signal.SIGCHLD)
+    }),
+    "refused": sorted({
+        in_child(lambda: call("personality", spelled))
+        for persona in (ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC, LINUX32 | READ_IMPLIES_EXEC)
+        for spelled in spellings(persona)
+    }),
+    "taken": sorted({
+        in_child(lambda: call("personality", spelled))
+        for persona in (0, LINUX32, 0xFFFFFFFF) for spelled in spellings(persona)
+    }),
+}
+""",
+        user=user,
+    )
+    assert answer == {"clone": ["ENOSYS"], "refused": ["ENOSYS"], "taken": ["OK"]}
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+async def test_ordinary_programs_get_the_sockets_they_need(sandbox, user):
+    await sandbox.files.write("/tmp/sockets.py", SOCKETS)
+    await sandbox.files.write("/tmp/sockets.js", SOCKETS_OF_NODE)
+    commands = (
+        "python3 /tmp/sockets.py",
+        "ip -o addr | grep -q eth0 && ip -o route | grep -q default",
+        "ss --tcp --udp --listening && ss --family=unix",
+        "getent ahosts localhost",
+        "setarch i686 uname --machine | grep -q i686",
+        "sudo useradd another && sudo usermod --comment x another && sudo passwd --delete another",
+        "node /tmp/sockets.js",
+    )
+    for command in commands:
+        await sandbox.commands.run(command, user=user)
 
 
 async def _runs(sandbox, command):
