@@ -6,7 +6,7 @@ import shutil
 import sys
 from contextlib import AsyncExitStack
 
-from sandbox_engine import cgroups
+from sandbox_engine import cgroups, controllers
 from sandbox_engine.api.app import build_api
 from sandbox_engine.app import App
 from sandbox_engine.assembly import assemble, say
@@ -27,6 +27,7 @@ async def serve(settings: Settings) -> None:
         stack.enter_context(sole_owner(settings))
         listeners = server.listen(settings.host, settings.port)
         port = listeners[0].getsockname()[1]
+        controllers.enable()
         ground = await Ground.prepare(settings)
         stack.push_async_callback(ground.leave)
         for conflict in await ground.network.conflicts():
@@ -45,6 +46,7 @@ async def serve(settings: Settings) -> None:
 async def reset(settings: Settings) -> None:
     """End every sandbox of this state directory and delete its files."""
     with sole_owner(settings):
+        controllers.enable()
         ground = await Ground.prepare(settings)
         lifecycle = await ground.adopt()
         for record in list(lifecycle.records.values()):
