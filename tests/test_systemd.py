@@ -28,6 +28,32 @@ def units(tmp_path):
     return copies
 
 
+# Options of the engine's unit that sandboxes do not inherit. Any other may be a seccomp filter
+# (ProtectHostname, LockPersonality, RestrictRealtime, ...), set no_new_privs or take capabilities,
+# and reaches every sandbox: the keeper, the OCI runtime and what it starts are children of the engine.
+NOT_INHERITED = {
+    "ExecStart",
+    "Environment",
+    "EnvironmentFile",
+    "StateDirectory",
+    "StateDirectoryMode",
+    "Restart",
+    "RestartSec",
+    "RestartPreventExitStatus",
+    "KillMode",
+    "Delegate",  # these two: sandboxes have control groups of their own
+    "TasksMax",
+    "LimitNOFILE",  # these two the engine sets for sandboxes itself
+    "OOMScoreAdjust",
+}
+
+
+def test_the_engine_has_no_option_that_sandboxes_inherit():
+    (unit,) = (unit for unit in UNITS if unit.name == "sandbox-engine.service")
+    service = unit.read_text().partition("[Service]")[2].partition("[Install]")[0]
+    assert set(re.findall(r"^(\w+)=", service, re.MULTILINE)) - NOT_INHERITED == set()
+
+
 @needs_systemd
 def test_systemd_finds_no_fault_with_the_units(units):
     done = subprocess.run(

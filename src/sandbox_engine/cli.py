@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sandbox_engine.doctor import Finding, examine, missing
+from sandbox_engine.doctor import Finding, examine, examine_keeper, missing
 from sandbox_engine.errors import EngineError
 from sandbox_engine.log import configure_logging
 from sandbox_engine.settings import Settings
@@ -83,7 +83,7 @@ def _run(work: str, settings: Settings) -> int:
 
 
 def _doctor(settings: Settings) -> int:
-    findings = list(examine(settings))
+    findings = [*examine(settings), *examine_keeper(settings)]
     _report(findings)
     lacking = [one for one in findings if one.required and not one.good]
     _say("\nThe engine can work here." if not lacking else "\nThe engine cannot work here yet.")

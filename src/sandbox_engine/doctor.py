@@ -7,14 +7,16 @@ import shutil
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_engine import machine, memory_return
+from sandbox_engine import cgroups, controllers, machine, memory_return, restrictions
 from sandbox_engine.machine import MIB
 from sandbox_engine.network import conntrack
 from sandbox_engine.network.conflicts import find_conflicts
 from sandbox_engine.network.naming import link_prefix
+from sandbox_engine.restrictions import Restrictions
 from sandbox_engine.runner import Completed
 from sandbox_engine.settings import Settings
 
@@ -25,6 +27,26 @@ _PACKAGES = {
     "mmdebstrap": "mmdebstrap",
 }
 _PACKAGES_FOR_REGISTRIES = {"skopeo": "skopeo", "umoci": "umoci"}
+# Measured: without one of them the engine, or a sandbox, does not start. FOWNER, FSETID, SETPCAP,
+# SETFCAP and MKNOD are for images and loop devices, NET_BIND_SERVICE is for DNS on port 53.
+_CAPABILITIES = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_FSETID": 4,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_BIND_SERVICE": 10,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_CHROOT": 18,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_NICE": 23,
+    "CAP_MKNOD": 27,
+    "CAP_SETFCAP": 31,
+}
 _LEAST_KERNEL = (5, 13)  # overlay mounts and user namespaces as the engine uses them
 _LEAST_INOTIFY_WATCHES = 65_536
 _LEAST_PTYS = 1024
@@ -57,6 +79,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _programs(settings)
         yield from _registry_programs()
         yield from _kernel_features()
+        yield _control_groups()
+        yield from _inherited()
         yield from _limits()
         yield _memory_room(settings)
         yield _disk_room(settings)
@@ -65,6 +89,19 @@ def examine(settings: Settings) -> Iterator[Finding]:
             yield _connection_table()
         if os.geteuid() == 0 and shutil.which("nft"):
             yield _host_firewall(settings)
+
+
+def examine_keeper(settings: Settings) -> Iterator[Finding]:
+    """Look at what sandboxes inherit of the keeper, which may be an earlier engine's."""
+    for pid in _keepers(settings.instance_run_dir / "keeper"):
+        inherited = Restrictions.of(pid)
+        filters, unprivileged = inherited.seccomp_filters, inherited.no_new_privileges
+        yield Finding(
+            "running keeper", not filters and not unprivileged,
+            f"process {pid}, {filters} seccomp filters" + ", no_new_privs" * unprivileged,
+            "Sandboxes inherit them. Restart the engine without them (the findings above say how); "
+            "if sandboxes run, delete them first.",
+        )  # fmt: skip
 
 
 def missing(settings: Settings) -> list[Finding]:
@@ -123,12 +160,55 @@ def _kernel_features() -> Iterator[Finding]:
         "Load the module: modprobe loop (in a container: run it privileged). They hold each "
         "sandbox to its disk limit.",
     )  # fmt: skip
-    cgroup = Path("/sys/fs/cgroup")
-    unified = (cgroup / "cgroup.controllers").exists()
-    yield Finding(
-        "control groups", unified or (cgroup / "memory").is_dir(),
-        "v2" if unified else "v1", "Mount cgroup v2 on /sys/fs/cgroup.",
+
+
+def _control_groups() -> Finding:
+    version = "v2" if cgroups.is_unified() else "v1"
+    obstacle = controllers.find_obstacle()
+    return Finding(
+        "control groups", obstacle is None,
+        f"{version}: {obstacle.problem}" if obstacle else version, obstacle.fix if obstacle else "",
     )  # fmt: skip
+
+
+def _inherited() -> Iterator[Finding]:
+    """Look at what sandboxes inherit of the engine and cannot get rid of."""
+    inherited = Restrictions.of_this_process()
+    yield Finding(
+        "seccomp filters", inherited.seccomp_filters == 0,
+        f"{inherited.seccomp_filters} inherited" if inherited.seccomp_filters else "none inherited",
+        "Sandboxes inherit them. In the engine's systemd unit remove SystemCallFilter, "
+        "SystemCallArchitectures, LockPersonality, MemoryDenyWriteExecute, Restrict*, Protect* and "
+        "PrivateDevices; run its container privileged.",
+    )  # fmt: skip
+    yield Finding(
+        "new privileges", not inherited.no_new_privileges,
+        "denied (no_new_privs)" if inherited.no_new_privileges else "allowed",
+        "sudo does not work in sandboxes. In the engine's systemd unit remove NoNewPrivileges and "
+        "DynamicUser; run its container privileged, without no-new-privileges.",
+    )  # fmt: skip
+    lacking = [name for name, number in _CAPABILITIES.items() if inherited.lacks(number)]
+    yield Finding(
+        "capabilities", not lacking,
+        f"not in the bounding set: {', '.join(lacking)}" if lacking else "as needed",
+        "In the engine's systemd unit remove CapabilityBoundingSet; run its container privileged.",
+    )  # fmt: skip
+    if os.geteuid() == 0 and not inherited.lacks(_CAPABILITIES["CAP_SYS_ADMIN"]):
+        possible = restrictions.can_set_hostname()
+        yield Finding(
+            "host name of sandboxes", possible,
+            "can be set" if possible else "cannot be set (sethostname)",
+            "No sandbox can be started. In the engine's systemd unit remove ProtectHostname; run its "
+            "container privileged.",
+        )  # fmt: skip
+
+
+def _keepers(run_dir: Path) -> Iterator[int]:
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            words = cmdline.read_text(errors="replace").split("\0")
+            if "sandbox_engine.keeper.process" in words and str(run_dir) in words:
+                yield int(cmdline.parent.name)
 
 
 def _limits() -> Iterator[Finding]:

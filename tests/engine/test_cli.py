@@ -5,10 +5,37 @@ import sys
 
 import pytest
 
+# As ProtectHostname= of systemd: sethostname (x86_64, aarch64) answers EPERM.
+UNDER_A_SECCOMP_FILTER = """
+import ctypes, os, platform, struct, sys
 
-def engine(*arguments, **environment):
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ERRNO, ALLOW, EPERM = 22, 2, 0x50000, 0x7FFF0000, 1
+sethostname = {"x86_64": 170, "aarch64": 161}[platform.machine()]
+code = (
+    struct.pack("HBBI", 0x20, 0, 0, 0)  # load the call's number
+    + struct.pack("HBBI", 0x15, 0, 1, sethostname)
+    + struct.pack("HBBI", 0x06, 0, 0, ERRNO | EPERM)
+    + struct.pack("HBBI", 0x06, 0, 0, ALLOW)
+)
+text = ctypes.create_string_buffer(code)
+program = struct.pack("HxxxxxxP", 4, ctypes.addressof(text))
+assert ctypes.CDLL(None).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program) == 0
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+RESTRICTIONS = {
+    "seccomp filters: 1 inherited": [sys.executable, "-c", UNDER_A_SECCOMP_FILTER],
+    "host name of sandboxes: cannot be set": [sys.executable, "-c", UNDER_A_SECCOMP_FILTER],
+    "new privileges: denied (no_new_privs)": ["setpriv", "--no-new-privs"],
+    "capabilities: not in the bounding set: CAP_KILL, CAP_SYS_PTRACE": [
+        "setpriv",
+        "--bounding-set=-kill,-sys_ptrace",
+    ],
+}
+
+
+def engine(*arguments, under=(), **environment):
     return subprocess.run(
-        [sys.executable, "-m", "sandbox_engine", *arguments],
+        [*under, sys.executable, "-m", "sandbox_engine", *arguments],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -48,6 +75,18 @@ def test_doctor_fails_where_something_is_missing():
     told = engine("doctor", PATH="/nowhere")
     assert told.returncode == 78
     assert "MISS" in told.stdout
+
+
+@pytest.mark.needs_engine
+@pytest.mark.parametrize(("finding", "under"), RESTRICTIONS.items(), ids=RESTRICTIONS)
+def test_restrictions_that_sandboxes_would_inherit_keep_the_engine_from_starting(
+    tmp_path, finding, under
+):
+    for command in ("doctor", "serve"):
+        told = engine(command, "--state-dir", str(tmp_path), under=under)
+        assert told.returncode == 78
+        assert f"MISS  {finding}" in told.stdout
+        assert "systemd unit remove" in told.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 import asyncio
 import os
+import re
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -188,3 +190,46 @@ async def test_a_keeper_whose_directory_was_removed_takes_nothing_from_the_next(
     await until(is_alone)
     assert (run_dir / "keeper.sock").is_socket()
     await second.close()
+
+
+# An engine whose systemd unit has `NoNewPrivileges`: it has the keeper run a script, and ends.
+RESTRICTED = """
+import asyncio, sys
+from pathlib import Path
+from sandbox_engine.keeper.client import Keeper
+
+async def run():
+    keeper = await Keeper.connect(Path(sys.argv[1]))
+    print((await keeper.run(["sh", "-c", sys.argv[2]])).stdout.decode())
+
+asyncio.run(run())
+"""
+
+
+def run_restricted(run_dir, script):
+    command = ["setpriv", "--no-new-privs", sys.executable, "-c", RESTRICTED, run_dir, script]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip(), keeper_pid(run_dir)
+
+
+async def no_new_privileges(keeper):
+    status = (await keeper.run(["cat", "/proc/self/status"])).stdout.decode()
+    return re.findall(r"^NoNewPrivs:\t(\d)$", status, re.MULTILINE)
+
+
+async def test_an_idle_keeper_of_a_restricted_engine_is_replaced(run_dir):
+    _, restricted = run_restricted(run_dir, "true")
+    keeper = await Keeper.connect(run_dir)
+    assert await no_new_privileges(keeper) == ["0"]
+    assert keeper_pids(run_dir) == [keeper_pid(run_dir)] != [restricted]
+    await keeper.close()
+
+
+async def test_a_restricted_keeper_with_children_stays_and_is_reported(run_dir, caplog):
+    child, restricted = run_restricted(run_dir, "sleep 60 >/dev/null & echo $!")
+    keeper = await Keeper.connect(run_dir)
+    assert await no_new_privileges(keeper) == ["1"]
+    assert keeper_pids(run_dir) == [restricted]
+    assert "under other restrictions than the engine" in caplog.text
+    await keeper.close()
+    os.kill(int(child), signal.SIGKILL)

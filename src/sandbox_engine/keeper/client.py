@@ -1,6 +1,9 @@
 import asyncio
 import itertools
 import os
+import re
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from sandbox_engine.keeper.held import Held
 from sandbox_engine.keeper.link import Link, Message
 from sandbox_engine.keeper.process import PROTOCOL, SOCKET_NAME, mount_namespace
 from sandbox_engine.log import get_logger
+from sandbox_engine.restrictions import Restrictions
 from sandbox_engine.runner import Completed
 
 log = get_logger(__name__)
@@ -60,11 +64,12 @@ class Keeper:
 
     @classmethod
     async def connect(cls, run_dir: Path) -> "Keeper":
-        """Reach the keeper of this directory, starting one where none answers."""
+        """Reach the keeper of this directory; start one if none answers or if it is restricted."""
         keeper = cls(run_dir)
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         keeper.commands_dir.mkdir(mode=0o700, exist_ok=True)
         await keeper._connected()
+        await keeper._replace_if_restricted()
         return keeper
 
     async def run(
@@ -182,6 +187,30 @@ class Keeper:
                 raise KeeperLost(f"no keeper answers in {self._run_dir}") from error
             return self._link
 
+    async def _replace_if_restricted(self) -> None:
+        """Replace a keeper that has no children and was started under other restrictions than ours.
+
+        A keeper outlives its engine by seconds. Without this, an engine that is restarted without
+        the seccomp filters of its unit would go on starting sandboxes under them.
+        """
+        status = (await self.run(["cat", "/proc/self/status"])).stdout.decode()
+        inherited, ours = Restrictions.parse(status), Restrictions.of_this_process()
+        if inherited == ours:
+            return
+        pid = int(re.findall(r"^PPid:\t(\d+)$", status, re.MULTILINE)[0])
+        if self._held or _has_children(pid):
+            log.warning(
+                "The keeper runs under other restrictions than the engine. Sandboxes inherit the "
+                "keeper's until the last sandbox has ended and the engine is started again.",
+                keeper=inherited,
+                engine=ours,
+            )
+            return
+        self._disconnect()
+        await _end(pid)
+        await self._connected()
+        log.info("replaced keeper", restrictions_before=inherited, restrictions=ours)
+
     async def _reach(self) -> bool:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.setblocking(False)
@@ -292,6 +321,22 @@ class Keeper:
         for answer in waiting:
             if not answer.done():
                 answer.set_exception(KeeperLost("the keeper is gone"))
+
+
+def _has_children(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+    except FileNotFoundError:  # the kernel was built without CONFIG_PROC_CHILDREN
+        return True
+
+
+async def _end(pid: int) -> None:
+    process = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGTERM)
+        await asyncio.to_thread(select.select, [process], [], [])
+    finally:
+        os.close(process)
 
 
 @contextmanager
