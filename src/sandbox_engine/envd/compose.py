@@ -43,22 +43,22 @@ class Composition(BaseModel):
             raise FileError(400, "destination is required")
         return wanted
 
-    def resolved(self, account: Account) -> Self:
+    def resolved(self, account: Account, *, workdir: str) -> Self:
         """Make all paths absolute."""
-        destination = _resolve(self.destination, account, "destination path")
-        sources = [_resolve(one, account, f'source path "{one}"') for one in self.source_paths]
+
+        def resolve(path: str, what: str) -> str:
+            try:
+                return resolve_path(path, account, workdir=workdir)
+            except InvalidPath as error:
+                raise FileError(400, f"error resolving {what}: {error}") from error
+
+        destination = resolve(self.destination, "destination path")
+        sources = [resolve(one, f'source path "{one}"') for one in self.source_paths]
         if destination in sources:
             source = self.source_paths[sources.index(destination)]
             text = f'source path "{source}" cannot be the same as destination'
             raise FileError(400, text)
         return self.model_copy(update={"source_paths": sources, "destination": destination})
-
-
-def _resolve(path: str, account: Account, what: str) -> str:
-    try:
-        return resolve_path(path, account)
-    except InvalidPath as error:
-        raise FileError(400, f"error resolving {what}: {error}") from error
 
 
 def compose(root: Root, sources: Sequence[str], destination: str, account: Account) -> None:

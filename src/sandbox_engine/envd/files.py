@@ -75,7 +75,13 @@ class FileRoutes:
         self._authorize(query, "write", headers)
         body = self._decoded(read_body(receive), headers)
         account = await self._workers.run(partial(self._account, query.username))
-        upload = Upload(account, query.path, from_headers(headers.items()), _length(headers))
+        upload = Upload(
+            account,
+            self._sandbox.default_workdir,
+            query.path,
+            from_headers(headers.items()),
+            _length(headers),
+        )
         content_type = headers.get("content-type", "")
         match content_type.partition(";")[0].strip().lower():
             case "application/octet-stream":
@@ -115,7 +121,8 @@ class FileRoutes:
             raise FileError(401, text) from error
 
     def _open(self, query: FileQuery) -> OpenFile:
-        path = resolve(query.path or "", self._account(query.username))
+        account = self._account(query.username)
+        path = resolve(query.path or "", account, workdir=self._sandbox.default_workdir)
         with reported(f"error opening file '{path}'"):
             try:
                 return OpenFile.open(self._sandbox.root, path)
@@ -128,7 +135,7 @@ class FileRoutes:
 
     def _compose(self, wanted: Composition) -> str:
         account = self._account(wanted.username)
-        wanted = wanted.resolved(account)
+        wanted = wanted.resolved(account, workdir=self._sandbox.default_workdir)
         compose(self._sandbox.root, wanted.source_paths, wanted.destination, account)
         return wanted.destination
 

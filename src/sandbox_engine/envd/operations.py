@@ -34,6 +34,7 @@ class UserFiles:
 
     def __init__(self, sandbox: Sandbox, username: str | None) -> None:
         self.root = sandbox.root
+        self._workdir = sandbox.default_workdir
         accounts = sandbox.accounts
         try:
             name = sandbox.default_user if username is None else username
@@ -110,7 +111,7 @@ class UserFiles:
 
     def _resolve(self, path: str) -> str:
         try:
-            return resolve_path(path, self._account)
+            return resolve_path(path, self._account, workdir=self._workdir)
         except InvalidPath as error:
             raise ConnectError(Code.INVALID_ARGUMENT, str(error)) from error
 

@@ -27,6 +27,7 @@ class Upload:
     """What a request to store files says about all of them."""
 
     account: Account
+    workdir: str
     path: str | None
     metadata: Mapping[str, str]
     length: int | None
@@ -46,7 +47,7 @@ class Uploads:
         """Store the body of a request as one file."""
         if upload.path is None:
             raise FileError(400, "path query parameter is required for raw body upload")
-        path = resolve(upload.path, upload.account)
+        path = resolve(upload.path, upload.account, workdir=upload.workdir)
         spool = await self._open_spool(path, length=upload.length)
         try:
             async for data in body:
@@ -97,10 +98,10 @@ class Uploads:
         return stored | {"metadata": upload.metadata} if upload.metadata else stored
 
 
-def resolve(path: str, account: Account) -> str:
+def resolve(path: str, account: Account, *, workdir: str) -> str:
     """Make a path absolute, as E2B words it where that cannot be done."""
     try:
-        return resolve_path(path, account)
+        return resolve_path(path, account, workdir=workdir)
     except InvalidPath as error:
         raise FileError(400, f"error expanding and resolving path '{path}': {error}") from error
 
@@ -113,7 +114,7 @@ def _target(part: PartStart, upload: Upload, stored: Mapping[str, Stored]) -> st
             "error getting multipart custom part file name: "
             "filename not found in Content-Disposition header",
         )
-    path = resolve(name, upload.account)
+    path = resolve(name, upload.account, workdir=upload.workdir)
     if path in stored:
         others = [other for other in stored if other != path]
         text = (

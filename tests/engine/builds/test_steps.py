@@ -106,3 +106,10 @@ def test_steps_run_in_the_working_directory_as_the_user(shell):
 def test_a_user_that_is_missing_is_made_and_is_the_sandboxes_user(made, shell):
     assert shell("cat /home/builder/me /home/builder/here") == "builder\n/work/place/deeper"
     assert made.commands.run("id -un; pwd").stdout == "builder\n/work/place/deeper\n"
+
+
+def test_an_empty_path_is_the_working_directory_and_a_relative_one_below_the_home(made):
+    for user in (None, "root"):
+        assert made.files.get_info("", user=user).path == "/work/place/deeper"
+    assert [entry.name for entry in made.files.list("")] == ["where", "who"]
+    assert made.files.get_info("me").path == "/home/builder/me"

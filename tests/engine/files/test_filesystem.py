@@ -39,6 +39,15 @@ async def listed(client, path, *, depth=1):
     return [entry.path for entry in response.entries]
 
 
+@pytest.fixture
+def workdir(box):
+    """Give the box's template a working directory, with one file in it."""
+    box.run("mkdir -p /tmp/work; touch /tmp/work/only; touch x", uid=1000)
+    box.default_workdir = "/tmp/work"
+    yield box.default_workdir
+    box.default_workdir = ""
+
+
 async def test_a_file_is_described_with_its_owner_and_permissions(client, box, home):
     box.write("/home/user/file", "text").chmod(0o4751)
     os.setxattr(home / "file", "user.e2b.colour", b"red")
@@ -269,3 +278,24 @@ async def test_other_protocols_are_refused(url, method, content_type, status):
             method, "/filesystem.Filesystem/Stat", headers={"content-type": content_type}
         )
     assert answer.status_code == status
+
+
+async def test_an_empty_path_is_the_home_where_the_template_has_no_working_directory(client):
+    assert (await stat(client, "")).path == "/home/user"
+    as_root = await client.stat(StatRequest(path=""), headers=basic("root"))
+    assert as_root.entry.path == "/root"
+
+
+async def test_an_empty_path_is_the_templates_working_directory(client, http, workdir):
+    assert (await stat(client, "")).path == workdir
+    assert (await stat(client, "x")).path == "/home/user/x"
+    assert await listed(client, "") == [f"{workdir}/only"]
+    downloaded = await http.get("/files", params={"path": ""})
+    assert downloaded.json()["message"] == f"path '{workdir}' is a directory"
+    uploaded = await http.post(
+        "/files",
+        params={"path": ""},
+        content=b"",
+        headers={"content-type": "application/octet-stream"},
+    )
+    assert uploaded.json()["message"] == f"path is a directory: {workdir}"
