@@ -19,9 +19,11 @@ from sandbox_client.models import CommandOutcome, CommandState, FileRead
 _LONGEST_ANSWER = 100_000
 _MOST_FILES = 1000
 
-CommandLine = Annotated[str, Field(description="A line for bash, run in the user's home.")]
+CommandLine = Annotated[
+    str, Field(description="Command line for bash. It runs in the working directory.")
+]
 Seconds = Annotated[float, Field(description="After so many seconds it is killed.", ge=1)]
-Path = Annotated[str, Field(description="Absolute, or relative to the user's home.")]
+Path = Annotated[str, Field(description="Absolute, or relative to the working directory.")]
 
 
 def basic_tools(sandbox: AsyncSandbox | Sandbox) -> list[BaseTool]:
@@ -63,7 +65,7 @@ class _Work:
         self._sandbox = sandbox
 
     def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
-        """Run a shell command in the sandbox, a Linux machine of your own; gives its output and exit code."""
+        """Run a shell command in the sandbox, a Linux machine of your own, and return its output and exit code."""
         with _told_to_the_model():
             return _tell_command(self._sandbox.run(command, timeout_s=timeout_s))
 
@@ -79,7 +81,7 @@ class _Work:
             return f"{path} is written."
 
     def list_files(self, path: Path = ".") -> str:
-        """List what is in a directory of the sandbox."""
+        """List a directory of the sandbox; by default the working directory."""
         with _told_to_the_model():
             return _tell_files(list(self._sandbox.files.list(path)))
 
@@ -89,7 +91,7 @@ class _AsyncWork:
         self._sandbox = sandbox
 
     async def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
-        """Run a shell command in the sandbox, a Linux machine of your own; gives its output and exit code."""
+        """Run a shell command in the sandbox, a Linux machine of your own, and return its output and exit code."""
         with _told_to_the_model():
             return _tell_command(await self._sandbox.run(command, timeout_s=timeout_s))
 
@@ -105,7 +107,7 @@ class _AsyncWork:
             return f"{path} is written."
 
     async def list_files(self, path: Path = ".") -> str:
-        """List what is in a directory of the sandbox."""
+        """List a directory of the sandbox; by default the working directory."""
         with _told_to_the_model():
             return _tell_files([file async for file in self._sandbox.files.list(path)])
 

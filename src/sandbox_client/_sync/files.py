@@ -27,7 +27,7 @@ _AS_IT_IS = {"Accept-Encoding": "identity"}
 
 
 class Files:
-    """A sandbox's files. A path without a leading slash is in the user's home; a paused sandbox wakes."""
+    """Files of a sandbox. Relative paths are in its working directory, as for commands. Any call resumes a paused sandbox."""
 
     def __init__(self, transport: Transport, path: str, *, user: str | None = None) -> None:
         self._transport = transport

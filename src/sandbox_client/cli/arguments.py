@@ -75,7 +75,12 @@ def add_creation(parser: argparse.ArgumentParser, *, timeout: str) -> None:
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-w", "--workdir", metavar="DIR", help="else the user's home")
+    parser.add_argument(
+        "-w",
+        "--workdir",
+        metavar="DIR",
+        help="working directory (default: the template's WORKDIR, else the user's home)",
+    )
     parser.add_argument("-u", "--user", help="else the template's")
 
 

@@ -88,8 +88,9 @@ class _Copying:
             await self._make_executable(path)
 
     async def _make_executable(self, path: str) -> None:
-        line = shlex.join(["chmod", "+x", "--", path.removeprefix("~/")])
-        done = await self._sandbox.run(line, user=self._user)
+        cwd, name = ("~", path.removeprefix("~/")) if path.startswith("~/") else (None, path)
+        line = shlex.join(["chmod", "+x", "--", name])
+        done = await self._sandbox.run(line, cwd=cwd, user=self._user)
         if done.exit_code != 0:
             self._output.note(f"It is there, and not executable: {done.stderr.strip()}")
 

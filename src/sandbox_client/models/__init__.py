@@ -40,6 +40,7 @@ from sandbox_client.models.commands import (
 from sandbox_client.models.files import (
     ArchiveFormat,
     DirectoryCreate,
+    DirectoryPath,
     FileMove,
     FilePath,
     FileRead,
@@ -169,6 +170,7 @@ __all__ = [
     "CommandState",
     "CreateVerb",
     "DirectoryCreate",
+    "DirectoryPath",
     "Encoding",
     "Envs",
     "EventActor",

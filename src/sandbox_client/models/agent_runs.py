@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from sandbox_client.models.wire import Envs, Given, Name, Seconds, Storable, Told
+from sandbox_client.models.wire import Cwd, Envs, Given, Name, Seconds, Storable, Told
 
 _LONGEST_PROMPT = 2**20
 _MOST_TOOLS = 200
@@ -82,10 +82,7 @@ class AgentRunCreate(Given):
     permission_mode: Annotated[PermissionMode, Field(description="Else it may do anything.")] | (
         None
     ) = None
-    cwd: Annotated[
-        Storable | None,
-        Field(min_length=1, max_length=4096, description="Else `/workspace`."),
-    ] = None
+    cwd: Cwd = None
     session_id: (
         Annotated[
             str,

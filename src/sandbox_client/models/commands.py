@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sandbox_client.models.wire import Envs, Given, Seconds, Storable, Text, Told
+from sandbox_client.models.wire import Cwd, Envs, Given, Seconds, Storable, Text, Told
 
 _LONGEST_COMMAND = 128 * 1024  # of one argument, in Linux
 _LONGEST_INPUT = 2**20
@@ -43,10 +43,7 @@ class CommandCreate(Given):
         Storable,
         Field(min_length=1, max_length=_LONGEST_COMMAND, description="A line for a login shell."),
     ]
-    cwd: Annotated[
-        Storable | None,
-        Field(min_length=1, max_length=4096, description="Else its user's home."),
-    ] = None
+    cwd: Cwd = None
     envs: Annotated[
         Envs, Field(description="Variables for this command alone; they are not kept.")
     ] = Field(default_factory=dict)

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from sandbox_client.models.wire import Given, Storable, Told
 
 _LONGEST_PATH = 4095  # in bytes, in Linux
+PATH_FORMS = "absolute, relative to the working directory (the template's `WORKDIR`, else the user's home), or `~/…` for the home"
 
 
 def _fits(path: str) -> str:
@@ -20,7 +21,15 @@ FilePath = Annotated[
     Field(
         min_length=1,
         max_length=_LONGEST_PATH,
-        description="In the sandbox; one that begins with no slash is in the user's home.",
+        description=f"Path in the sandbox: {PATH_FORMS}.",
+    ),
+    AfterValidator(_fits),
+]
+DirectoryPath = Annotated[
+    Storable,
+    Field(
+        max_length=_LONGEST_PATH,
+        description=f"Directory in the sandbox: {PATH_FORMS}. Default: the working directory.",
     ),
     AfterValidator(_fits),
 ]

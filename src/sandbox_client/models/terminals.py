@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from sandbox_client.models.commands import CommandState
-from sandbox_client.models.wire import Envs, Given, Storable, Told
+from sandbox_client.models.wire import Cwd, Envs, Given, Storable, Told
 
 _LARGEST_SIZE = 1000
 
@@ -20,10 +20,7 @@ class TerminalCreate(Given):
         Storable | None,
         Field(min_length=1, max_length=128 * 1024, description="Else a login shell."),
     ] = None
-    cwd: Annotated[
-        Storable | None,
-        Field(min_length=1, max_length=4096, description="Else its user's home."),
-    ] = None
+    cwd: Cwd = None
     envs: Annotated[
         Envs, Field(description="Variables for this terminal alone; they are not kept.")
     ] = Field(default_factory=dict)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, ConfigDict, Field
 
+from sandbox_client.models.files import PATH_FORMS
 from sandbox_client.models.sandboxes import SandboxState, Urls
 from sandbox_client.models.wire import Given, Name, Port, Seconds, Storable, Text, Told
 
@@ -14,7 +15,11 @@ _TEMPLATE = Field(validation_alias=AliasChoices("template_id", "sandbox_template
 _TIMEOUT = Field(validation_alias=AliasChoices("timeout", "timeout_seconds"))
 _PATH = Field(validation_alias=AliasChoices("path", "file_path"))
 
-Path = Annotated[Storable, Field(min_length=1, max_length=4096), _PATH]
+Path = Annotated[
+    Storable,
+    Field(min_length=1, max_length=4096, description=f"Path in the sandbox: {PATH_FORMS}."),
+    _PATH,
+]
 
 
 class Verb(Given):

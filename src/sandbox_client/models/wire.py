@@ -11,6 +11,7 @@ YEAR = timedelta(days=365)
 _LONGEST_KEY = 128
 _LONGEST_LABEL = 1024
 _MOST_LABELS = 64
+_LONGEST_DIRECTORY = 4096
 _LONGEST_VALUE = 128 * 1024  # of one argument or variable, in Linux
 _MOST_ENVS = 256
 _LARGEST_ENVS = 512 * 1024
@@ -71,6 +72,17 @@ def _small(envs: Mapping[str, str]) -> Mapping[str, str]:
 Text = Annotated[str, AfterValidator(_encodable)]
 Storable = Annotated[Text, AfterValidator(_without_nul)]
 Name = Annotated[Storable, Field(min_length=1, max_length=200)]
+Cwd = Annotated[
+    Storable | None,
+    Field(
+        min_length=1,
+        max_length=_LONGEST_DIRECTORY,
+        description=(
+            "Working directory: absolute, relative to the default, or `~/…` for the home. "
+            "Default: the template's `WORKDIR`, else the user's home."
+        ),
+    ),
+]
 Labels = Annotated[
     dict[
         Annotated[Storable, Field(min_length=1, max_length=_LONGEST_KEY)],

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Query, Request
 
-from sandbox_client.models import FilePath, FileUser
+from sandbox_client.models import DirectoryPath, FilePath, FileUser
 from sandbox_server.api.deps import SandboxIdPath, ServicesDep
 from sandbox_server.api.failures import FILES_USED, may_fail_with
 from sandbox_server.api.faults import Malformed
@@ -33,6 +33,7 @@ Wake = Annotated[
     ),
 ]
 PATIENCE_S = 55.0
+WORKING_DIRECTORY = "."
 User = Annotated[FileUser | None, Query()]
 Depth = Annotated[int, Query(ge=1, le=20, description="How many levels to list.")]
 
@@ -51,6 +52,17 @@ async def find_place(
 
 def a_place(sandbox_id: str, path: str, user: str | None, wait: float) -> Place:
     return Place(sandbox_id=sandbox_id, path=path, user=user, wait=timedelta(seconds=wait))
+
+
+@may_fail_with(*FILES_USED, InvalidRequest)
+async def find_directory(
+    request: Request,
+    sandbox_id: SandboxIdPath,
+    path: Annotated[DirectoryPath, Query()] = WORKING_DIRECTORY,
+    user: User = None,
+    wait: Wake = PATIENCE_S,
+) -> Place:
+    return await find_place(request, sandbox_id, path or WORKING_DIRECTORY, user, wait)
 
 
 @may_fail_with(FileChanged)
@@ -84,6 +96,7 @@ async def find_archives(services: ServicesDep) -> Archives:
 
 WayInDep = Annotated[WayIn, Depends(find_way_in)]
 PlaceDep = Annotated[Place, Depends(find_place)]
+DirectoryDep = Annotated[Place, Depends(find_directory)]
 ConditionsDep = Annotated[Conditions, Depends(find_conditions)]
 ContentsDep = Annotated[FileContents, Depends(find_contents)]
 TreeDep = Annotated[FileTree, Depends(find_tree)]

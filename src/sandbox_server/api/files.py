@@ -21,6 +21,7 @@ from sandbox_server.api.file_requests import (
     ConditionsDep,
     ContentsDep,
     Depth,
+    DirectoryDep,
     PlaceDep,
     TreeDep,
     User,
@@ -56,6 +57,8 @@ _ARCHIVE: dict[int | str, dict[str, Any]] = {
 }
 _REPLACED: dict[int | str, dict[str, Any]] = {204: {"description": "There was a file."}}
 _OVER = {"description": "It was told that there are no more events."}
+_UNNAMED = "files"
+_NO_NAMES = {"", ".", "..", "~"}
 _TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "application/gzip"}
 
 
@@ -63,7 +66,7 @@ _TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "applica
 @may_fail_with(errors.TooManyEntries)
 async def list_files(
     caller: Reader,
-    place: PlaceDep,
+    place: DirectoryDep,
     tree: TreeDep,
     depth: Depth = 1,
     limit: FileLimit = 1000,
@@ -137,7 +140,7 @@ async def delete_content(
 async def watch_files(
     request: Request,
     caller: Reader,
-    place: PlaceDep,
+    place: DirectoryDep,
     way_in: WayInDep,
     services: ServicesDep,
     *,
@@ -197,8 +200,9 @@ async def pack_directory(
     packing = archives.packing(caller, place, compressed=kind is ArchiveFormat.TAR_GZ)
     async with AsyncExitStack() as held:
         opened = await held.enter_async_context(packing)
-        name = f"{posixpath.basename(posixpath.normpath(place.path))}.{kind}"
-        return answer_archive(opened, held.pop_all(), name=name, media_type=_TYPES[kind])
+        name = posixpath.basename(posixpath.normpath(place.path))
+        named = f"{_UNNAMED if name in _NO_NAMES else name}.{kind}"
+        return answer_archive(opened, held.pop_all(), name=named, media_type=_TYPES[kind])
 
 
 @router.put("/archive", status_code=204, openapi_extra=_SENT)

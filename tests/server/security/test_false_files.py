@@ -29,14 +29,23 @@ async def access(backend, new_sandbox):
 
 @pytest.fixture
 def transfers(backend, access):
-    handle = backend.handle(access)
-    return Transfers("local", handle, envd_version=access.envd_version, user=None, stall=SOON)
+    return transfers_at(backend, access)
+
+
+def transfers_at(backend, access):
+    return Transfers(
+        "local",
+        backend.handle(access),
+        envd_version=access.envd_version,
+        user=None,
+        directories=backend.directories(access),
+        stall=SOON,
+    )
 
 
 @pytest.fixture
 def files(backend, access):
-    handle = backend.handle(access)
-    return Files("local", handle, envd_version=access.envd_version, user=None)
+    return backend.files(access)
 
 
 async def parts(*given):
@@ -102,10 +111,7 @@ async def test_an_upload_that_nobody_takes_is_given_up(backend_at, access):
 
     async with await asyncio.start_server(take_nothing, "127.0.0.1", 0) as deaf:
         url = f"http://127.0.0.1:{deaf.sockets[0].getsockname()[1]}"
-        handle = backend_at(url).handle(access)
-        transfers = Transfers(
-            "local", handle, envd_version=access.envd_version, user=None, stall=SOON
-        )
+        transfers = transfers_at(backend_at(url), access)
         async with asyncio.timeout(30):
             with pytest.raises(AnswerLost, match="silent for 1 s"):
                 await transfers.upload("/tmp/x", parts(*[b"x" * 100_000] * 1000), length=None)
@@ -142,8 +148,14 @@ async def test_a_listing_without_an_end_is_read_to_a_bound(files, proxy):
 
 
 async def test_an_answer_about_files_that_does_not_come_is_given_up(backend, access, proxy):
-    handle = backend.handle(access)
-    files = Files("local", handle, envd_version=access.envd_version, user=None, limit=SOON)
+    files = Files(
+        "local",
+        backend.handle(access),
+        envd_version=access.envd_version,
+        user=None,
+        directories=backend.directories(access),
+        limit=SOON,
+    )
     proxy.on("POST /filesystem.Filesystem/Stat", stall)
     async with asyncio.timeout(30):
         with pytest.raises(SandboxError):

@@ -25,9 +25,13 @@ async def access(backend, new_sandbox):
 
 @pytest.fixture
 def impatient(backend, access):
-    handle = backend.handle(access)
-    second = timedelta(seconds=1)
-    return Inside(backend.name, handle, envd_version=access.envd_version, file_limit=second)
+    return Inside(
+        backend.name,
+        backend.handle(access),
+        processes=backend.processes(access),
+        directories=backend.directories(access),
+        file_limit=timedelta(seconds=1),
+    )
 
 
 async def test_a_file_whose_reading_never_ends_is_given_up(backend, access, impatient, proxy):

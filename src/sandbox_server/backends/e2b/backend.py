@@ -43,6 +43,7 @@ from sandbox_server.backends.e2b.ports import Ports
 from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.e2b.templates import ProviderTemplates
 from sandbox_server.backends.e2b.transfers import Transfers
+from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import SandboxGone
 from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.provider import (
@@ -243,7 +244,16 @@ class E2BBackend:
 
     def inside(self, access: Access) -> Inside:
         """Work in the sandbox by commands and files, with the server's own errors."""
-        return Inside(self.name, self.handle(access), envd_version=access.envd_version)
+        return Inside(
+            self.name,
+            self.handle(access),
+            processes=self.processes(access),
+            directories=self.directories(access),
+        )
+
+    def directories(self, access: Access) -> WorkingDirectories:
+        """Resolve relative paths in the sandbox."""
+        return self._handles.directories(access)
 
     def processes(self, access: Access) -> Processes:
         """Start and follow processes in the sandbox."""
@@ -251,12 +261,23 @@ class E2BBackend:
 
     def files(self, access: Access, *, user: str | None = None) -> Files:
         """Look at files in the sandbox and move them around, as one of its users."""
-        return Files(self.name, self.handle(access), envd_version=access.envd_version, user=user)
+        return Files(
+            self.name,
+            self.handle(access),
+            envd_version=access.envd_version,
+            user=user,
+            directories=self.directories(access),
+        )
 
     def transfers(self, access: Access, *, user: str | None = None) -> Transfers:
         """Read and write files in the sandbox as streams, as one of its users."""
-        handle = self.handle(access)
-        return Transfers(self.name, handle, envd_version=access.envd_version, user=user)
+        return Transfers(
+            self.name,
+            self.handle(access),
+            envd_version=access.envd_version,
+            user=user,
+            directories=self.directories(access),
+        )
 
     def url(self, access: Access, port: int | str) -> str:
         """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""

@@ -18,6 +18,7 @@ from protobuf import Oneof
 
 from sandbox_server.backends.e2b.bounded import bounded_client
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
+from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.domain.errors import PathNotFound, SandboxError, TooManyEntries
 from sandbox_server.domain.files import Change, ChangeType, Entry, EntryType
@@ -41,7 +42,7 @@ _CHANGES = {
 
 
 class Files:
-    """The files of one sandbox, asked about and moved around as one of its users; the sandbox resolves paths."""
+    """Inspect, watch and move the files of one sandbox as one of its users. Relative paths are in its working directory."""
 
     def __init__(
         self,
@@ -50,17 +51,21 @@ class Files:
         *,
         envd_version: str,
         user: str | None,
+        directories: WorkingDirectories,
         limit: timedelta = LIMIT,
     ) -> None:
         self._name = name
         self._sandbox = sandbox
         self._limit = limit
+        self._user = user
+        self._directories = directories
         self._headers = authentication_header(Version(envd_version), user)
         self._rpc = bounded_client(FilesystemClient, sandbox, most=_LARGEST_LISTING)
 
     async def stat(self, path: str) -> Entry:
         """Describe what is at a path: a link with what it leads to."""
-        answer = await self._ask(self._rpc.stat(pb.StatRequest(path=path), **self._call), path)
+        request = pb.StatRequest(path=await self._resolve(path))
+        answer = await self._ask(self._rpc.stat(request, **self._call), path)
         return _entry(answer.entry)
 
     async def find(self, path: str) -> Entry | None:
@@ -73,27 +78,32 @@ class Files:
         self, path: str, *, depth: int, limit: int, after: str | None = None
     ) -> Sequence[Entry]:
         """List some of what is in a directory, so many levels deep, in the order of the paths; those after `after`."""
-        asked = self._rpc.list_dir(pb.ListDirRequest(path=path, depth=depth), **self._call)
-        answer = await self._ask(_listing(asked, path), path)
+        request = pb.ListDirRequest(path=await self._resolve(path), depth=depth)
+        listing = _listing(self._rpc.list_dir(request, **self._call), path)
+        answer = await self._ask(listing, path)
         left = [entry for entry in answer.entries if after is None or entry.path > after]
         left.sort(key=lambda entry: entry.path)
         return [_entry(entry) for entry in left[:limit]]
 
     async def make_directory(self, path: str) -> Entry | None:
         """Make a directory and all above it; gives None if it is there already."""
-        asked = self._rpc.make_dir(pb.MakeDirRequest(path=path), **self._call)
-        answer = await self._ask(_unless_there(asked), path)
+        request = pb.MakeDirRequest(path=await self._resolve(path))
+        making = _unless_there(self._rpc.make_dir(request, **self._call))
+        answer = await self._ask(making, path)
         return None if answer is None else _entry(answer.entry)
 
     async def move(self, source: str, destination: str) -> Entry:
         """Give a file or a directory another name, in place of a file that has it."""
-        request = pb.MoveRequest(source=source, destination=destination)
+        request = pb.MoveRequest(
+            source=await self._resolve(source), destination=await self._resolve(destination)
+        )
         answer = await self._ask(self._rpc.move(request, **self._call), source)
         return _entry(answer.entry)
 
     async def remove(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; nothing there is no error."""
-        await self._ask(self._rpc.remove(pb.RemoveRequest(path=path), **self._call), path)
+        request = pb.RemoveRequest(path=await self._resolve(path))
+        await self._ask(self._rpc.remove(request, **self._call), path)
 
     async def watch(self, path: str, *, recursive: bool) -> AsyncGenerator[Change, None]:
         """Tell what happens below a directory from the moment that this returns."""
@@ -103,7 +113,7 @@ class Files:
             self._sandbox.connection_config,
         )
         keepalive = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
-        request = pb.WatchDirRequest(path=path, recursive=recursive)
+        request = pb.WatchDirRequest(path=await self._resolve(path), recursive=recursive)
         events = as_stream(client.watch_dir(request, headers={**self._headers, **keepalive}))
         try:
             await self._ask(first_event(events, self._limit.total_seconds()), path)
@@ -121,6 +131,9 @@ class Files:
                     case Oneof(field="filesystem", value=pb.FilesystemEvent() as happened):
                         if (kind := _CHANGES.get(happened.type)) is not None:
                             yield Change(type=kind, path=happened.name)
+
+    async def _resolve(self, path: str) -> str:
+        return await self._directories.resolve(path, user=self._user)
 
     @property
     def _call(self) -> Mapping[str, Any]:

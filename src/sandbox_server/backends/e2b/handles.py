@@ -1,47 +1,58 @@
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from e2b import AsyncSandbox, ConnectionConfig
 from packaging.version import Version
 
 from sandbox_server.backends.e2b.pools import Pools
 from sandbox_server.backends.e2b.processes import Processes
+from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.provider import Access, Endpoint
 
 
+@dataclass
+class _Handle:
+    backend: str
+    access: Access
+    sandbox: AsyncSandbox
+
+    @cached_property
+    def directories(self) -> WorkingDirectories:
+        return WorkingDirectories(self.backend, self.sandbox, envd_version=self.access.envd_version)
+
+    @cached_property
+    def processes(self) -> Processes:
+        return Processes(
+            self.backend,
+            self.sandbox,
+            envd_version=self.access.envd_version,
+            directories=self.directories,
+        )
+
+
 class Handles:
-    """The SDK's objects for the sandboxes used last, made without asking the provider."""
+    """Keep the SDK's objects for the most recently used sandboxes. Making one sends no request."""
 
     def __init__(self, endpoint: Endpoint, *, most: int) -> None:
         self._endpoint = endpoint
         self._most = most
-        self._known: OrderedDict[str, tuple[Access, AsyncSandbox]] = OrderedDict()
-        self._processes: dict[AsyncSandbox, Processes] = {}
+        self._known: OrderedDict[str, _Handle] = OrderedDict()
         self._pools = Pools(endpoint.name, ca_cert=endpoint.ca_cert)
 
     def __len__(self) -> int:
         return len(self._known)
 
     def get(self, access: Access) -> AsyncSandbox:
-        """Return the sandbox's handle, a new one where its access is another than before."""
-        known = self._known.get(access.provider_id)
-        if known is None or known[0] != access:
-            self.forget(access.provider_id)
-            known = self._known[access.provider_id] = (access, self._make(access))
-        self._known.move_to_end(access.provider_id)
-        if len(self._known) > self._most:
-            self.forget(next(iter(self._known)))
-        return known[1]
+        """Return the sandbox's handle, a new one if its access has changed."""
+        return self._find(access).sandbox
 
     def processes(self, access: Access) -> Processes:
-        """Return what starts processes in the sandbox."""
-        sandbox = self.get(access)
-        made = self._processes.get(sandbox)
-        if made is None:
-            made = self._processes[sandbox] = Processes(
-                self._endpoint.name, sandbox, envd_version=access.envd_version
-            )
-        return made
+        return self._find(access).processes
+
+    def directories(self, access: Access) -> WorkingDirectories:
+        return self._find(access).directories
 
     def address(self, access: Access) -> tuple[str, Mapping[str, str]]:
         """Tell where the sandbox itself is asked, and with what headers, without a handle for it."""
@@ -50,14 +61,21 @@ class Handles:
         return url, config.sandbox_headers
 
     def forget(self, provider_id: str) -> None:
-        known = self._known.pop(provider_id, None)
-        if known is not None:
-            self._processes.pop(known[1], None)
+        self._known.pop(provider_id, None)
 
     async def close(self) -> None:
         self._known.clear()
-        self._processes.clear()
         await self._pools.close()
+
+    def _find(self, access: Access) -> _Handle:
+        known = self._known.get(access.provider_id)
+        if known is None or known.access != access:
+            known = _Handle(self._endpoint.name, access, self._make(access))
+            self._known[access.provider_id] = known
+        self._known.move_to_end(access.provider_id)
+        if len(self._known) > self._most:
+            self.forget(next(iter(self._known)))
+        return known
 
     def _make(self, access: Access) -> AsyncSandbox:
         return AsyncSandbox(

@@ -10,6 +10,7 @@ from e2b import AsyncSandbox
 
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.backends.e2b.processes import Processes
+from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.backends.processes import Ended, NewProcess, ProcessSignal, TimeIsUp
 from sandbox_server.backends.processes import Output as Piece
@@ -58,13 +59,15 @@ class Inside:
         name: str,
         sandbox: AsyncSandbox,
         *,
-        envd_version: str,
+        processes: Processes,
+        directories: WorkingDirectories,
         file_limit: timedelta = FILE_LIMIT,
     ) -> None:
         self._name = name
         self._file_limit = file_limit
         self._sandbox = sandbox
-        self._processes = Processes(name, sandbox, envd_version=envd_version)
+        self._processes = processes
+        self._directories = directories
 
     async def start_command(self, command: str) -> None:
         """Start a command that runs on when nobody listens any more."""
@@ -100,14 +103,16 @@ class Inside:
         raise CommandTimedOut(timeout, output=said)
 
     async def read_file(self, path: str, *, limit: int) -> bytes:
-        content = await self._ask(self._download(path, limit), path=path)
+        found = await self._directories.resolve(path, user=None)
+        content = await self._ask(self._download(found, limit), path=path)
         if len(content) > limit:
             raise FileTooLarge(path, limit=limit)
         return content
 
     async def write_file(self, path: str, content: bytes) -> None:
         """Make the file, or replace what it holds; directories on the way are made too."""
-        await self._ask(self._sandbox.files.write(path, content), path=path)
+        found = await self._directories.resolve(path, user=None)
+        await self._ask(self._sandbox.files.write(found, content), path=path)
 
     async def _download(self, path: str, limit: int) -> bytes:
         content = bytearray()

@@ -18,6 +18,7 @@ from packaging.version import Version
 from protobuf import Oneof
 
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
+from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import AnswerLost, ProcessGone
 from sandbox_server.backends.processes import (
     Ended,
@@ -32,7 +33,13 @@ from sandbox_server.backends.processes import (
     TimeIsUp,
 )
 from sandbox_server.domain.commands import TerminalSize
-from sandbox_server.domain.errors import BackendError, SandboxError, StdinClosed
+from sandbox_server.domain.errors import (
+    BackendError,
+    BackendRefused,
+    PathNotFound,
+    SandboxError,
+    StdinClosed,
+)
 from sandbox_server.domain.texts import storable
 
 T = TypeVar("T")
@@ -55,8 +62,16 @@ _SIGNALS = {ProcessSignal.TERM: pb.Signal.SIGTERM, ProcessSignal.KILL: pb.Signal
 class Processes:
     """The processes of one sandbox, whose outputs are bytes as they came."""
 
-    def __init__(self, name: str, sandbox: AsyncSandbox, *, envd_version: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        sandbox: AsyncSandbox,
+        *,
+        envd_version: str,
+        directories: WorkingDirectories,
+    ) -> None:
         self._name = name
+        self._directories = directories
         self._sandbox = sandbox
         self._version = Version(envd_version)
         self._client = create_rpc_client(
@@ -65,14 +80,18 @@ class Processes:
             sandbox.connection_config,
         )
 
-    def start(self, process: NewProcess, *, timeout: timedelta | None = None) -> Events:
+    async def start(self, process: NewProcess, *, timeout: timedelta | None = None) -> Events:
         """Start a process and follow it; it runs on when nobody does, until its own time is up."""
+        request = _request(process, cwd=await self._find_cwd(process))
         headers = self._headers(process.user)
         limit_ms = None if timeout is None else timeout_to_ms(timeout.total_seconds())
         if limit_ms is not None:
             # Said to the sandbox alone: the package's own timer would cancel whatever we do meanwhile.
             headers["Connect-Timeout-Ms"] = str(limit_ms)
-        return self._events(self._client.start(_request(process), headers=headers), timeout)
+        stream = self._client.start(request, headers=headers)
+        async with aclosing(self._events(stream, timeout)) as events:
+            async for event in events:
+                yield event
 
     def connect(self, tag: str, *, timeout: timedelta | None = None) -> Events:
         """Follow a process from now on."""
@@ -117,6 +136,14 @@ class Processes:
         """Tell a process's terminal its size."""
         request = pb.UpdateRequest(process=_selector(tag), pty=_terminal(size))
         await self._call(self._client.update(request, **self._asked()))
+
+    async def _find_cwd(self, process: NewProcess) -> str | None:
+        if process.cwd is None:
+            return None
+        try:
+            return await self._directories.resolve(process.cwd, user=process.user)
+        except PathNotFound as error:
+            raise BackendRefused(self._name, str(error)) from None
 
     def _headers(self, user: str | None = None) -> dict[str, str]:
         return {
@@ -188,11 +215,11 @@ def _code(error: Exception) -> Code | None:
     return error.code if isinstance(error, ConnectError) else None
 
 
-def _request(process: NewProcess) -> pb.StartRequest:
+def _request(process: NewProcess, *, cwd: str | None) -> pb.StartRequest:
     command, *args = process.args
     config = pb.ProcessConfig(cmd=command, args=args, envs=dict(process.envs))
-    if process.cwd is not None:
-        config.cwd = process.cwd
+    if cwd is not None:
+        config.cwd = cwd
     request = pb.StartRequest(process=config, stdin=process.stdin)
     if process.tag is not None:
         request.tag = process.tag

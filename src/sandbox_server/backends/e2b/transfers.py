@@ -21,6 +21,7 @@ from pyqwest import Headers, Request, Response
 from pyqwest import RemoteProtocolError as BrokenProtocol
 
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
+from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.backends.transfers import ByteRange, OpenedFile
 from sandbox_server.domain.errors import BackendError, BackendUnavailable, SandboxError
@@ -52,11 +53,13 @@ class Transfers:
         *,
         envd_version: str,
         user: str | None,
+        directories: WorkingDirectories,
         stall: timedelta = STALL,
     ) -> None:
         config = sandbox.connection_config
         self._name = name
         self._sandbox = sandbox
+        self._directories = directories
         self._user = user or (None if Version(envd_version) >= ENVD_DEFAULT_USER else "user")
         self._stall = stall.total_seconds()
         self._headers = config.sandbox_headers
@@ -69,7 +72,7 @@ class Transfers:
         headers = {"accept-encoding": "identity"}
         if part is not None:
             headers["range"] = f"bytes={part.start}-{part.end - 1}"
-        asked = self._send(self._request("GET", path, headers))
+        asked = self._send(await self._request("GET", path, headers))
         response = await self._ask(asked, path, limit=self._stall)
         length = _length_of(response)
         if part is not None and (response.status, length) != (_PARTIAL, part.length):
@@ -98,9 +101,9 @@ class Transfers:
         if length is not None:
             headers["content-length"] = str(length)
         body = _Body(parts, stall=self._stall)
-        request = self._request("POST", path, headers, body.pass_on())
         try:
             async with aclosing(parts):
+                request = await self._request("POST", path, headers, body.pass_on())
                 response = await self._ask(
                     self._send(request, body=body), told_as or path, limit=None
                 )
@@ -110,14 +113,16 @@ class Transfers:
                 raise body.failure from None
             raise
 
-    def _request(
+    async def _request(
         self,
         method: str,
         path: str,
         headers: dict[str, str],
         body: AsyncIterator[bytes] | None = None,
     ) -> Request:
-        query = {"path": path} if self._user is None else {"path": path, "username": self._user}
+        query = {"path": await self._directories.resolve(path, user=self._user)}
+        if self._user is not None:
+            query["username"] = self._user
         url = f"{self._sandbox.envd_api_url}{ENVD_API_FILES_ROUTE}?{urlencode(query)}"
         return Request(method, url, Headers(self._headers | headers), body)
 

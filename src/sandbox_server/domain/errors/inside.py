@@ -8,8 +8,13 @@ class PathNotFound(NotFound):
     title = "Path not found in the sandbox"
     noun = "file"
     remediation = (
-        "Paths are the sandbox's own; one that begins with no slash is in the user's home."
+        "A relative path is in the working directory: the template's WORKDIR, else the user's home."
     )
+
+    def __init__(self, path: str, *, reason: str | None = None) -> None:
+        super().__init__(path)
+        if reason is not None:
+            self.args = (f"There is no {self.noun} {path!r}: {reason}.",)
 
 
 class PathRefused(Conflict):
