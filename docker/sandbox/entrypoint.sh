@@ -35,7 +35,7 @@ memory_limit() {
 
 resources() {
     tell memory "$(memory_limit) MiB"
-    tell disk "$(df -Ph /workspace | awk 'NR == 2 { print $4 " of " $2 " free" }')"
+    tell disk "$(df -Ph . | awk 'NR == 2 { print $4 " of " $2 " free" }')"
 }
 
 # Names only: what is told here is kept in logs.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Start the sandbox's services as `user`, each in a tmux session of its name and with a log of its own.
 #
-#   start-services.sh            start those that are installed and do not run
+#   start-services.sh            start those that are installed and do not run; they work in the current directory
 #   start-services.sh --check    succeed once those answer that need nothing of the sandbox's own
 #   start-services.sh --status   tell the state of each
 #
@@ -49,7 +49,7 @@ start() {
         if [ "$service" = logs ] || is_installed "$service"; then
             # Another who starts them at the same time may be first.
             has_session "$service" ||
-                tmux_services new-session -d -s "$service" -c / "$0 --run $service" 2>/dev/null ||
+                tmux_services new-session -d -s "$service" -c / "$0" --run "$service" "$PWD" 2>/dev/null ||
                 has_session "$service" || failed=1
         fi
     done
@@ -78,9 +78,9 @@ status() {
     done
 }
 
-serve_tools() { exec sandbox-tools serve; }
+serve_tools() { exec sandbox-tools serve --workspace "$directory"; }
 
-serve_agent_server() { exec sandbox-tools serve-agents; }
+serve_agent_server() { exec sandbox-tools serve-agents --workspace "$directory"; }
 
 # The file of settings is replaced, so its directory is watched; what is missed is found half a minute later.
 watch_settings() {
@@ -108,7 +108,7 @@ serve_code_server() {
     (
         export_envs
         PASSWORD=$password exec code-server --bind-addr 0.0.0.0:9000 --auth password \
-            --disable-telemetry --disable-update-check --disable-workspace-trust /workspace
+            --disable-telemetry --disable-update-check --disable-workspace-trust "$directory"
     ) &
     server=$!
     trap 'kill "$server" "$change"' TERM
@@ -146,7 +146,8 @@ bound_logs() {
     done
 }
 
-run() { # SERVICE
+run() { # SERVICE DIRECTORY
+    directory=$2
     unset TMUX TMUX_PANE
     [ "$1" != logs ] || bound_logs
     # Both the session and the log get to see what it says.
@@ -157,6 +158,6 @@ case ${1-} in
     "") start ;;
     --check) check ;;
     --status) status ;;
-    --run) run "$2" ;;
+    --run) run "$2" "$3" ;;
     *) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -18,11 +18,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
     parser.add_argument("--port", type=int, default=6060)
     parser.add_argument("--settings", type=Path, default=PATH)
-    parser.add_argument("--workspace", type=Path, help="by default /workspace, or else the home")
+    parser.add_argument(
+        "--workspace",
+        type=lambda path: Path(path).absolute(),
+        default=".",
+        help="directory for relative paths and commands (default: the current directory)",
+    )
     given = parser.parse_args(arguments)
     configure_log()
-    workspace = Workspace(given.workspace) if given.workspace else None
-    server = make_server(SettingsFile(given.settings), workspace=workspace)
+    server = make_server(SettingsFile(given.settings), workspace=Workspace(given.workspace))
     app = server.http_app(path="/mcp/", host_origin_protection=False)
     uvicorn.run(
         app,

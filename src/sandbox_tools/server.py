@@ -42,9 +42,9 @@ What is too long is cut where an answer says so; what fails says why, and what t
 """
 
 
-def make_server(settings: SettingsFile, *, workspace: Workspace | None = None) -> FastMCP:
+def make_server(settings: SettingsFile, *, workspace: Workspace) -> FastMCP:
     """Put all tools together."""
-    ground = Ground(settings, workspace or Workspace.of_this_machine())
+    ground = Ground(settings, workspace)
     server = LeanFastMCP(
         "sandbox",
         instructions=_INSTRUCTIONS.format(workspace=ground.workspace.root),

@@ -3,19 +3,12 @@ from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
-_WORKSPACE = Path("/workspace")
-
 
 @dataclass(frozen=True)
 class Workspace:
     """The directory that agents work in: what paths are relative to, and where commands run."""
 
     root: Path
-
-    @classmethod
-    def of_this_machine(cls) -> "Workspace":
-        """Take /workspace, or the home directory where a template has none."""
-        return cls(_WORKSPACE if _WORKSPACE.is_dir() else Path.home())
 
     def path(self, given: str) -> Path:
         """Make a path absolute, with `~` as the home directory; symlinks and `..` stay as they are."""

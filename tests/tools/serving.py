@@ -44,9 +44,9 @@ def write_settings(path: Path, **settings: object) -> None:
 
 @asynccontextmanager
 async def started_tool_server(
-    directory: Path, *, account: int | None = None, **environment: str
+    directory: Path, *, account: int | None = None, is_given: bool = True, **environment: str
 ) -> AsyncIterator[ToolServer]:
-    """Start one in `directory`, whose HOME and /workspace are in there as well."""
+    """Start one in `directory`, whose home and workspace are in there as well; the latter is given, or the current directory."""
     home, workspace = directory / "home", directory / "workspace"
     for made in (home, workspace):
         made.mkdir(exist_ok=True)
@@ -55,10 +55,12 @@ async def started_tool_server(
     if account is not None:
         for given in (home, workspace, settings):
             os.chown(given, account, account)
+    workspace_given = ("--workspace", str(workspace)) if is_given else ()
     become = () if account is None else _become(account)
     process = await asyncio.create_subprocess_exec(
         *(*become, sys.executable, "-m", "sandbox_tools", "serve", "--host", "127.0.0.1"),
-        *("--port", str(port), "--settings", str(settings), "--workspace", str(workspace)),
+        *("--port", str(port), "--settings", str(settings), *workspace_given),
+        cwd=None if is_given else workspace,
         env=os.environ | {"HOME": str(home)} | environment,
     )
     try:

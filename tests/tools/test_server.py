@@ -76,6 +76,16 @@ async def test_health_tells_anybody_what_is_there_and_nothing_else(tool_server, 
         assert secret not in answer.text
 
 
+async def test_paths_and_commands_are_in_the_current_directory_by_default(tmp_path):
+    async with started_tool_server(tmp_path, is_given=False) as server:
+        (server.workspace / "here").write_text("hello\n")
+        async with server.client() as client:
+            read = await client.call_tool("read_file", {"path": "here"})
+            said = await client.call_tool("run_command", {"command": "pwd; cat here"})
+    assert read.content[0].text == "1\thello"
+    assert said.content[0].text.startswith(f"{server.workspace}\nhello\n")
+
+
 async def test_every_tool_says_what_it_does_and_what_it_takes(tools):
     for tool in await tools.list_tools():
         assert tool.description, tool.name

@@ -17,7 +17,6 @@ from sandbox_tools.agents.sessions import Bounds, Sessions
 from sandbox_tools.settings_file import PATH, SettingsFile
 
 _MOST_OF_A_REQUEST = 8 << 20
-_WORKSPACE = Path("/workspace")
 _STATE = ".local/state/sandbox-agents"
 
 
@@ -92,7 +91,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
     parser.add_argument("--port", type=int, default=3000)
     parser.add_argument("--settings", type=Path, default=PATH)
-    parser.add_argument("--workspace", type=Path, help="by default /workspace, or else the home")
+    parser.add_argument(
+        "--workspace",
+        type=lambda path: Path(path).absolute(),
+        default=".",
+        help="directory in which agents work (default: the current directory)",
+    )
     parser.add_argument("--state", type=Path, default=Path.home() / _STATE)
     parser.add_argument("--tool-server", default="http://127.0.0.1:6060/mcp/")
     parser.add_argument("--idle-s", type=float, default=Bounds.idle_seconds)
@@ -104,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     sessions = Sessions(
         settings,
         state=given.state,
-        workspace=given.workspace or _workspace(),
+        workspace=given.workspace,
         tool_server=given.tool_server,
         bounds=Bounds(
             running=given.most_running, idle_seconds=given.idle_s, seconds_to_stop=given.stop_s
@@ -112,11 +116,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     asyncio.run(_serve(AgentServer(settings, sessions), given.host, given.port))
     return 0
-
-
-def _workspace() -> Path:
-    # The tool server's own knows more, and brings 40 MB of fastmcp.
-    return _WORKSPACE if _WORKSPACE.is_dir() else Path.home()
 
 
 async def _serve(server: AgentServer, host: str, port: int) -> None:

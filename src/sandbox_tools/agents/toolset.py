@@ -35,7 +35,7 @@ Asked = Annotated[
 Model = Annotated[str | None, Field(description="The model's name; by default the agent's own.")]
 Cwd = Annotated[
     str | None,
-    Field(description="The directory it works in; by default the workspace, or the session's."),
+    Field(description="Directory to work in. Default: the session's, else the working directory."),
 ]
 SessionId = Annotated[
     str | None, Field(description="The `session_id` of an earlier answer, to go on with its work.")

@@ -78,7 +78,7 @@ class BrowserTools:
         timeout_s: Seconds = 5,
         show: Shown = "nothing",
     ) -> ToolResult:
-        """Click an element, and tell where that led: new pages and tabs, dialogs, downloads (to downloads/ in the workspace)."""
+        """Click an element, and tell where that led: new pages and tabs, dialogs, downloads (to downloads/ in the working directory)."""
         target = Target(ref, selector)
         async with self._browser.turn(
             dialog=dialog, dialog_text=dialog_text, limit_seconds=timeout_s + 60

@@ -6,9 +6,13 @@ from pydantic import Field
 
 FilePath = Annotated[
     str,
-    Field(description="The file: an absolute path, one in the workspace, or one with ~."),
+    Field(
+        description="File: an absolute path, one relative to the working directory, or one with ~."
+    ),
 ]
 SearchedPath = Annotated[
     str,
-    Field(description="Where to look: an absolute path, one in the workspace, or one with ~."),
+    Field(
+        description="Where to look: an absolute path, one relative to the working directory, or one with ~."
+    ),
 ]

@@ -67,7 +67,7 @@ class GatewayTools:
             Field(description="Environment variables it gets besides the sandbox's own."),
         ] = None,
         cwd: Annotated[
-            str | None, Field(description="Where it runs; by default in the workspace.")
+            str | None, Field(description="Directory to run it in. Default: the working directory.")
         ] = None,
         url: Annotated[
             str | None, Field(description="For a server that talks over HTTP: its address.")

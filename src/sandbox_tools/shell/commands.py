@@ -35,7 +35,7 @@ class Commands:
             float, Field(gt=0, le=86_400, description="After so many seconds it is killed.")
         ] = 120,
         cwd: Annotated[
-            str | None, Field(description="Where it runs; by default the workspace.")
+            str | None, Field(description="Directory to run it in. Default: the working directory.")
         ] = None,
         *,
         background: Annotated[

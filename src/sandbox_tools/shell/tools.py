@@ -57,7 +57,7 @@ class ShellTools:
             Field(pattern=f"^{NAME}$", description="By default shell-1, shell-2, …"),
         ] = None,
         cwd: Annotated[
-            str | None, Field(description="Where it starts; by default the workspace.")
+            str | None, Field(description="Directory to start in. Default: the working directory.")
         ] = None,
     ) -> str:
         """Open a shell that stays: a bash with a terminal, in which `cd`, variables and functions last from command to command.

@@ -15,7 +15,7 @@ from tests.template.clients.work import do_what_needs_no_programs
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-START = "sudo install -d -o user /workspace && PYTHONPATH=$PWD/packages exec python3 -m sandbox_tools serve"
+START = "sudo install -d -o user /workspace && cd /workspace && PYTHONPATH=~/packages exec python3 -m sandbox_tools serve"
 READY = "until (echo >/dev/tcp/127.0.0.1/6060); do sleep 0.02; done"
 
 
