@@ -431,6 +431,22 @@ class BackendRefused(BackendError):
     code = "backend-refused"
 
 
+class CallNotSupported(BackendRefused):
+    code = "call-not-supported"
+
+
+class MetadataNotKept(BackendRefused):
+    code = "metadata-not-kept"
+
+
+class PauseConflict(BackendBusy):
+    code = "pause-conflict"
+
+
+class SandboxNotRunning(BackendError):
+    code = "sandbox-not-running"
+
+
 class SandboxGone(BackendError):
     code = "sandbox-gone"
 

@@ -114,7 +114,8 @@ class Settings(BaseSettings):
     e2b_sandbox_url: str | None = Field(
         None,
         validation_alias="E2B_SANDBOX_URL",
-        description="Where its sandboxes are reached, if not at names below its domain.",
+        description="One address for all its sandboxes, if they are not at names below its domain. "
+        "E2B's own proxy takes only `https://sandbox.{E2B_DOMAIN}`.",
     )
     e2b_domain: str = Field(
         "e2b.app", validation_alias="E2B_DOMAIN", description="That provider's domain."

@@ -26,6 +26,11 @@ class Exchange:
         self._server.write(self._request)
         return reader
 
+    def drop_parameter(self, name: str) -> None:
+        """Take a parameter out of the query."""
+        parameter = rb"(?<=[?&])%s=[^& ]*&?" % name.encode()
+        self._request = re.sub(parameter, b"", self._request, count=1)
+
     async def relay(self) -> None:
         """Pass the request on, and the answer back as it comes."""
         reader = await self._upstream()
@@ -94,6 +99,16 @@ def answer_with(status: int, body: str = "", **headers: str) -> Fault:
         lines = [f"HTTP/1.1 {status} Fault", f"Content-Length: {len(body.encode())}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         await exchange.answer("\r\n".join([*lines, "", body]).encode())
+
+    return fault
+
+
+def without_parameter(name: str) -> Fault:
+    """Pass the request on without a parameter of its query, as if the server did not know it."""
+
+    async def fault(exchange: Exchange) -> None:
+        exchange.drop_parameter(name)
+        await exchange.relay()
 
     return fault
 

@@ -10,7 +10,7 @@ from fastapi.params import Depends
 from fastapi.routing import APIRoute
 
 from sandbox_server.api.faults import Fault
-from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.backends.errors import AnswerLost, CallNotSupported
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import SandboxError
 
@@ -32,7 +32,7 @@ class may_fail_with:  # noqa: N801 - reads as the decorator that it is
 
 
 ASKED_OF_PROVIDER: tuple[Failure, ...] = (
-    *(errors.BackendError, errors.BackendRefused),
+    *(errors.BackendError, errors.BackendRefused, CallNotSupported),
     *(errors.BackendUnavailable, errors.BackendBusy, AnswerLost),
 )
 PLACED: tuple[Failure, ...] = (

@@ -31,7 +31,12 @@ from sandbox_server.api.faults import (
     ExchangeError,
     Fault,
 )
-from sandbox_server.backends.errors import ProcessGone, SandboxGone
+from sandbox_server.backends.errors import (
+    CallNotSupported,
+    ProcessGone,
+    SandboxGone,
+    SandboxNotRunning,
+)
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import SandboxError
 
@@ -75,6 +80,8 @@ STATUS: dict[type[SandboxError], int] = {
     errors.BackendUnavailable: 503,
     errors.BackendBusy: 503,
     errors.BackendRefused: 422,
+    CallNotSupported: 501,
+    SandboxNotRunning: 409,
     SandboxGone: 410,
     ProcessGone: 409,
 }

@@ -34,7 +34,9 @@ class BackendSettings(BaseModel):
         None, description="Where its API is, if not at `https://api.{domain}`."
     )
     sandbox_url: str | None = Field(
-        None, description="Where its sandboxes are reached, if not at names below the domain."
+        None,
+        description="One address for all its sandboxes, if they are not at names below the domain. "
+        "E2B's own proxy takes only `https://sandbox.{domain}`.",
     )
     ca_cert: Path | None = Field(
         None,

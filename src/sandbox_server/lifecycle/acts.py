@@ -3,7 +3,7 @@ from dataclasses import replace
 from datetime import datetime
 from time import perf_counter
 
-from sandbox_server.backends.errors import AnswerLost, SandboxGone
+from sandbox_server.backends.errors import AnswerLost, PauseConflict, SandboxGone
 from sandbox_server.backends.provider import Access
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
@@ -127,14 +127,18 @@ class Acts:
     async def _pause(self, look: Look) -> Look:
         try:
             await self._calls.pause(look)
-        except (BackendRefused, AnswerLost) as error:
+        except (BackendRefused, AnswerLost, PauseConflict) as error:
             _require_refusal(look, error)
             await self._commit(look, outcomes.not_paused(error))
             raise
         return await self._commit(look, self._done(look, State.PAUSED), outcomes.KEEPS_PLACE)
 
     async def _kill(self, look: Look) -> Look:
-        await self._calls.kill(look)
+        try:
+            await self._calls.kill(look)
+        except BackendRefused as error:
+            await self._tell(look, outcomes.not_deleted(error))
+            raise
         return await self._commit(look, self._done(look, State.STOPPED))
 
     async def kill_leftovers(self, look: Look) -> None:
@@ -143,9 +147,21 @@ class Acts:
 
     async def _extend(self, look: Look) -> Look:
         rules = self._calls.rules(look.row)
-        await self._calls.extend(look)
-        extended = Transition(change=lambda row, now: extend_provider(row, now, rules=rules))
+        try:
+            await self._calls.extend(look)
+        except BackendRefused as error:
+            await self._tell(look, outcomes.not_extended(error))
+            raise
+        extended = Transition(
+            change=lambda row, now: extend_provider(row, now, rules=rules),
+            told=wish_of(look.row) if outcomes.is_not_extended(look.row) else None,
+        )
         return await self._commit(look, extended)
+
+    async def _tell(self, look: Look, why: Wish) -> None:
+        """Say why the sandbox is still what it is, once for the same reason."""
+        if look.row.state_reason != why.reason:
+            await self._commit(look, Transition(change=into(look.row.state), told=why))
 
     async def record(
         self, look: Look, step: Step, *, due: Due | None = None, wake: bool = False
@@ -231,6 +247,6 @@ class Acts:
 
 
 def _require_refusal(look: Look, error: BackendError) -> None:
-    """Have an answer that is lost asked for again, unless it has been lost too often."""
-    if isinstance(error, AnswerLost) and not look.exhausted:
+    """Try again what may yet succeed, unless it has failed too often."""
+    if isinstance(error, (AnswerLost, PauseConflict)) and not look.exhausted:
         raise error

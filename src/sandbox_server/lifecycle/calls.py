@@ -1,9 +1,11 @@
 from sandbox_server.backends.e2b import E2BBackend
+from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.backends.provider import Access, NewSandbox
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.domain.deadlines import Rules, extend_provider
+from sandbox_server.domain.errors import BackendRefused
 from sandbox_server.domain.templates import name_at_provider
 from sandbox_server.lifecycle.look import Look
 from sandbox_server.lifecycle.sealed import open_envs
@@ -29,7 +31,10 @@ class Calls:
         access = await backend.create(self._new_sandbox(look.row))
         if look.doubted:
             # A repeated request gives what the first one made, though that was killed since.
-            await backend.info(access.provider_id)
+            try:
+                await backend.info(access.provider_id)
+            except BackendRefused as error:  # the question, not the create
+                raise AnswerLost(backend.name, error.reason) from None
         return access
 
     async def connect(self, look: Look) -> Access:

@@ -3,6 +3,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from sandbox_server.backends.errors import SandboxNotRunning
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.provider import Access, Usage
 from sandbox_server.backends.registry import Backends
@@ -219,11 +220,14 @@ class SandboxController:
         )
 
     async def metrics(self, caller: Caller, sandbox_id: str) -> Sequence[Usage]:
-        """Tell what a sandbox used over time; one that its provider has not is said to have used nothing."""
+        """Tell what a sandbox used over time; the list is empty where its provider knows nothing."""
         row = await self.get(caller, sandbox_id)
         if row.backend is None or row.backend_sandbox_id is None or row.state in ENDED:
             return []
-        return await self._backends[row.backend].metrics(row.backend_sandbox_id)
+        try:
+            return await self._backends[row.backend].metrics(row.backend_sandbox_id)
+        except SandboxNotRunning:
+            return []
 
     def watch(self, sandbox_id: str) -> AbstractContextManager[Follower]:
         """Hear of a sandbox's changes while the block lasts."""

@@ -15,6 +15,8 @@ from sandbox_server.lifecycle.transitions import Change, Transition, into, wish_
 BUSY_FOR = timedelta(seconds=5)
 """How long a provider that has too much to do is left alone, when it does not say."""
 
+_NOT_EXTENDED = "Its provider's timeout was not extended, which is tried again: "
+
 
 def is_refresh(row: Sandbox) -> bool:
     """Tell whether it is paused and resumed only since its provider ends what runs too long."""
@@ -88,6 +90,18 @@ def not_let_back_in(error: BackendError, *, rules: Rules) -> Transition:
         return replace(deadlines.pause(row, now, rules=rules), queue_expires_at=waits_until)
 
     return Transition(change=pause, told=by_provider(f"It waits for a place again: {error}"))
+
+
+def not_deleted(error: BackendError) -> Wish:
+    return by_provider(f"It is not deleted yet, which is tried again: {error}")
+
+
+def not_extended(error: BackendError) -> Wish:
+    return by_provider(f"{_NOT_EXTENDED}{error}")
+
+
+def is_not_extended(row: Sandbox) -> bool:
+    return (row.state_reason or "").startswith(_NOT_EXTENDED)
 
 
 def by_provider(reason: str, *, is_refusal: bool = False) -> Wish:

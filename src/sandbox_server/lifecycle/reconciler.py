@@ -2,7 +2,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.errors import PauseConflict, SandboxGone, SandboxNotRunning
 from sandbox_server.backends.provider import ProviderSandbox
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.models import Sandbox
@@ -62,14 +62,15 @@ class Reconciler:
         try:
             try:
                 return await self._settle(look, exhausted=exhausted)
-            except SandboxGone:
-                # Or paused, which nobody told us: its provider knows.
+            except (SandboxGone, SandboxNotRunning):
                 look = await self._find(job.subject, in_doubt=True)
                 return await self._settle(look, exhausted=exhausted)
         except (Superseded, SandboxNotFound):
             if look is not None and look.row.has_services:
                 await self._furnishing.doubt(look.row.id)
             return await self._after(NOTHING)
+        except PauseConflict:
+            raise  # a failed attempt, since it may never pass
         except BackendBusy as busy:
             return await self._after(busy.retry_after or BUSY_FOR)
 

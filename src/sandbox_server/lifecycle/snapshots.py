@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.errors import SandboxGone, SandboxNotRunning
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox, Snapshot
@@ -49,7 +49,7 @@ class Snapshots:
     async def _take(self, row: Snapshot) -> Snapshot | None:
         try:
             taken = await self._copy(row)
-        except (BackendRefused, SandboxGone) as error:
+        except (BackendRefused, SandboxNotRunning, SandboxGone) as error:
             return await self._give_up(row, error)
         except BackendError as error:
             if await self._is_young(row):

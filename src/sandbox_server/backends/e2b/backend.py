@@ -1,16 +1,15 @@
 import contextlib
-from collections.abc import Coroutine, Mapping, Sequence
+import logging
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from e2b import AsyncSandbox
 from e2b.api.client.api.sandboxes import (
     delete_sandboxes_sandbox_id,
-    get_sandboxes_sandbox_id,
     get_sandboxes_sandbox_id_metrics,
-    get_v2_sandboxes,
     post_sandboxes_sandbox_id_pause,
     post_sandboxes_sandbox_id_snapshots,
     post_sandboxes_sandbox_id_timeout,
@@ -21,9 +20,7 @@ from e2b.api.client.api.snapshots import get_snapshots
 from e2b.api.client.api.templates import delete_templates_template_id
 from e2b.api.client.models import (
     ConnectSandboxV2,
-    ListedSandbox,
     Sandbox,
-    SandboxDetail,
     SandboxMetric,
     SandboxPauseRequest,
     SandboxSnapshotRequest,
@@ -39,12 +36,19 @@ from sandbox_server.backends.e2b.failures import ErrorAnswer
 from sandbox_server.backends.e2b.files import Files
 from sandbox_server.backends.e2b.handles import Handles
 from sandbox_server.backends.e2b.inside import Inside
+from sandbox_server.backends.e2b.listing import read_all
+from sandbox_server.backends.e2b.lookup import Lookup
 from sandbox_server.backends.e2b.ports import Ports
 from sandbox_server.backends.e2b.processes import Processes
 from sandbox_server.backends.e2b.templates import ProviderTemplates
 from sandbox_server.backends.e2b.transfers import Transfers
 from sandbox_server.backends.e2b.working_directories import WorkingDirectories
-from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.backends.errors import (
+    MetadataNotKept,
+    PauseConflict,
+    SandboxGone,
+    SandboxNotRunning,
+)
 from sandbox_server.backends.lanes import Lanes
 from sandbox_server.backends.provider import (
     Access,
@@ -53,9 +57,13 @@ from sandbox_server.backends.provider import (
     PortAddress,
     PortRefusal,
     ProviderSandbox,
+    ProviderState,
     Usage,
 )
+from sandbox_server.domain.errors import BackendError
 from sandbox_server.domain.jobs import Crowded
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -67,7 +75,7 @@ _HANDLES = 1000
 _PAGE = 100
 # Answers by which what is wanted turns out to be so already.
 _NOTHING: frozenset[int] = frozenset()
-_ALREADY_PAUSED = frozenset({HTTPStatus.CONFLICT})
+_CONFLICT = frozenset({HTTPStatus.CONFLICT})
 _GONE = frozenset({HTTPStatus.NOT_FOUND})
 
 
@@ -97,8 +105,12 @@ class E2BBackend:
         self._connection = Connection(endpoint)
         self._api = self._connection.api
         self._handles = Handles(endpoint, most=handles)
-        self.templates = ProviderTemplates(self._api, self._ask, self._connection.put)
+        self.templates = ProviderTemplates(self.name, self._api, self._ask, self._connection.put)
+        self._lookup = Lookup(
+            self.name, self._api, self._ask, installation_id=installation_id, page=page
+        )
         self._page = page
+        self._keeps_metadata = False
 
     def enter(self) -> None:
         """Have the current job go on only if it may ask here: before it says that it is about to."""
@@ -114,7 +126,10 @@ class E2BBackend:
                 idempotency_key=wanted.sandbox_id,
             ),
         )
-        return wire.access(cast("Sandbox", answer.parsed))
+        access = wire.access(cast("Sandbox", answer.parsed))
+        if not self._keeps_metadata:
+            await self._require_metadata(access.provider_id)
+        return access
 
     async def connect(self, provider_id: str, *, timeout: timedelta) -> Access:
         """Resume the sandbox if it is paused; its deadline is never brought forward."""
@@ -134,8 +149,17 @@ class E2BBackend:
         request = post_sandboxes_sandbox_id_pause.asyncio_detailed(
             provider_id, client=self._api, body=SandboxPauseRequest()
         )
-        with contextlib.suppress(ErrorAnswer):
-            await self._change("pause", request, of=provider_id, settles=_ALREADY_PAUSED)
+        try:
+            await self._change("pause", request, of=provider_id, settles=_CONFLICT)
+        except SandboxNotRunning:
+            return
+        except ErrorAnswer as answer:
+            conflict = answer
+        else:
+            return
+        # Paused already, in another transition, or not to be paused at all: a 409 may mean any.
+        if (await self._read(provider_id)).state is ProviderState.RUNNING:
+            raise PauseConflict(self.name, f"answered 409: {conflict.message}")
 
     async def kill(self, provider_id: str) -> None:
         """End the sandbox and all that is in it; one that is gone already stays gone."""
@@ -159,46 +183,20 @@ class E2BBackend:
 
     async def info(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
         """Ask about one sandbox; another installation's is none of ours."""
-        answer = await self._ask(
-            "info",
-            get_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api),
-            of=provider_id,
-            limit=limit,
-        )
-        found = wire.provider_sandbox(cast("SandboxDetail", answer.parsed))
-        if found.installation_id != self.installation_id:
-            raise SandboxGone(self.name, provider_id)
+        found = await self._read(provider_id, limit=limit)
+        if found.installation_id is None:
+            self._keeps_metadata = False  # as after an upgrade; the next create checks again
+            raise MetadataNotKept(self.name, provider_id)
         return found
 
     async def list_all(self, *, limit: timedelta | None = None) -> Sequence[ProviderSandbox]:
         """List all sandboxes of this installation, running and paused; `limit` is for each page."""
-        return await self._list({wire.INSTALLATION: self.installation_id}, limit=limit)
+        return await self._lookup.find({}, limit=limit)
 
     async def find(self, sandbox_id: str) -> Sequence[ProviderSandbox]:
         """Find the sandboxes with our id, oldest first: usually one, after a lost answer any number."""
-        labels = {wire.INSTALLATION: self.installation_id, wire.SANDBOX: sandbox_id}
-        return sorted(await self._list(labels), key=lambda one: (one.started_at, one.id))
-
-    async def _list(
-        self, labels: Mapping[str, str], *, limit: timedelta | None = None
-    ) -> list[ProviderSandbox]:
-        found: dict[str, ProviderSandbox] = {}
-        token: str | None = ""
-        while token is not None:
-            answer = await self._ask(
-                "list",
-                get_v2_sandboxes.asyncio_detailed(
-                    client=self._api,
-                    metadata=urlencode(labels),
-                    limit=self._page,
-                    next_token=token or UNSET,
-                ),
-                limit=limit,
-            )
-            page = cast("list[ListedSandbox]", answer.parsed)
-            found |= {one.sandbox_id: wire.provider_sandbox(one) for one in page}
-            token = answer.headers.get("X-Next-Token") or None
-        return list(found.values())
+        found = await self._lookup.find({wire.SANDBOX: sandbox_id})
+        return sorted(found, key=lambda one: (one.started_at, one.id))
 
     async def metrics(self, provider_id: str) -> Sequence[Usage]:
         """Tell what the sandbox used over time, as far back as the provider knows."""
@@ -224,19 +222,34 @@ class E2BBackend:
 
     async def find_snapshot(self, name: str) -> str | None:
         """Find the snapshot that was taken under this name."""
-        answer = await self._ask(
-            "find-snapshot", get_snapshots.asyncio_detailed(client=self._api, name=name)
-        )
-        found = cast("list[SnapshotInfo]", answer.parsed)
-        return found[0].snapshot_id if found else None
+        # Checked here too: some providers ignore the name and answer with everybody's snapshots.
+        found = await self._list_snapshots(name)
+        return next((one.snapshot_id for one in found if wire.is_named(one, name)), None)
 
     async def delete_snapshot(self, snapshot_id: str) -> None:
         """Delete a snapshot; one that is gone already stays gone."""
         request = delete_templates_template_id.asyncio_detailed(
             quote(snapshot_id, safe=""), client=self._api
         )
-        with contextlib.suppress(ErrorAnswer):
+        try:
             await self._change("delete-snapshot", request, settles=_GONE)
+        except ErrorAnswer as answer:
+            missing = answer
+        else:
+            return
+        if missing.names(snapshot_id):
+            return
+        if any(one.snapshot_id == snapshot_id for one in await self._list_snapshots()):
+            raise missing.lacks_call(self.name)
+
+    async def _list_snapshots(self, name: str | None = None) -> list[SnapshotInfo]:
+        async def read_page(token: str) -> Response[list[SnapshotInfo]]:
+            request = get_snapshots.asyncio_detailed(
+                client=self._api, name=name or UNSET, limit=self._page, next_token=token or UNSET
+            )
+            return cast("Response[list[SnapshotInfo]]", await self._ask("find-snapshot", request))
+
+        return await read_all(self.name, read_page)
 
     def handle(self, access: Access) -> AsyncSandbox:
         """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
@@ -308,6 +321,33 @@ class E2BBackend:
         await self._handles.close()
         await self._connection.close()
 
+    async def _read(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
+        try:
+            return await self._lookup.read(provider_id, limit=limit)
+        except SandboxGone:
+            self._handles.forget(provider_id)
+            raise
+
+    async def _require_metadata(self, provider_id: str) -> None:
+        """Refuse a provider that does not keep metadata, and kill what it has just created.
+
+        Its sandboxes could never be found again: they would count as gone, and run on.
+        """
+        try:
+            found = await self._read(provider_id)
+        except BackendError:
+            return  # nothing is known; the next create checks again
+        if found.installation_id is not None and found.sandbox_id is not None:
+            self._keeps_metadata = True
+            return
+        try:
+            await self.kill(provider_id)
+        except BackendError as error:
+            log.error(
+                "sandbox left behind backend=%s id=%s error=%s", self.name, provider_id, error
+            )
+        raise MetadataNotKept(self.name, provider_id)
+
     async def _change(
         self,
         call: str,
@@ -343,5 +383,8 @@ class E2BBackend:
         except ErrorAnswer as answer:
             if of is None or answer.status != HTTPStatus.NOT_FOUND:
                 raise
-        self._handles.forget(of)
-        raise SandboxGone(self.name, of)
+            missing = answer
+        failure = await self._lookup.explain_missing(call, of, missing)
+        if isinstance(failure, SandboxGone):
+            self._handles.forget(of)
+        raise failure

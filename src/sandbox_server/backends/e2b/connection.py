@@ -41,22 +41,22 @@ class Connection:
             httpx.AsyncClient,
             transport=AsyncPyqwestTransport(self._pool),
             timeout=httpx.Timeout(None),  # `ask` limits every call as a whole
-            event_hooks={"response": [self._refuse]},
         )
-        self._sandboxes = client()
+        self._sandboxes = client(event_hooks={"response": [self._refuse]})
         self._http = client(
             base_url=endpoint.api_url,
             headers={**default_headers, "X-API-Key": endpoint.api_key},
+            event_hooks={"response": [partial(self._refuse, of_api=True)]},
         )
         self.api = AuthenticatedClient(
             base_url=endpoint.api_url, token="", raise_on_unexpected_status=True
         ).set_async_httpx_client(self._http)
 
-    async def _refuse(self, response: httpx.Response) -> None:
+    async def _refuse(self, response: httpx.Response, *, of_api: bool = False) -> None:
         # Before the SDK parses it, which expects its own JSON even in a gateway's error.
         if not response.is_success:
             await response.aread()
-            raise read_error(response, secret=self._secret)
+            raise read_error(response, secret=self._secret, of_api=of_api)
 
     async def ask(
         self,

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import httpx
 
-from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.backends.errors import AnswerLost, CallNotSupported
 from sandbox_server.domain.errors import (
     BackendBusy,
     BackendError,
@@ -21,20 +21,37 @@ _BUSY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 _UNSETTLED = {"idempotency_in_progress", "idempotency_outcome_unknown"}
 # Errors of the provider's own by their status, which no repetition changes.
 _FINAL = {"sandbox_create_refused", "not_implemented"}
+_NO_SUCH_METHOD = {HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
+# How E2B's own API says, in JSON, that it has no such route.
+_NO_SUCH_ROUTE = "no matching operation was found"
 
 
 @dataclass(eq=False)
 class ErrorAnswer(Exception):
     """An answer that is no success."""
 
+    request: str
+    """Method and path."""
     status: int
     message: str
     error_code: str | None
     retry_after: timedelta | None
+    is_missing_route: bool
+    """Whether it says that the provider's API lacks the call, not what the call is about."""
+
+    def names(self, thing: str) -> bool:
+        """Tell whether it says which thing is missing; a path that is repeated does not."""
+        return thing in self.message.replace(f"/{thing}", "")
+
+    def lacks_call(self, backend: str) -> CallNotSupported:
+        return CallNotSupported(backend, self.request, f"answered {self.status}: {self.message}")
 
 
-def read_error(response: httpx.Response, *, secret: str) -> ErrorAnswer:
-    """Read what an error's answer says, whether it is of the protocol or of a gateway on the way."""
+def read_error(response: httpx.Response, *, secret: str, of_api: bool) -> ErrorAnswer:
+    """Read what an error's answer says, whether it is of the protocol or of a gateway on the way.
+
+    `of_api` tells the API's routes from other places, as those of uploads.
+    """
     try:
         body = json.loads(response.content)
     except ValueError:
@@ -42,11 +59,20 @@ def read_error(response: httpx.Response, *, secret: str) -> ErrorAnswer:
     said = body if isinstance(body, dict) else {}
     text = str(said.get("message") or response.text or response.reason_phrase)
     return ErrorAnswer(
+        request=f"{response.request.method} {response.request.url.path}",
         status=response.status_code,
-        message=text.replace(secret, "…")[:_LONGEST_TEXT],
+        message=text.strip().replace(secret, "…")[:_LONGEST_TEXT],
         error_code=said.get("error_code"),
         retry_after=_seconds(response.headers.get("Retry-After")),
+        is_missing_route=of_api and _is_missing_route(response.status_code, said.get("message")),
     )
+
+
+def _is_missing_route(status: int, message: object) -> bool:
+    if status in _NO_SUCH_METHOD:
+        return True
+    in_protocol = isinstance(message, str) and _NO_SUCH_ROUTE not in message
+    return status == HTTPStatus.NOT_FOUND and not in_protocol
 
 
 def _seconds(text: str | None) -> timedelta | None:
@@ -67,6 +93,8 @@ class Asking:
             return AnswerLost(self.backend, text)
         if answer.error_code in _FINAL:
             return BackendRefused(self.backend, text)
+        if answer.is_missing_route:
+            return answer.lacks_call(self.backend)
         if answer.status in _BUSY:
             return BackendBusy(self.backend, text, retry_after=answer.retry_after)
         if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:

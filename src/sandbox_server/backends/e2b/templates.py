@@ -1,4 +1,3 @@
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
@@ -30,6 +29,7 @@ from e2b.api.client.types import UNSET, Response, Unset
 from e2b.template.utils import strip_ansi_escape_codes
 
 from sandbox_server.backends.e2b.failures import ErrorAnswer
+from sandbox_server.backends.e2b.listing import read_all
 from sandbox_server.backends.e2b.recipe import build_request
 from sandbox_server.backends.e2b.uploads import archive_of
 from sandbox_server.backends.provider import (
@@ -72,7 +72,8 @@ Put = Callable[[str, bytes, Mapping[str, str]], Awaitable[None]]
 class ProviderTemplates:
     """What sandboxes of one provider are created from, and how more of it is built."""
 
-    def __init__(self, api: AuthenticatedClient, ask: Ask, put: Put) -> None:
+    def __init__(self, name: str, api: AuthenticatedClient, ask: Ask, put: Put) -> None:
+        self._name = name
         self._api = api
         self._ask = ask
         self._put = put
@@ -154,19 +155,14 @@ class ProviderTemplates:
 
     async def list_all(self) -> Sequence[ProviderTemplate]:
         """List the templates of our key."""
-        found: dict[str, ProviderTemplate] = {}
-        token: str | None = ""
-        while token is not None:
-            answer = await self._ask(
-                "list-templates",
-                get_v2_templates.asyncio_detailed(
-                    client=self._api, limit=_PAGE, next_token=token or UNSET
-                ),
-            )
-            page = cast("list[Template]", answer.parsed)
-            found |= {one.template_id: _template(one) for one in page}
-            token = answer.headers.get("X-Next-Token") or None
-        return list(found.values())
+        listed = await read_all(self._name, self._read_page)
+        return list({one.template_id: _template(one) for one in listed}.values())
+
+    async def _read_page(self, token: str) -> Response[list[Template]]:
+        request = get_v2_templates.asyncio_detailed(
+            client=self._api, limit=_PAGE, next_token=token or UNSET
+        )
+        return cast("Response[list[Template]]", await self._ask("list-templates", request))
 
     async def has(self, name: str) -> bool:
         """Tell whether there is a template of this name that sandboxes may be made from, be it somebody else's."""
@@ -184,15 +180,20 @@ class ProviderTemplates:
 
     async def delete(self, template_id: str) -> None:
         """Delete a template by its id or name; one that is gone already stays gone."""
-        with contextlib.suppress(ErrorAnswer):
-            await self._ask(
-                "delete-template",
-                delete_templates_template_id.asyncio_detailed(
-                    quote(template_id, safe=""), client=self._api
-                ),
-                settles=_GONE,
-                changes=True,
-            )
+        request = delete_templates_template_id.asyncio_detailed(
+            quote(template_id, safe=""), client=self._api
+        )
+        try:
+            await self._ask("delete-template", request, settles=_GONE, changes=True)
+        except ErrorAnswer as answer:
+            missing = answer
+        else:
+            return
+        if not missing.names(template_id) and await self._is_listed(template_id):
+            raise missing.lacks_call(self._name)
+
+    async def _is_listed(self, template_id: str) -> bool:
+        return any(template_id in {one.id, *one.names} for one in await self.list_all())
 
 
 def _template(template: Template) -> ProviderTemplate:

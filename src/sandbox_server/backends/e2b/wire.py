@@ -10,11 +10,11 @@ from e2b.api.client.models import (
     ListedSandbox,
     NewSandboxV2,
     Sandbox,
-    SandboxAutoResumeConfig,
     SandboxDetail,
     SandboxMetric,
     SandboxNetworkConfig,
     SandboxVolumeMount,
+    SnapshotInfo,
 )
 from e2b.api.client.types import UNSET
 from e2b.sandbox.sandbox_api import build_network_config
@@ -33,19 +33,22 @@ TENANT = "sandbox_server_tenant"
 
 
 def new_sandbox(wanted: NewSandbox, *, installation_id: str) -> NewSandboxV2:
-    """Make the request; should the server vanish, the provider pauses the sandbox, never kills it."""
+    """Make the request; should the server vanish, the provider pauses the sandbox, never kills it.
+
+    Only what is set is sent: some providers refuse fields they do not know, whatever the value.
+    """
     network = build_network_config(cast("SandboxNetworkOpts | None", wanted.network))
     return NewSandboxV2(
         template_id=wanted.template,
         timeout=seconds(wanted.timeout),
         auto_pause=True,
-        auto_resume=SandboxAutoResumeConfig(enabled=False),
+        auto_pause_memory=UNSET,
         metadata={
             INSTALLATION: installation_id,
             SANDBOX: wanted.sandbox_id,
             TENANT: wanted.tenant_id,
         },
-        env_vars=dict(wanted.envs),
+        env_vars=dict(wanted.envs) or UNSET,
         allow_internet_access=UNSET if wanted.allow_internet is None else wanted.allow_internet,
         network=UNSET if network is None else SandboxNetworkConfig(**network),
         volume_mounts=[
@@ -88,6 +91,18 @@ def provider_sandbox(sandbox: ListedSandbox | SandboxDetail) -> ProviderSandbox:
         started_at=sandbox.started_at,
         ends_at=sandbox.end_at,
     )
+
+
+def has_labels(sandbox: ListedSandbox, labels: Mapping[str, str]) -> bool:
+    """Tell whether the sandbox carries all these labels; without metadata it carries none."""
+    metadata = sandbox.metadata if isinstance(sandbox.metadata, dict) else {}
+    return all(metadata.get(key) == value for key, value in labels.items())
+
+
+def is_named(snapshot: SnapshotInfo, name: str) -> bool:
+    """Tell whether a snapshot has this name, as `name`, `team/name` or `team/name:tag`."""
+    given = (snapshot.snapshot_id, *(snapshot.names or ()))
+    return name in {str(one).rpartition("/")[2].partition(":")[0] for one in given}
 
 
 def usage(metric: SandboxMetric) -> Usage:
