@@ -1,5 +1,7 @@
 from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
@@ -7,11 +9,42 @@ from e2b import AsyncSandbox
 from e2b.api import proxy_to_config
 from e2b.api.client_async import get_pyqwest_transport
 from e2b.envd.client_async import PlainHTTPErrorTransport
-from e2b.envd.client_shared import ENVD_JSON_CODEC, ENVD_RPC_COMPRESSION
+from e2b.envd.client_shared import ENVD_JSON_CODEC, ENVD_RPC_COMPRESSION, plain_http_error
 from e2b.envd.interceptors import build_interceptors
 from pyqwest import Client, Request, Response, Transport
 
 T = TypeVar("T")
+
+_LARGEST_ERROR = 64 * 1024
+_NO_ROUTE = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
+
+
+class RouteMissing(ConnectError):
+    """Neither a process nor a file was looked for: envd lacks the route, or a gateway the sandbox."""
+
+    def __init__(self, request: str, answer: str) -> None:
+        super().__init__(Code.UNIMPLEMENTED, answer)
+        self.request = request
+
+
+class Routes:
+    """Tells a missing route from a missing process or file, which the SDK reads as the same error.
+
+    Envd answers the one as any HTTP server does, the other in Connect's own JSON.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def execute(self, request: Request) -> Response:
+        response = await self._inner.execute(request)
+        if response.status not in _NO_ROUTE:
+            return response
+        body = await _read_error(response)
+        if plain_http_error(response.status, response.headers.get("content-type", ""), body):
+            route = f"{request.method} {urlsplit(request.url).path}"
+            raise RouteMissing(route, f"answered {response.status}")
+        return Response(status=response.status, headers=response.headers, content=body)
 
 
 class BoundedAnswers:
@@ -37,16 +70,28 @@ class BoundedAnswers:
                 yield chunk
 
 
-def bounded_client(make: Callable[..., T], sandbox: AsyncSandbox, *, most: int) -> T:
-    """Make a client for questions whose answers are small, as the SDK makes its own."""
+def envd_client(make: Callable[..., T], sandbox: AsyncSandbox, *, most: int | None = None) -> T:
+    """Make a client as the SDK makes its own; `most` is for answers that are no streams."""
     config = sandbox.connection_config
-    transport = get_pyqwest_transport(
+    transport: Transport = get_pyqwest_transport(
         proxy_to_config(config.proxy), http_version=config.http_version
     )
+    if most is not None:
+        transport = BoundedAnswers(transport, most=most)
     return make(
         sandbox.envd_api_url,
         codec=ENVD_JSON_CODEC,
         interceptors=build_interceptors(config, sandbox.envd_api_url),
-        http_client=Client(PlainHTTPErrorTransport(BoundedAnswers(transport, most=most))),
+        http_client=Client(PlainHTTPErrorTransport(Routes(transport))),
         **ENVD_RPC_COMPRESSION,
     )
+
+
+async def _read_error(response: Response) -> bytes:
+    said = bytearray()
+    async with response:
+        async for chunk in response.content:
+            said += bytes(chunk)
+            if len(said) > _LARGEST_ERROR:
+                break
+    return bytes(said[:_LARGEST_ERROR])

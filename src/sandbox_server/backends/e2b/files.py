@@ -9,14 +9,14 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 from e2b import AsyncSandbox
 from e2b.connection_config import KEEPALIVE_PING_HEADER, KEEPALIVE_PING_INTERVAL_SEC
-from e2b.envd.client_async import as_stream, create_rpc_client, first_event
+from e2b.envd.client_async import as_stream, first_event
 from e2b.envd.filesystem import filesystem_pb as pb
 from e2b.envd.filesystem.filesystem_connect import FilesystemClient
 from e2b.envd.utils import authentication_header
 from packaging.version import Version
 from protobuf import Oneof
 
-from sandbox_server.backends.e2b.bounded import bounded_client
+from sandbox_server.backends.e2b.bounded import envd_client
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import AnswerLost
@@ -60,7 +60,7 @@ class Files:
         self._user = user
         self._directories = directories
         self._headers = authentication_header(Version(envd_version), user)
-        self._rpc = bounded_client(FilesystemClient, sandbox, most=_LARGEST_LISTING)
+        self._rpc = envd_client(FilesystemClient, sandbox, most=_LARGEST_LISTING)
 
     async def stat(self, path: str) -> Entry:
         """Describe what is at a path: a link with what it leads to."""
@@ -107,11 +107,8 @@ class Files:
 
     async def watch(self, path: str, *, recursive: bool) -> AsyncGenerator[Change, None]:
         """Tell what happens below a directory from the moment that this returns."""
-        client = create_rpc_client(
-            partial(FilesystemClient, read_max_bytes=_LARGEST_CHANGE),
-            self._sandbox.envd_api_url,
-            self._sandbox.connection_config,
-        )
+        watching = partial(FilesystemClient, read_max_bytes=_LARGEST_CHANGE)
+        client = envd_client(watching, self._sandbox)
         keepalive = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
         request = pb.WatchDirRequest(path=await self._resolve(path), recursive=recursive)
         events = as_stream(client.watch_dir(request, headers={**self._headers, **keepalive}))

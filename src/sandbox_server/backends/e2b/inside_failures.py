@@ -19,7 +19,8 @@ from e2b.exceptions import (
 )
 from pyqwest import ReadError, StreamError, WriteError
 
-from sandbox_server.backends.errors import AnswerLost
+from sandbox_server.backends.e2b.bounded import RouteMissing
+from sandbox_server.backends.errors import AnswerLost, CallNotSupported
 from sandbox_server.domain.errors import (
     BackendBusy,
     BackendError,
@@ -52,13 +53,18 @@ async def inside_failure(
     error: Exception, sandbox: AsyncSandbox, *, name: str, path: str | None
 ) -> SandboxError:
     """Say why work inside a sandbox failed; where only the connection broke, by asking it for a sign of life."""
+    if isinstance(error, RouteMissing):
+        return await _explain_missing(error, sandbox, name=name)
     if isinstance(error, ConnectError):
         error = await ahandle_rpc_exception_with_health(error, sandbox.is_running)
     if isinstance(error, asyncio.CancelledError):
         raise error
     text = storable(str(error)[:_LONGEST_TEXT])
-    if path is not None and (refusal := _path_refusal(error, path, text)) is not None:
-        return refusal
+    refusal = None if path is None else _path_refusal(error, path, text)
+    return refusal or _failure_of(error, name, text)
+
+
+def _failure_of(error: Exception, name: str, text: str) -> BackendError:
     match error:
         case SandboxNotRunningException():
             return BackendUnavailable(name, "the sandbox does not run any more")
@@ -70,6 +76,19 @@ async def inside_failure(
             return AnswerLost(name, f"the sandbox's answer was lost: {text}")
         case _:
             return BackendError(name, f"the sandbox answered: {text}")
+
+
+async def _explain_missing(
+    error: RouteMissing, sandbox: AsyncSandbox, *, name: str
+) -> BackendError:
+    """Tell an envd that lacks a route from a gateway that does not find the sandbox."""
+    try:
+        is_running = await sandbox.is_running()
+    except INSIDE_FAILURES:
+        is_running = False
+    if is_running:
+        return CallNotSupported(name, error.request, f"the sandbox's envd {error.message}")
+    return BackendUnavailable(name, f"the sandbox's gateway {error.message}")
 
 
 def _path_refusal(error: Exception, path: str, text: str) -> SandboxError | None:

@@ -9,7 +9,7 @@ from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 from e2b import AsyncSandbox
 from e2b.connection_config import KEEPALIVE_PING_HEADER, KEEPALIVE_PING_INTERVAL_SEC
-from e2b.envd.client_async import as_stream, create_rpc_client
+from e2b.envd.client_async import as_stream
 from e2b.envd.process import process_pb as pb
 from e2b.envd.process.process_connect import ProcessClient
 from e2b.envd.rpc import is_transport_failure
@@ -17,6 +17,7 @@ from e2b.envd.utils import authentication_header, timeout_to_ms
 from packaging.version import Version
 from protobuf import Oneof
 
+from sandbox_server.backends.e2b.bounded import envd_client
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.backends.e2b.working_directories import WorkingDirectories
 from sandbox_server.backends.errors import AnswerLost, ProcessGone
@@ -74,11 +75,7 @@ class Processes:
         self._directories = directories
         self._sandbox = sandbox
         self._version = Version(envd_version)
-        self._client = create_rpc_client(
-            partial(ProcessClient, read_max_bytes=_LARGEST_MESSAGE),
-            sandbox.envd_api_url,
-            sandbox.connection_config,
-        )
+        self._client = envd_client(partial(ProcessClient, read_max_bytes=_LARGEST_MESSAGE), sandbox)
 
     async def start(self, process: NewProcess, *, timeout: timedelta | None = None) -> Events:
         """Start a process and follow it; it runs on when nobody does, until its own time is up."""

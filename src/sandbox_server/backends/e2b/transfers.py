@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing, suppress
 from datetime import timedelta
@@ -143,7 +144,7 @@ class Transfers:
                 said += bytes(chunk)
                 if len(said) > _LARGEST_ERROR:
                     break
-        if response.status in _OUTAGES:
+        if response.status in _OUTAGES or _is_gateways(response.status, said):
             raise BackendUnavailable(
                 self._name, f"the sandbox's gateway answered {response.status}"
             )
@@ -169,6 +170,14 @@ class Transfers:
             failure = await inside_failure(error, self._sandbox, name=self._name, path=path)
         # Out here it has no context: the SDK's errors can hold the request, and so its token.
         raise failure
+
+
+def _is_gateways(status: int, said: bytes | bytearray) -> bool:
+    """Tell a gateway's 404 from envd's, which is in JSON and says which file is missing."""
+    try:
+        return status == HTTPStatus.NOT_FOUND and not isinstance(json.loads(said), dict)
+    except ValueError:
+        return True
 
 
 def _length_of(response: Response) -> int | None:
