@@ -190,7 +190,8 @@ class Settings(BaseSettings):
         4,
         ge=1,
         le=1024,
-        description="How much of each output of a command is kept, in MiB: its beginning and its end.",
+        description="How much of each output of a command is kept, in MiB: its beginning and its end. "
+        "At most three times as much is written to the database, and 64 KiB per second of an output that goes on.",
     )
     event_days: int = Field(30, ge=1, description="Days that events are kept.")
     stop_timeout_s: int = Field(

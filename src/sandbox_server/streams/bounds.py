@@ -5,6 +5,9 @@
     └────────────┴─────────────┴────────────┘
                   falls out of the tail, in the table and before it gets there
 
+The head is written as it comes. The tail is a ring: once its allowance is used up it is held back in memory, so that a
+flood is dropped before the database and not by it.
+
 A row costs more than it holds, so that single bytes are not kept by the million.
 """
 
@@ -13,12 +16,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox_server.streams.allowance import WRITE_COST, Allowance, Clock
 from sandbox_server.streams.records import RecordType
 
 LARGEST_PIECE = 64 * 1024
 ROW_COST = 256
 SMALLEST_BOUND = 256 * 1024
 TOO_MUCH = "There was more output than is kept."
+
+QUIET_S = 0.5
+"""An output that was held back and has been silent for so long gets its last bytes written."""
+
+_SHORT_END = 16 * 1024  # what of it is written then if it has used up its credit
+_SHORTEST_WAIT_S = 0.05
 
 # Of UTF-8: how long a character is that begins with this byte, and what may follow in it.
 _LENGTHS = {
@@ -40,6 +50,8 @@ class Piece:
     data: dict[str, Any] = field(default_factory=dict)
     room: int = 0
     in_head: bool = True
+    is_paid: bool = False
+    """The allowance was charged for it already."""
     changes: dict[str, Any] = field(default_factory=dict)
     """What becomes of the command's row with it."""
 
@@ -50,6 +62,11 @@ class Piece:
     @property
     def cost(self) -> int:
         return ROW_COST + len(self.content)
+
+    @property
+    def price(self) -> int:
+        """What the allowance is charged for writing it."""
+        return 0 if self.in_head or self.is_paid else WRITE_COST + len(self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +105,9 @@ class Fallen:
 class Bounded:
     """One stream: what waits to be stored, and which rows of its tail are."""
 
-    def __init__(self, type_: RecordType, *, bound: int) -> None:
+    def __init__(
+        self, type_: RecordType, *, bound: int, clock: Clock, most_held: int | None = None
+    ) -> None:
         self.type = type_
         self.told = 0
         """How far rows tell of it, be it that they tell of a gap."""
@@ -102,6 +121,11 @@ class Bounded:
         self._tail_weight = 0
         self._tail: deque[Kept] = deque()
         self._tail_cost = 0
+        self._most_held = self._most if most_held is None else min(most_held, self._most)
+        self._allowance = Allowance(self._most, clock=clock)
+        self._clock = clock
+        self._last_received_at = clock()
+        self._is_released = False
 
     @property
     def first(self) -> Piece | None:
@@ -124,12 +148,13 @@ class Bounded:
         """Begin another piece; what the one before has of an unfinished character goes over to it."""
         return self.put_back(self.take_unfinished(), order)
 
-    def put_back(self, rest: bytes, order: int) -> Piece:
+    def put_back(self, rest: bytes, order: int, *, is_paid: bool = False) -> Piece:
         """Begin a piece with bytes that were taken off the end."""
         in_head = self._head_left > 2 * ROW_COST
         self._head_left -= ROW_COST if in_head else self._head_left
         room = min(LARGEST_PIECE, self._head_left) if in_head else LARGEST_PIECE
-        piece = Piece(self.type, order, self._received - len(rest), room=room, in_head=in_head)
+        offset = self._received - len(rest)
+        piece = Piece(self.type, order, offset, room=room, in_head=in_head, is_paid=is_paid)
         (self._head_waiting if in_head else self._tail_waiting).append(piece)
         self._weigh(piece, ROW_COST)
         self._extend(piece, rest)
@@ -138,16 +163,64 @@ class Bounded:
     def receive(self, piece: Piece, content: bytes) -> None:
         """Add to the piece that was opened last, which has room for it."""
         self._received += len(content)
+        self._last_received_at = self._clock()
         self._extend(piece, content)
         # There may be a gap to be told of before the first.
-        while self._tail_weight > self._most - ROW_COST and len(self._tail_waiting) > 1:
-            dropped = self._tail_waiting.popleft()
-            self._weigh(dropped, -dropped.cost)
+        most = self._most_held if self.is_held else self._most
+        self._drop_oldest(most - ROW_COST)
+
+    @property
+    def is_held(self) -> bool:
+        """Output waits that may not be written yet."""
+        return self.first is not None and not self.may_take
+
+    @property
+    def may_take(self) -> bool:
+        """What has waited longest may be written now."""
+        first = self.first
+        if first is None:
+            return False
+        return self._is_released or not first.price or self._allowance.covers(first.price)
+
+    def refill(self, rate: float) -> None:
+        """Earn allowance at that rate; after a silence get the last bytes written even without."""
+        self._allowance.refill(rate)
+        if self.is_held and self._clock() - self._last_received_at >= QUIET_S:
+            self.pay_ahead()
+
+    def pay_ahead(self) -> None:
+        """Let what is held back be written on credit: all of it, or its last bytes where there is a debt already."""
+        if not self.is_held:
+            return
+        if self._allowance.is_in_debt:
+            if not self._allowance.has_credit:
+                return
+            self._cut_to(_SHORT_END)
+        for piece in self._tail_waiting:
+            self._allowance.spend(piece.price)
+            piece.is_paid = True
+
+    def release(self) -> None:
+        """Hold nothing back from now on: this is the end."""
+        self._is_released = True
+
+    def seconds_held(self) -> float:
+        """Tell how long to wait before asking again whether what waits may be written."""
+        first = self.first
+        if first is None or self.may_take:
+            return 0.0
+        return min(max(self._allowance.seconds_until(first.price), _SHORTEST_WAIT_S), QUIET_S)
+
+    def shed(self, most: int) -> None:
+        """Drop the oldest of what is held back, down to so much."""
+        if self.is_held:
+            self._drop_oldest(most)
 
     def take(self) -> Piece:
         """Take what has waited longest."""
         piece = (self._head_waiting or self._tail_waiting).popleft()
         self._weigh(piece, -piece.cost)
+        self._allowance.spend(piece.price)
         return piece
 
     def take_unfinished(self) -> bytes:
@@ -193,6 +266,26 @@ class Bounded:
             self.told = row.end
             if not in_head:
                 self._keep(row)
+
+    def _drop_oldest(self, most: int) -> None:
+        while self._tail_weight > most and len(self._tail_waiting) > 1:
+            dropped = self._tail_waiting.popleft()
+            self._weigh(dropped, -dropped.cost)
+
+    def _cut_to(self, size: int) -> None:
+        """Drop all that waits but about the last `size` bytes, cut where a character begins."""
+        held = sum(len(piece.content) for piece in self._tail_waiting)
+        while held - len(self._tail_waiting[0].content) >= size:
+            dropped = self._tail_waiting.popleft()
+            held -= len(dropped.content)
+            self._weigh(dropped, -dropped.cost)
+        first = self._tail_waiting[0]
+        excess = max(0, held - size)
+        while excess and excess < len(first.content) and first.content[excess] in _CONTINUATIONS:
+            excess += 1
+        del first.content[:excess]
+        first.offset += excess
+        self._weigh(first, -excess)
 
     def _keep(self, row: Kept) -> None:
         self._tail.append(row)

@@ -1,10 +1,12 @@
 """A command's log as it grows: received, taken to be stored, and known to be."""
 
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox_server.streams.allowance import TRICKLE, Clock
 from sandbox_server.streams.bounds import ROW_COST, TOO_MUCH, Bounded, Fallen, Kept, Piece
 from sandbox_server.streams.records import RecordType
 
@@ -39,11 +41,24 @@ class Batch:
 
 
 class CommandLog:
-    """What one command wrote and what happened to it; of its streams, what is worth storing."""
+    """What one command wrote and what happened to it; of its streams, what is worth storing.
 
-    def __init__(self, *, bound: int, last_seq: int = 0) -> None:
+    `most_held` limits how far a live view may lag behind a flood, at the cost of what is kept of the flood's end.
+    """
+
+    def __init__(
+        self,
+        *,
+        bound: int,
+        last_seq: int = 0,
+        most_held: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self.last_seq = last_seq
-        self._streams = {type_: Bounded(type_, bound=bound) for type_ in OUTPUTS}
+        self._streams = {
+            type_: Bounded(type_, bound=bound, most_held=most_held, clock=clock)
+            for type_ in OUTPUTS
+        }
         self._notes: deque[Piece] = deque()
         self._order = 0
         self._open: Piece | None = None
@@ -54,6 +69,26 @@ class CommandLog:
         """What waits costs so much memory."""
         notes = len(self._notes) * ROW_COST
         return notes + sum(stream.weight for stream in self._streams.values())
+
+    @property
+    def is_held(self) -> bool:
+        """Some of it floods, and is held back for now."""
+        return any(stream.is_held for stream in self._streams.values())
+
+    def seconds_held(self) -> float:
+        """Tell when to try `take` again where it gave nothing; 0 where only new output changes that."""
+        waits = [stream.seconds_held() for stream in self._streams.values() if stream.is_held]
+        return min(waits, default=0.0)
+
+    def release(self) -> None:
+        """Hold nothing back from now on."""
+        for stream in self._streams.values():
+            stream.release()
+
+    def shed(self, most: int) -> None:
+        """Free memory: drop the oldest of what is held back, down to so much."""
+        for stream in self._streams.values():
+            stream.shed(most // len(self._streams))
 
     def restore(self, records: Iterable[StoredRecord]) -> None:
         """Go on after what is stored."""
@@ -83,16 +118,26 @@ class CommandLog:
 
     def note(self, type_: RecordType, data: Mapping[str, Any], **changes: Any) -> None:
         """Add something that happened, with what becomes of the command's row; an `exit` is the last of all."""
+        # What is held back comes before it.
+        for stream in self._streams.values():
+            stream.pay_ahead()
         self._notes.append(Piece(type_, self._next(), data=dict(data), changes=changes))
         self._open = None
         self._has_ended = type_ is RecordType.EXIT
+        if self._has_ended:
+            self.release()
 
-    def take(self, *, most: int) -> Batch | None:
-        """Take what has waited longest, up to about so much; an unfinished character waits for its end."""
+    def take(self, *, most: int, rate: float = TRICKLE) -> Batch | None:
+        """Take what has waited longest and may be written, up to about so much; an unfinished character waits for its end.
+
+        Outputs that are held back earn allowance at `rate`, in bytes per second.
+        """
+        for stream in self._streams.values():
+            stream.refill(rate)
+        held = {}
         if not self._has_ended:
-            held = {type_: each.take_unfinished() for type_, each in self._streams.items()}
-        else:
-            held = {}
+            ready = ((type_, each) for type_, each in self._streams.items() if each.may_take)
+            held = {type_: each.take_unfinished() for type_, each in ready}
         records = self._take_records(most)
         self._hold_back(held)
         if not records:
@@ -137,11 +182,14 @@ class CommandLog:
                     records.append(_gap(piece, told[piece.type]))
                 told[piece.type] = piece.end
             records.append(piece)
-        self._open = None
+            if piece is self._open:
+                self._open = None
+        if self._open is not None and self._open.is_paid:
+            self._open = None
         return records
 
     def _take_first(self) -> Piece | None:
-        waiting = [(each.first, each.take) for each in self._streams.values()]
+        waiting = [(each.first, each.take) for each in self._streams.values() if each.may_take]
         if self._notes:
             waiting.append((self._notes[0], self._notes.popleft))
         there = [(first.order, take) for first, take in waiting if first is not None]
@@ -150,7 +198,9 @@ class CommandLog:
     def _hold_back(self, held: Mapping[RecordType, bytes]) -> None:
         for type_, rest in held.items():
             if rest:
-                self._streams[type_].put_back(rest, self._next())
+                self._open = None
+                # Paid, since it waits for its other bytes and not for an allowance.
+                self._streams[type_].put_back(rest, self._next(), is_paid=True)
 
     def _sizes(
         self, records: Sequence[Piece], fallen: Mapping[RecordType, Fallen]

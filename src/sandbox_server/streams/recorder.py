@@ -8,8 +8,9 @@ from typing import Protocol
 from sandbox_server.db.models import Command
 from sandbox_server.db.recording import Grown, Growth, NewGap, NewRecord, RecordingRepository
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
+from sandbox_server.streams.allowance import TRICKLE
 from sandbox_server.streams.bounds import TOO_MUCH
-from sandbox_server.streams.command_log import Batch, CommandLog
+from sandbox_server.streams.command_log import OUTPUTS, Batch, CommandLog
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,9 @@ class Limits:
     """What recording may take of a process and its database."""
 
     rate: int = 8 * 1024 * 1024
-    """Bytes per second that all floods together are stored at."""
+    """Bytes per second that all floods together are stored at, as far as their allowances reach."""
+    trickle: int = 1024 * 1024
+    """Bytes per second that all outputs together are stored at beyond their allowances."""
     memory: int = 64 * 1024 * 1024
     """Bytes that may wait to be stored."""
     share: int = 16 * 1024 * 1024
@@ -49,7 +52,8 @@ class Recorder:
     """Writes the logs of all commands that this process records.
 
     Who has nothing to wait for is written at once; what comes in the meantime goes together. Logs that grow fast take turns,
-    so that any number of floods is written at one rate: what is too much by then falls out of the middle.
+    so that any number of floods is written at one rate: what is too much by then falls out of the middle. An output that
+    has used up its allowance is held back, and looked at twice a second.
     """
 
     def __init__(
@@ -65,6 +69,9 @@ class Recorder:
         self._shares: defaultdict[str, int] = defaultdict(int)
         self._weight = 0
         self._resting: dict[Recorded, asyncio.TimerHandle] = {}
+        self._paced: set[Recorded] = set()  # of these, the floods that take turns
+        self._held: defaultdict[str, set[Recorded]] = defaultdict(set)
+        self._is_flushing = False
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._connections = asyncio.Semaphore(_AT_ONCE)
         self._stored = asyncio.Event()
@@ -72,8 +79,8 @@ class Recorder:
     def grow(self, one: Recorded, *, at_once: bool = False) -> None:
         """Have stored what its log has; of one that floods when its turn comes, unless it has ended."""
         self._weigh(one)
-        if at_once and (rest := self._resting.pop(one, None)) is not None:
-            rest.cancel()
+        if at_once:
+            self._wake(one)
         if one not in self._resting:
             self._have_due(one)
 
@@ -84,13 +91,13 @@ class Recorder:
             self._rest(one, _SOON_S)
 
     async def room(self, one: Recorded) -> None:
-        """Wait until more may be received."""
+        """Wait until more may be received. What is held back makes room instead of letting others wait."""
         tenant_id = one.row.tenant_id
-        while (
-            self._weight > self._limits.memory or self._shares[tenant_id] > self._limits.share
-        ) and one in self._weights:
-            self._stored.clear()
-            await self._stored.wait()
+        while self._is_full(tenant_id) and one in self._weights:
+            self._shed(tenant_id)
+            if self._is_full(tenant_id):
+                self._stored.clear()
+                await self._stored.wait()
 
     def drop(self, one: Recorded) -> None:
         """Store no more of it."""
@@ -98,15 +105,18 @@ class Recorder:
         self._due[tenant_id].pop(one, None)
         self._taken.pop(one, None)
         self._give_back(one, self._weights.pop(one, 0))
-        if (rest := self._resting.pop(one, None)) is not None:
-            rest.cancel()
+        self._note_held(one, is_held=False)
+        self._wake(one)
 
     async def flush(self) -> None:
-        """Wait until all is stored that there is."""
-        for one in list(self._resting):
+        """Store all that there is, also what is held back, without taking turns."""
+        self._is_flushing = True
+        for one in list(self._weights):
+            one.log.release()
             self.grow(one, at_once=True)
         while self._lanes:
             await asyncio.wait(self._lanes.values())
+        self._is_flushing = False
 
     async def close(self) -> None:
         for lane in list(self._lanes.values()):
@@ -124,7 +134,7 @@ class Recorder:
         due = self._due[tenant_id]
         failing: set[Recorded] = set()
         try:
-            while batches := self._take(due, alone=bool(failing)):
+            while batches := self._take(tenant_id, due, alone=bool(failing)):
                 try:
                     async with self._connections:
                         await self._store(tenant_id, batches)
@@ -141,17 +151,44 @@ class Recorder:
             if not due:
                 del self._due[tenant_id]
 
-    def _take(self, due: dict[Recorded, None], *, alone: bool) -> dict[Recorded, Batch]:
+    def _take(
+        self, tenant_id: str, due: dict[Recorded, None], *, alone: bool
+    ) -> dict[Recorded, Batch]:
         batches: dict[Recorded, Batch] = {}
         left = _STATEMENT
+        rate = self._trickle(tenant_id)
         while due and left > 0 and not (alone and batches):
             one = next(iter(due))
             del due[one]
-            batch = self._taken.get(one) or one.log.take(most=left)
+            batch = self._taken.get(one) or one.log.take(most=left, rate=rate)
+            self._note_held(one, is_held=one.log.is_held)
             if batch is not None:
                 self._taken[one] = batches[one] = batch
                 left -= batch.cost
+            else:
+                self._hold(one)
         return batches
+
+    def _hold(self, one: Recorded) -> None:
+        """Look again later at what may not be written yet."""
+        self._weigh(one)
+        if seconds := one.log.seconds_held():
+            self._rest(one, seconds)
+
+    def _note_held(self, one: Recorded, *, is_held: bool) -> None:
+        tenant_id = one.row.tenant_id
+        if is_held:
+            self._held[tenant_id].add(one)
+        elif tenant_id in self._held:
+            self._held[tenant_id].discard(one)
+            if not self._held[tenant_id]:
+                del self._held[tenant_id]
+
+    def _trickle(self, tenant_id: str) -> float:
+        """Divide what is written of outputs that are held back: evenly among tenants, then among a tenant's outputs."""
+        commands = len(self._held.get(tenant_id, ())) or 1
+        share = self._limits.trickle / (len(self._held) or 1) / commands / len(OUTPUTS)
+        return min(TRICKLE, share)
 
     async def _store(self, tenant_id: str, batches: dict[Recorded, Batch]) -> None:
         growths = [_growth(one, batch) for one, batch in batches.items()]
@@ -185,18 +222,42 @@ class Recorder:
             self.drop(one)
             return
         self._weigh(one)
-        if batch.cost > _LITTLE:
-            self._rest(one, batch.cost * (len(self._resting) + 1) / self._limits.rate)
+        if batch.cost > _LITTLE and not self._is_flushing:
+            self._rest(one, batch.cost * (len(self._paced) + 1) / self._limits.rate)
+            self._paced.add(one)
         elif one.log.weight:
             self._have_due(one)
 
     def _rest(self, one: Recorded, seconds: float) -> None:
+        self._wake(one)
         self._resting[one] = asyncio.get_running_loop().call_later(seconds, self._go_on, one)
 
+    def _wake(self, one: Recorded) -> None:
+        self._paced.discard(one)
+        if (rest := self._resting.pop(one, None)) is not None:
+            rest.cancel()
+
     def _go_on(self, one: Recorded) -> None:
-        self._resting.pop(one, None)
+        self._wake(one)
         if one.log.weight:
             self._have_due(one)
+
+    def _is_full(self, tenant_id: str) -> bool:
+        limits = self._limits
+        return self._weight > limits.memory or self._shares[tenant_id] > limits.share
+
+    def _shed(self, tenant_id: str) -> None:
+        """Drop output that is held back, evenly and by more than is needed: to look through all of it takes time."""
+        if self._shares[tenant_id] > self._limits.share:
+            self._shed_to(self._limits.share // 2, list(self._held.get(tenant_id, ())))
+        if self._weight > self._limits.memory:
+            every = [one for held in self._held.values() for one in held]
+            self._shed_to(self._limits.memory // 2, every)
+
+    def _shed_to(self, most: int, held: list[Recorded]) -> None:
+        for one in held:
+            one.log.shed(most // len(held))
+            self._weigh(one)
 
     def _weigh(self, one: Recorded) -> None:
         taken = self._taken.get(one)

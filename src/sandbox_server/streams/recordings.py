@@ -10,9 +10,11 @@ from sandbox_server.db.models import Command
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.recording import LEFT, RecordingRepository
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
+from sandbox_server.domain.commands import CommandKind
 from sandbox_server.lifecycle.awake import Awake
 from sandbox_server.lifecycle.changes import Changes
 from sandbox_server.lifecycle.using import UsableSandbox, Using
+from sandbox_server.streams.bounds import LARGEST_PIECE
 from sandbox_server.streams.command_log import CommandLog, StoredRecord
 from sandbox_server.streams.means import Means
 from sandbox_server.streams.recorder import Recorder
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _BEATS_PER_LEASE = 3
 _CLAIM = 100
+# In a flood a terminal has to show what it does now; the rest of what it showed matters less.
+_MOST_HELD_OF_TERMINAL = 2 * LARGEST_PIECE
 
 
 def open_recordings(
@@ -72,7 +76,7 @@ class Recordings:
 
     def begin(self, row: Command, used: UsableSandbox, process: NewProcess) -> Recording:
         """Start a command that has been written down; it goes on whatever becomes of who asked for it."""
-        recording = Recording(row, CommandLog(bound=self._bound), self._means, left=None)
+        recording = Recording(row, self._new_log(row), self._means, left=None)
         self._run(recording, recording.begin(used, process))
         return recording
 
@@ -149,7 +153,7 @@ class Recordings:
                 by=self.recorder_name, lease=self.lease, limit=_CLAIM
             )
             for row, now in claimed:
-                command_log = CommandLog(bound=self._bound, last_seq=row.last_seq)
+                command_log = self._new_log(row)
                 command_log.restore(
                     StoredRecord(one.seq, RecordType(one.type), one.offset, one.length, one.data)
                     for one in await repository.list_stored(row.id)
@@ -159,6 +163,14 @@ class Recordings:
                     self._run(recording, recording.go_on())
         if len(claimed) == _CLAIM:
             self._left.set()
+
+    def _new_log(self, row: Command) -> CommandLog:
+        is_terminal = row.kind is CommandKind.TERMINAL
+        return CommandLog(
+            bound=self._bound,
+            last_seq=row.last_seq,
+            most_held=_MOST_HELD_OF_TERMINAL if is_terminal else None,
+        )
 
     def _run(self, recording: Recording, work: Coroutine[None, None, None]) -> None:
         row = recording.row

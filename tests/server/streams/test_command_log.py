@@ -5,13 +5,32 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.streams.bounds import LARGEST_PIECE, ROW_COST, SMALLEST_BOUND, unfinished
+from sandbox_server.streams.allowance import TRICKLE
+from sandbox_server.streams.bounds import (
+    LARGEST_PIECE,
+    QUIET_S,
+    ROW_COST,
+    SMALLEST_BOUND,
+    unfinished,
+)
 from sandbox_server.streams.command_log import OUTPUTS, CommandLog, StoredRecord
 from sandbox_server.streams.records import RecordType
 
 BOUND = SMALLEST_BOUND
 STDOUT, STDERR = OUTPUTS
 TEXT = "aé€😀\n"
+MOST_STORED = 3 * BOUND + 4 * LARGEST_PIECE
+"""Of one output, whatever it writes, if no time passes."""
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
 
 
 @dataclass
@@ -23,6 +42,8 @@ class Table:
     contents: dict[int, bytes] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     seq: int = 0
+    stored: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTPUTS, 0))
+    """How many bytes of each output were ever stored."""
 
     def store(self, *, most=2**20):
         batch = self.log.take(most=most)
@@ -45,6 +66,8 @@ class Table:
                 self.seq, piece.type, piece.offset, length, piece.data
             )
             self.contents[self.seq] = bytes(piece.content)
+            if piece.type in self.stored:
+                self.stored[piece.type] += length
         self.sizes = dict(batch.sizes)
         self.log.settle(batch, self.seq)
         return True
@@ -53,9 +76,9 @@ class Table:
         while self.store():
             pass
 
-    def restart(self):
+    def restart(self, clock):
         """Go on with another log, as another server does."""
-        self.log = CommandLog(bound=BOUND)
+        self.log = CommandLog(bound=BOUND, clock=clock)
         self.log.restore(self.rows[seq] for seq in sorted(self.rows))
 
     def of(self, stream):
@@ -99,27 +122,35 @@ acts = st.one_of(
     st.tuples(st.sampled_from(OUTPUTS), chunks),
     st.tuples(st.just("store"), st.sampled_from([1, 5000, 2**20])),
     st.just(("restart", None)),
+    st.tuples(st.just("wait"), st.sampled_from([0.01, QUIET_S, 10.0])),
 )
 
 
 @given(st.lists(acts, max_size=40))
 def test_what_is_stored_is_what_was_written_with_every_gap_told_and_no_more_than_the_bound(done):
-    table = Table(CommandLog(bound=BOUND))
+    clock = Clock()
+    table = Table(CommandLog(bound=BOUND, clock=clock))
     written = {STDOUT: b"", STDERR: b""}
+    restarts = 0
     for act, what in done:
         if act == "store":
             table.store(most=what)
+        elif act == "wait":
+            clock.now += what
         elif act == "restart":
+            restarts += 1
+            table.log.release()
             table.store_all()
             # What is held back is what another server never gets.
             written = {
                 stream: content[: max((end for _, end in table.of(stream)), default=0)]
                 for stream, content in written.items()
             }
-            table.restart()
+            table.restart(clock)
         else:
             written[act] += what
             table.log.receive(act, what)
+    table.log.release()
     table.store_all()
     check(table, written, complete=False)
     table.log.note(RecordType.EXIT, {})
@@ -127,6 +158,8 @@ def test_what_is_stored_is_what_was_written_with_every_gap_told_and_no_more_than
     check(table, written, complete=True)
     assert table.rows[max(table.rows)].type is RecordType.EXIT
     assert table.log.weight == 0
+    for stored in table.stored.values():
+        assert stored <= (restarts + 1) * MOST_STORED + clock.now * TRICKLE
 
 
 @given(st.text(TEXT, max_size=300), st.lists(st.integers(1, 9), min_size=1, max_size=300))
@@ -151,8 +184,8 @@ def test_text_without_end_is_cut_where_characters_are():
         stored.decode()
 
 
-def test_the_beginning_stays_and_the_end_goes_on():
-    table = Table(CommandLog(bound=BOUND))
+def test_of_a_flood_the_beginning_and_the_end_are_stored_when_it_ends():
+    table = Table(CommandLog(bound=BOUND, clock=Clock()))
     written = b""
     for number in range(3000):
         line = b"%d %s\n" % (number, b"x" * 500)
@@ -160,13 +193,113 @@ def test_the_beginning_stays_and_the_end_goes_on():
         table.log.receive(STDOUT, line)
         if number % 10 == 0:
             table.store_all()
+    table.log.note(RecordType.EXIT, {})
+    table.store_all()
+    gaps = [row for row, _ in table.of(STDOUT) if row.type is RecordType.GAP]
+    assert len(gaps) <= 2  # a piece of the midst may be left where there is room for it
+    assert gaps[0].offset > BOUND // 4
+    assert len(written) - (gaps[-1].offset + gaps[-1].data["size"]) > BOUND // 5
+    check(table, {STDOUT: written}, complete=True)
+
+
+def flooded(clock, *, size=8 * BOUND):
+    """Make a table of an output that has used up its allowance."""
+    table = Table(CommandLog(bound=BOUND, clock=clock))
+    for _ in range(size // 1000):
+        table.log.receive(STDOUT, b"x" * 999 + b"\n")
+        table.store_all()
+    assert table.log.is_held
+    return table
+
+
+def test_while_a_flood_lasts_no_more_is_stored_than_a_trickle():
+    clock = Clock()
+    table = flooded(clock)
+    before = table.stored[STDOUT]
+    assert before <= BOUND
+    for _ in range(10_000):
+        clock.now += 0.001
+        table.log.receive(STDOUT, b"x" * 999 + b"\n")
+        table.store_all()
+    assert TRICKLE * 8 < table.stored[STDOUT] - before < TRICKLE * 10.5
+
+
+def test_a_flood_that_pauses_has_its_end_stored():
+    clock = Clock()
+    table = flooded(clock)
+    table.log.receive(STDOUT, b"> ")
+    table.store_all()
+    assert table.log.seconds_held() <= QUIET_S
+    clock.now += QUIET_S
     table.store_all()
     rows = list(table.of(STDOUT))
-    gaps = [row for row, _ in rows if row.type is RecordType.GAP]
-    assert len(gaps) == 1
-    assert gaps[0].offset > BOUND // 4
-    assert len(written) - (gaps[0].offset + gaps[0].data["size"]) > BOUND // 4
-    check(table, {STDOUT: written}, complete=False)
+    assert table.contents[rows[-1][0].seq].endswith(b"> ")
+    assert rows[-1][1] - max(end for row, end in rows if row.type is RecordType.GAP) > LARGEST_PIECE
+    assert not table.log.is_held
+
+
+def test_an_output_that_floods_again_and_again_is_shown_its_last_bytes_at_each_pause():
+    clock = Clock()
+    table = flooded(clock)
+    for number in range(5):
+        for _ in range(BOUND // 1000):
+            table.log.receive(STDOUT, b"x" * 999 + b"\n")
+        table.log.receive(STDOUT, b"%d> " % number)
+        clock.now += QUIET_S
+        table.store_all()
+        assert table.contents[max(table.contents)].endswith(b"%d> " % number)
+    assert table.stored[STDOUT] < MOST_STORED
+
+
+def test_what_pauses_and_floods_for_ever_is_bounded_too():
+    clock = Clock()
+    table = flooded(clock)
+    for _ in range(1000):
+        table.log.receive(STDOUT, b"x" * LARGEST_PIECE)
+        clock.now += QUIET_S
+        table.store_all()
+    assert table.stored[STDOUT] <= MOST_STORED + clock.now * TRICKLE
+
+
+def test_a_slow_log_is_stored_line_by_line_for_ever():
+    clock = Clock()
+    table = Table(CommandLog(bound=BOUND, clock=clock))
+    for number in range(20_000):
+        table.log.receive(STDOUT, b"%099d\n" % number)
+        assert table.store()
+        clock.now += 0.1
+    assert not table.log.is_held
+
+
+def test_an_output_beside_a_flood_is_stored_at_once():
+    table = flooded(Clock())
+    table.log.receive(STDERR, b"warning\n")
+    assert table.store()
+    assert table.contents[max(table.contents)] == b"warning\n"
+
+
+def test_a_terminal_shows_what_it_does_now_rather_than_all_of_a_flood():
+    log = CommandLog(bound=BOUND * 16, most_held=LARGEST_PIECE, clock=Clock())
+    table = Table(log)
+    while not log.is_held:
+        log.receive(STDOUT, b"x" * 1000)
+        table.store_all()
+    for _ in range(1000):
+        log.receive(STDOUT, b"x" * 1000)
+    assert log.weight <= 2 * LARGEST_PIECE
+
+
+def test_text_that_is_cut_out_of_a_flood_begins_with_a_character():
+    clock = Clock()
+    table = Table(CommandLog(bound=BOUND, clock=clock))
+    for _ in range(6):
+        for _ in range(BOUND // 300):
+            table.log.receive(STDOUT, "€".encode() * 100)
+            table.store_all()
+        clock.now += QUIET_S
+        table.store_all()
+    for stored in table.contents.values():
+        stored.decode()
 
 
 def test_a_flood_that_cannot_be_stored_takes_no_more_memory_than_is_kept():
@@ -182,6 +315,8 @@ def test_single_bytes_are_not_kept_by_the_million():
     for _ in range(5000):
         table.log.receive(STDOUT, b"x")
         table.store()
+    table.log.note(RecordType.EXIT, {})
+    table.store_all()
     assert len(table.rows) <= BOUND // ROW_COST + 2
 
 
