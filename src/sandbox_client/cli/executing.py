@@ -1,6 +1,7 @@
 """Commands in a sandbox, as if they ran here: their bytes, their signals, their exit codes."""
 
 import asyncio
+import signal
 from contextlib import aclosing, suppress
 
 from sandbox_client import AsyncCommand, AsyncSandbox
@@ -53,14 +54,35 @@ async def execute(invocation: Invocation, sandbox: AsyncSandbox) -> int:
     command = await sandbox.begin(line_of(given.command), stdin=given.interactive, **how)
     try:
         ending = await _Attended(command, invocation).run()
+    except BrokenPipeError:
+        await _hang_up(command)
+        raise
     except asyncio.CancelledError:
-        if given.keep:
+        if invocation.interrupts.received is signal.SIGPIPE:
+            await _hang_up(command)
+        elif given.keep:
             output.note("")
             output.note(f"It runs on: sbx tail {sandbox.id} {command.id}")
         raise
     if output.as_json:
         output.show(await command.refresh())
     return exit_code_of(ending)
+
+
+async def _hang_up(command: AsyncCommand) -> None:
+    """End a command whose output is no longer read, as a terminal that is closed does."""
+    hanging_up = asyncio.create_task(_signal_once_started(command))
+    with suppress(SandboxError):
+        # A failed write and the closed pipe are noticed separately: the one must not cancel what the other began.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(hanging_up)
+        await hanging_up
+
+
+async def _signal_once_started(command: AsyncCommand) -> None:
+    async with aclosing(command.follow()) as events:
+        await anext(events)
+    await command.signal(CommandSignal.SIGHUP)
 
 
 class _Attended:

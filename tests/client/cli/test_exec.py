@@ -66,6 +66,19 @@ def test_ctrl_c_interrupts_the_command_there(sit, web):
         assert person.end() == 9
 
 
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_command_whose_output_is_no_longer_read_is_ended(start, sbx, web, lines):
+    word = f"for-nobody-{lines}"
+    with start("exec", web, "--", f"yes {word}; echo not reached") as process:
+        for _ in range(lines):
+            assert process.stdout.readline() == f"{word}\n".encode()
+        process.stdout.close()  # as `| head` does
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+    line = f"while pgrep -f '^yes {word}'; do sleep 0.1; done >/dev/null; echo gone"
+    assert sbx("exec", "--timeout", "20s", web, "--", line).stdout == "gone\n"
+
+
 def test_a_second_ctrl_c_leaves_the_command_which_is_found_again(sit, sbx, web):
     line = "trap 'echo heard' INT; echo ready; until test -e /tmp/go; do sleep 0.1; done; exit 6"
     with sit("exec", web, "--", line) as person:
