@@ -10,7 +10,7 @@ from e2b.envd.filesystem.filesystem_connect import FilesystemClient
 from e2b.envd.utils import authentication_header
 from packaging.version import Version
 
-from sandbox_server.backends.e2b.bounded import bounded_client
+from sandbox_server.backends.e2b.bounded import envd_client
 from sandbox_server.backends.e2b.inside_failures import INSIDE_FAILURES, inside_failure
 from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.domain.errors import BackendError, PathNotFound, SandboxError
@@ -36,7 +36,7 @@ class WorkingDirectories:
         self._sandbox = sandbox
         self._version = Version(envd_version)
         self._limit = limit.total_seconds()
-        self._rpc = bounded_client(FilesystemClient, sandbox, most=_LARGEST_ANSWER)
+        self._rpc = envd_client(FilesystemClient, sandbox, most=_LARGEST_ANSWER)
         self._known: dict[str | None, str] = {}
 
     async def resolve(self, path: str, *, user: str | None) -> str:
