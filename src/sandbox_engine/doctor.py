@@ -27,8 +27,8 @@ _PACKAGES = {
     "mmdebstrap": "mmdebstrap",
 }
 _PACKAGES_FOR_REGISTRIES = {"skopeo": "skopeo", "umoci": "umoci"}
-# Measured: without one of them the engine, or a sandbox, does not start. FOWNER, FSETID, SETPCAP,
-# SETFCAP and MKNOD are for images and loop devices, NET_BIND_SERVICE is for DNS on port 53.
+# Image builds need FOWNER, FSETID, SETPCAP and SETFCAP, loop devices MKNOD, DNS on port 53
+# NET_BIND_SERVICE. Measured for the others: without it the engine or its sandboxes fail.
 _CAPABILITIES = {
     "CAP_CHOWN": 0,
     "CAP_DAC_OVERRIDE": 1,
