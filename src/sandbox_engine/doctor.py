@@ -177,9 +177,10 @@ def _inherited() -> Iterator[Finding]:
     yield Finding(
         "seccomp filters", inherited.seccomp_filters == 0,
         f"{inherited.seccomp_filters} inherited" if inherited.seccomp_filters else "none inherited",
-        "Sandboxes inherit them. In the engine's systemd unit remove SystemCallFilter, "
-        "SystemCallArchitectures, LockPersonality, MemoryDenyWriteExecute, Restrict*, Protect* and "
-        "PrivateDevices; run its container privileged.",
+        "Sandboxes inherit them: some programs fail there, and each system call takes longer. In the engine's "
+        "systemd unit remove SystemCallFilter, SystemCallArchitectures, LockPersonality, "
+        "MemoryDenyWriteExecute, Restrict*, Protect* and PrivateDevices; run its container privileged.",
+        required=False,  # LXC sets one that sandboxes can live with
     )  # fmt: skip
     yield Finding(
         "new privileges", not inherited.no_new_privileges,

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-# As ProtectHostname= of systemd: sethostname (x86_64, aarch64) answers EPERM.
+# As ProtectHostname= of systemd does: sethostname (x86_64, aarch64) answers EPERM.
 UNDER_A_SECCOMP_FILTER = """
 import ctypes, os, platform, struct, sys
 
@@ -23,7 +23,6 @@ assert ctypes.CDLL(None).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program) == 
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 RESTRICTIONS = {
-    "seccomp filters: 1 inherited": [sys.executable, "-c", UNDER_A_SECCOMP_FILTER],
     "host name of sandboxes: cannot be set": [sys.executable, "-c", UNDER_A_SECCOMP_FILTER],
     "new privileges: denied (no_new_privs)": ["setpriv", "--no-new-privs"],
     "capabilities: not in the bounding set: CAP_KILL, CAP_SYS_PTRACE": [
@@ -87,6 +86,14 @@ def test_restrictions_that_sandboxes_would_inherit_keep_the_engine_from_starting
         assert told.returncode == 78
         assert f"MISS  {finding}" in told.stdout
         assert "systemd unit remove" in told.stdout
+
+
+@pytest.mark.needs_engine
+def test_doctor_warns_of_seccomp_filters_that_sandboxes_inherit(tmp_path):
+    under = [sys.executable, "-c", UNDER_A_SECCOMP_FILTER]
+    told = engine("doctor", "--state-dir", str(tmp_path), under=under)
+    assert "low   seccomp filters: 1 inherited" in told.stdout
+    assert "remove SystemCallFilter" in told.stdout
 
 
 @pytest.mark.parametrize(
