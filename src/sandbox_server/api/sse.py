@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 
 from sandbox_server.api.connection import abort_of, connection_of
 from sandbox_server.api.deps import ServicesDep
-from sandbox_server.db.session import OUTAGES
+from sandbox_server.db.session import OUTAGES, cancelled_once
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AccessDenied
 from sandbox_server.services import Services
@@ -187,7 +187,7 @@ async def _recheck(services: Services, caller: Caller, follower: Follower) -> No
     while True:
         await asyncio.sleep(_RECHECK_EVERY.total_seconds())
         try:
-            await services.authenticator.recheck(caller)
+            await cancelled_once(services.authenticator.recheck(caller))
         except AccessDenied as error:
             log.info("a stream is ended reason=%s", error)
             follower.end()

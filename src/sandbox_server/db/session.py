@@ -1,5 +1,7 @@
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -10,6 +12,7 @@ from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
+    AsyncSessionTransaction,
     async_sessionmaker,
     create_async_engine,
 )
@@ -21,6 +24,7 @@ _SETTINGS = {
     "random_page_cost": "1.1",  # the rows are in memory: reading them by an index is no dearer
 }
 
+T = TypeVar("T")
 Sessions = async_sessionmaker[AsyncSession]
 
 _autocommitting: WeakKeyDictionary[Sessions, AsyncEngine] = WeakKeyDictionary()
@@ -58,9 +62,83 @@ def create_engine(
     return engine
 
 
+# How long a statement goes on whose caller was cancelled. A database that does not answer may not keep the connection.
+_FINISH_WITHIN_S = 5.0
+
+
+class _Session(AsyncSession):
+    """A session whose statements finish although their caller is cancelled, as by a client that hangs up.
+
+    A statement that is broken off takes its connection with it: SQLAlchemy has to close that, and reports an error where
+    the cancellation is repeated, as anyio does until a task has ended.
+    """
+
+    _unfinished: asyncio.Task[Any] | None = None
+
+    async def execute(self, *args: Any, **options: Any) -> Any:
+        return await self._finish(super().execute(*args, **options))
+
+    async def scalar(self, *args: Any, **options: Any) -> Any:
+        return await self._finish(super().scalar(*args, **options))
+
+    async def scalars(self, *args: Any, **options: Any) -> Any:
+        return await self._finish(super().scalars(*args, **options))
+
+    async def get(self, *args: Any, **options: Any) -> Any:
+        return await self._finish(super().get(*args, **options))
+
+    async def get_one(self, *args: Any, **options: Any) -> Any:
+        return await self._finish(super().get_one(*args, **options))
+
+    async def refresh(self, *args: Any, **options: Any) -> None:
+        await self._finish(super().refresh(*args, **options))
+
+    async def flush(self, *args: Any, **options: Any) -> None:
+        await self._finish(super().flush(*args, **options))
+
+    def begin(self) -> AsyncSessionTransaction:
+        return _Transaction(self)
+
+    async def close(self) -> None:
+        await self.settle()
+        await super().close()
+
+    async def settle(self) -> None:
+        """Wait for a statement whose caller was cancelled."""
+        if self._unfinished is not None:
+            await asyncio.wait([self._unfinished])
+
+    async def _finish(self, statement: Coroutine[Any, Any, T]) -> T:
+        task = self._unfinished = asyncio.create_task(statement)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_later(_FINISH_WITHIN_S, task.cancel)
+            raise
+
+
+class _Transaction(AsyncSessionTransaction):
+    async def __aexit__(self, *failure: object) -> None:
+        await cast("_Session", self.session).settle()
+        await super().__aexit__(*failure)
+
+
+async def cancelled_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run database work for a caller in a scope of anyio, such as a streamed answer.
+
+    Such a scope cancels what waits in it again and again, also while a statement finishes.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
 def create_sessions(engine: AsyncEngine) -> Sessions:
     """Make sessions whose rows stay readable after the commit."""
-    return async_sessionmaker(engine, expire_on_commit=False)
+    return async_sessionmaker(engine, class_=_Session, expire_on_commit=False)
 
 
 def without_transaction(sessions: Sessions) -> AsyncSession:

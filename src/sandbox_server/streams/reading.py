@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from weakref import WeakValueDictionary
 
-from sandbox_server.db.session import OUTAGES, Sessions
+from sandbox_server.db.session import OUTAGES, Sessions, cancelled_once
 from sandbox_server.streams.source import Page, Source
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,7 @@ class Reading:
         self._of_tenants: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def read(self, source: Source, *, after: int) -> Page:
-        async with self._turn(source):
-            return await source.read(self._sessions, after=after, limit=_LIMIT)
+        return await cancelled_once(self._read(source, after=after))
 
     async def read_at_last(self, source: Source, *, after: int) -> Page:
         """Read once the database answers again: who follows is not sent away by an outage."""
@@ -43,6 +42,10 @@ class Reading:
     async def find_tail(self, source: Source, *, count: int) -> int:
         async with self._turn(source):
             return await source.find_tail(self._sessions, count=count)
+
+    async def _read(self, source: Source, *, after: int) -> Page:
+        async with self._turn(source):
+            return await source.read(self._sessions, after=after, limit=_LIMIT)
 
     @asynccontextmanager
     async def _turn(self, source: Source) -> AsyncIterator[None]:
