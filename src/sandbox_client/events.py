@@ -29,6 +29,7 @@ T = TypeVar("T", bound=Told)
 
 class CommandStarted(Told):
     id: int
+    command_id: str
     pid: int | None = None
     at: datetime
 
@@ -55,6 +56,7 @@ class AgentStarted(Told):
     model_config = ConfigDict(extra="allow")
 
     id: int
+    run_id: str
     agent: str | None = None
     at: datetime
 

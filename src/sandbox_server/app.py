@@ -70,7 +70,8 @@ _ROUTES = (
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # What a page may read of an answer beside what all pages may.
 _TOLD_HEADERS = (
-    *("Location", "Retry-After", "WWW-Authenticate", REQUEST_ID, "Mcp-Session-Id"),
+    *("Location", "Content-Location", "Retry-After", "WWW-Authenticate"),
+    *(REQUEST_ID, "Mcp-Session-Id"),
     *("Accept-Ranges", "Content-Disposition", "Content-Range", "ETag"),
 )
 

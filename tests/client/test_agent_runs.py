@@ -50,7 +50,8 @@ async def test_what_an_agent_says_is_told_as_it_does(workplace):
     run = await workplace.run_agent("codex", FINISH, on_event=told.append)
     assert [type(event) for event in told] == [AgentStarted, AgentMessage, AgentEnded]
     assert (told[0].agent, told[1].message, told[2].output) == ("codex", {"n": 1}, "done")
-    found = await workplace.get_agent_run(run.id)
+    assert told[0].run_id == run.id
+    found = await workplace.get_agent_run(told[0].run_id)
     assert [event async for event in found.follow(after=told[0].id)] == told[1:]
     assert run.id in [one.id async for one in workplace.list_agent_runs()]
     assert [one.id async for one in workplace.list_agent_runs(running=True)] == []

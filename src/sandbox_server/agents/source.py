@@ -60,16 +60,16 @@ async def _read(session: AsyncSession, run: Command, *, after: int, limit: int) 
     if ended_at is not None:
         said += lines.finish(ended_at)
     position = said[-1].number if said else after
-    items = list(_told(said))
+    items = list(_told(said, run_id=run.id))
     if ended_at is not None:
         items.append(await _last_of(output, run, after=position, at=ended_at))
         position = items[-1].id
     return Page(items, position, more=more, over=ended_at is not None)
 
 
-def _told(said: list[Line | Missing]) -> Iterator[Item]:
+def _told(said: list[Line | Missing], *, run_id: str) -> Iterator[Item]:
     for each in said:
-        item = item_of(each)
+        item = item_of(each, run_id=run_id)
         if item is not None:
             yield item
 

@@ -9,12 +9,13 @@ from sandbox_server.agents.lines import Line, Missing
 from sandbox_server.domain.agents import read_line
 from sandbox_server.streams.source import Item
 
-_TOLD = ("started", "message")
+_STARTED = "started"
+_TOLD = (_STARTED, "message")
 _RESULT = "result"
 _LONGEST_TEXT = 4096
 
 
-def item_of(said: Line | Missing) -> Item | None:
+def item_of(said: Line | Missing, *, run_id: str) -> Item | None:
     """Tell a line, unless it is the result, which is told when the run has ended."""
     if isinstance(said, Missing):
         return make_item(said.number, {"type": "gap", "size": said.size}, said.at)
@@ -23,6 +24,8 @@ def item_of(said: Line | Missing) -> Item | None:
     if kind == _RESULT:
         return None
     if kind in _TOLD:
+        if kind == _STARTED:
+            document = {**document, "run_id": run_id}
         try:
             return make_item(said.number, document, said.at)
         except (ValueError, RecursionError):

@@ -20,7 +20,15 @@ from sandbox_server.api.failures import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.patience import Patience
-from sandbox_server.api.sse import EVENT_STREAM, EVENTS_OVER, ListenerDep, asks_for_events, stream
+from sandbox_server.api.sse import (
+    EVENT_STREAM,
+    EVENTS_OVER,
+    STARTED_STREAM,
+    ListenerDep,
+    asks_for_events,
+    started_at,
+    stream,
+)
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
 from sandbox_server.domain.commands import COMMAND_LIVING
@@ -36,7 +44,7 @@ Running = Annotated[bool, Query(description="Only those that have not ended.")]
     "",
     status_code=201,
     response_model=AgentRunOutcome,
-    responses={202: {"model": AgentRunOutcome}, 200: EVENT_STREAM},
+    responses={202: {"model": AgentRunOutcome}, 200: STARTED_STREAM},
 )
 @may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.InvalidRequest)
 async def run_agent(
@@ -52,7 +60,8 @@ async def run_agent(
     """Have a coding agent carry out a prompt. It has ended (201), or works on (202): ask `Location`.
 
     With `Accept: text/event-stream` it is told what the agent says, as it does: `started`, `message`, `text`, `gap`, and `result`
-    as the last. It works on when nobody listens any more.
+    as the last. The agent keeps working when the client disconnects: follow it again at `Content-Location`, after `Last-Event-ID`.
+    `run_id` in `started` is its id.
     """
     runs, patience = AgentRuns(services.commands), Patience(wait)
     run = await runs.start(
@@ -62,11 +71,13 @@ async def run_agent(
         idempotency=repeatable(request, idempotency_key, body),
         wait=patience.left,
     )
+    path = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
     if asks_for_events(request):
-        return await stream(request, services, _events_of(run))
+        headers = started_at(path, stream="events")
+        return await stream(request, services, _events_of(run), headers=headers)
     run = await runs.wait_ended(run, wait=patience.left)
     say_whether_done(response, run)
-    response.headers["Location"] = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
+    response.headers["Location"] = path
     return await view_run_outcome(services, run)
 
 

@@ -19,7 +19,15 @@ from sandbox_server.api.failures import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.api.patience import Patience
-from sandbox_server.api.sse import EVENT_STREAM, EVENTS_OVER, ListenerDep, asks_for_events, stream
+from sandbox_server.api.sse import (
+    EVENT_STREAM,
+    EVENTS_OVER,
+    STARTED_STREAM,
+    ListenerDep,
+    asks_for_events,
+    started_at,
+    stream,
+)
 from sandbox_server.backends.processes import GroupSignal, ProcessSignal
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
@@ -69,7 +77,7 @@ class Wanted:
     "",
     status_code=201,
     response_model=CommandOutcome,
-    responses={202: {"model": CommandOutcome}, 200: EVENT_STREAM},
+    responses={202: {"model": CommandOutcome}, 200: STARTED_STREAM},
 )
 @may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.CommandNotStarted)
 async def run_command(
@@ -84,7 +92,8 @@ async def run_command(
 ) -> CommandOutcome | Response:
     """Run a command. It has ended, or was to run in the background (201), or runs on (202): ask `Location`.
 
-    With `Accept: text/event-stream` it is told what it writes, as it does. It runs on when nobody listens any more.
+    With `Accept: text/event-stream` it is told what it writes, as it does. The command keeps running when the client
+    disconnects: follow it again at `Content-Location`, after `Last-Event-ID`. `command_id` in `started` is its id.
     """
     patience = Patience(wait)
     command = await services.commands.start(
@@ -95,12 +104,14 @@ async def run_command(
         wait=patience.left,
     )
     require_started(command)
+    path = f"/v1/sandboxes/{sandbox_id}/commands/{command.id}"
     if asks_for_events(request):
-        return await stream(request, services, _output_of(command))
+        headers = started_at(path, stream="output")
+        return await stream(request, services, _output_of(command), headers=headers)
     if not command.background:
         command = await services.commands.wait_ended(command, wait=patience.left)
     say_whether_done(response, command)
-    response.headers["Location"] = f"/v1/sandboxes/{sandbox_id}/commands/{command.id}"
+    response.headers["Location"] = path
     return await view_outcome(services, command)
 
 

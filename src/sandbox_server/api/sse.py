@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +29,19 @@ MEDIA_TYPE = "text/event-stream"
 EVENT_STREAM: dict[str, Any] = {
     "description": "As events of `text/event-stream`, if the header `Accept` asks for them.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+STARTED_STREAM: dict[str, Any] = {
+    **EVENT_STREAM,
+    "headers": {
+        "Location": {
+            "description": "Path of the resource that the request created.",
+            "schema": {"type": "string"},
+        },
+        "Content-Location": {
+            "description": "Path of the same stream: send `Last-Event-ID` there to resume it.",
+            "schema": {"type": "string"},
+        },
+    },
 }
 EVENTS_OVER: dict[str, Any] = {
     "model": None,
@@ -86,6 +99,7 @@ async def stream(
     last_event_id: int | None = None,
     tail: int | None = None,
     meanwhile: AbstractContextManager[None] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Answer with a stream from its start or from where the client was; 204 where all of it was told and no more will be."""
     following = await services.streams.follow(
@@ -97,11 +111,21 @@ async def stream(
     if following.is_over:
         return Response(status_code=204)
     texts = _texts(following, meanwhile or nullcontext())
-    return answer(request, services, following, texts)
+    return answer(request, services, following, texts, headers=headers)
+
+
+def started_at(path: str, *, stream: str) -> dict[str, str]:
+    """Make the headers that identify what a streamed request created, and where its stream is resumed."""
+    return {"Location": path, "Content-Location": f"{path}/{stream}"}
 
 
 def answer(
-    request: Request, services: Services, follower: Follower, texts: AsyncGenerator[bytes, None]
+    request: Request,
+    services: Services,
+    follower: Follower,
+    texts: AsyncGenerator[bytes, None],
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Answer with what one is told who follows something, as long as they may."""
     connection = connection_of(request.scope)
@@ -109,6 +133,7 @@ def answer(
         connection.keep_little_unsent()
     return EventSourceResponse(
         _opened(texts),
+        headers=headers,
         ping=_HEARTBEAT_S,
         ping_message_factory=_heartbeat,
         data_sender_callable=lambda: _recheck(services, request.state.caller, follower),

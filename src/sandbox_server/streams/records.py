@@ -1,6 +1,6 @@
 """A command's log, as it is written and read. All that a reader is told is a record, so to read is to list them.
 
-    started   data: pid
+    started   data: pid                            readers are also told the command's id
     stdout    offset, content
     stderr    offset, content
     resized   data: cols, rows                     of a terminal; only the last time is kept

@@ -35,6 +35,8 @@ def tell(record: Record) -> dict[str, Any]:
     told: dict[str, Any] = {"type": record.type.value}
     if record.type in OUTPUT:
         told |= {"offset": record.offset, **content_of(record.content)}
+    elif record.type is RecordType.STARTED:
+        told["command_id"] = record.command_id
     elif record.type is RecordType.GAP:
         told |= {"stream": None, "offset": record.offset, "size": None, "reason": None}
     return told | dict(record.data) | {"at": record.at.isoformat().replace("+00:00", "Z")}

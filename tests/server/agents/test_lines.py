@@ -42,7 +42,7 @@ def read(records, *, after=0):
 
 
 def data_of(content):
-    item = item_of(Line(len(content), content, AT))
+    item = item_of(Line(len(content), content, AT), run_id="run")
     assert item is not None
     return item.data
 
@@ -146,4 +146,4 @@ def test_no_text_of_an_agent_ends_its_event(text):
 
 
 def test_the_result_is_told_when_the_run_has_ended():
-    assert item_of(Line(20, b'{"type": "result"}\n', AT)) is None
+    assert item_of(Line(20, b'{"type": "result"}\n', AT), run_id="run") is None

@@ -121,9 +121,14 @@ async def test_a_prompt_of_a_mebibyte_arrives_whole(begin):
 async def test_an_agent_is_followed_while_it_works(caller, sandbox):
     body = {"agent": "codex", "prompt": FINISH}
     async with following(caller, f"{sandbox}/agent/runs", method="POST", json=body) as stream:
+        run, again = stream.headers["Location"], stream.headers["Content-Location"]
         told = await stream.rest()
     assert [one.data["type"] for one in told] == ["started", "message", "result"]
     assert told[0].data["agent"] == "codex"
+    assert run == f"{sandbox}/agent/runs/{told[0].data['run_id']}"
+    assert (await caller.get(run)).json()["state"] == "succeeded"
+    async with following(caller, again, after=told[0].id) as stream:
+        assert await stream.rest() == told[1:]
     assert [one.id for one in told] == sorted({one.id for one in told})
 
 

@@ -18,6 +18,7 @@ class Followed:
     """One stream as a reader has it, event by event."""
 
     def __init__(self, response):
+        self.headers = response.headers
         self._lines = response.aiter_lines()
         self.told = []
 

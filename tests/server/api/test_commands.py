@@ -145,6 +145,21 @@ async def test_a_command_is_followed_from_its_start_by_who_starts_it(caller, san
     assert (told[-1]["type"], told[-1]["state"], told[-1]["exit_code"]) == ("exit", "exited", 3)
 
 
+async def test_a_stream_of_a_new_command_names_it_and_where_it_goes_on(caller, sandbox):
+    paused = await caller.post(f"{sandbox}/pause", params={"wait": 60})
+    assert paused.json()["state"] == "paused", paused.text
+    body = {"cmd": "echo one; sleep 0.3; echo two"}
+    async with following(caller, f"{sandbox}/commands", method="POST", json=body) as stream:
+        command, again = stream.headers["Location"], stream.headers["Content-Location"]
+        first = await anext(stream)
+    assert first.data["type"] == "started"
+    assert command == f"{sandbox}/commands/{first.data['command_id']}"
+    assert (await caller.get(command)).json()["cmd"] == body["cmd"]
+    async with following(caller, again, after=first.id) as stream:
+        told = [one.data for one in await stream.rest()]
+    assert "".join(one.get("text", "") for one in told) == "one\ntwo\n"
+
+
 async def test_what_is_sent_is_what_it_reads_byte_for_byte_until_the_end_of_its_input(
     caller, begin, ended
 ):

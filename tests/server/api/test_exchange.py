@@ -186,7 +186,9 @@ async def test_pages_of_allowed_origins_may_call_and_read_our_headers(admin):
     answer = await admin.get("/v1/test/notes", headers={"Origin": "https://app.example.com"})
     assert answer.headers["access-control-allow-origin"] == "https://app.example.com"
     told = answer.headers["access-control-expose-headers"]
-    assert {"Location", "Retry-After", "X-Request-Id", "ETag"} <= set(told.split(", "))
+    assert {"Location", "Content-Location", "Retry-After", "X-Request-Id", "ETag"} <= set(
+        told.split(", ")
+    )
     assert "access-control-allow-credentials" not in answer.headers
 
 

@@ -51,7 +51,7 @@ async def test_both_streams_are_told_in_the_order_they_were_written(recorded, re
     page, told = await read()
     assert all(each.pop("at").endswith("Z") for each in told)
     assert told == [
-        {"type": "started", "pid": 7},
+        {"type": "started", "command_id": recorded.command_id, "pid": 7},
         {"type": "stdout", "offset": 0, "text": "one\n"},
         {"type": "stderr", "offset": 0, "text": "two\n"},
         {"type": "stdout", "offset": 4, "text": "drei ü\n"},
