@@ -64,7 +64,14 @@ class _Definition(Given):
         None
     )
     from_template: (
-        Annotated[Name, Field(description="A template that is at the backend already.")] | None
+        Annotated[
+            Name,
+            Field(
+                description="Your own template, a shared one, or one that the backend's provider "
+                "offers to everybody by name. No snapshots."
+            ),
+        ]
+        | None
     ) = None
     steps: Annotated[list[TemplateStep], Field(max_length=_MOST_STEPS)] = Field(
         default_factory=list

@@ -35,7 +35,13 @@ ASKED_OF_PROVIDER: tuple[Failure, ...] = (
     *(errors.BackendError, errors.BackendRefused, CallNotSupported),
     *(errors.BackendUnavailable, errors.BackendBusy, AnswerLost),
 )
+# Which templates there are may be a question for providers.
+LOOKED_UP: tuple[Failure, ...] = (
+    *(errors.BackendError, errors.BackendRefused),
+    *(errors.BackendUnavailable, errors.BackendBusy),
+)
 PLACED: tuple[Failure, ...] = (
+    *LOOKED_UP,
     errors.InvalidTransition,  # where what a repeated request made has ended
     *(errors.BackendNotFound, errors.TemplateNotFound, errors.InvalidRequest),
     *(errors.NoBackend, errors.QueueFull, errors.StartFailed, errors.StartRefused),

@@ -15,7 +15,7 @@ from sandbox_client.models import (
 )
 from sandbox_server.api.asked import IdempotencyKey, repeatable
 from sandbox_server.api.deps import CatalogDep, Operator, Reader, TemplateNamePath
-from sandbox_server.api.failures import may_fail_with
+from sandbox_server.api.failures import LOOKED_UP, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.db.models import TemplateBuild
@@ -44,7 +44,8 @@ async def list_templates(
 
 @router.post("", status_code=202)
 @may_fail_with(
-    errors.NameTaken, errors.TooManyTemplates, errors.InvalidRequest, errors.TemplateNotFound
+    *(errors.NameTaken, errors.TooManyTemplates, errors.InvalidRequest, errors.TemplateNotFound),
+    *LOOKED_UP,
 )
 async def create_template(
     body: TemplateCreate,
@@ -81,7 +82,7 @@ async def delete_template(name: TemplateNamePath, caller: Operator, catalog: Cat
 
 
 @router.post("/{name}/builds", status_code=202)
-@may_fail_with(errors.InvalidRequest)
+@may_fail_with(errors.InvalidRequest, *LOOKED_UP)
 async def rebuild_template(
     name: TemplateNamePath,
     body: RebuildBody,

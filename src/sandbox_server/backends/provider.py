@@ -142,6 +142,13 @@ class BuildProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FoundTemplate:
+    """A template that a provider found by a name; `id` is None for those of other teams."""
+
+    id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProviderTemplate:
     """A template as the provider lists it; sandboxes can be made from it unless its only build failed."""
 

@@ -19,6 +19,8 @@ class KnownBackend:
     capacity: int = DEFAULT_CAPACITY
     paused_takes_place: bool = False
     overflow_to: str | None = None
+    templates: frozenset[str] = frozenset()
+    """What the settings let all tenants use there."""
 
 
 class Backends:
@@ -46,6 +48,10 @@ class Backends:
         known = None if name is None else self._known.get(name)
         return DEFAULT_RULES if known is None else known.rules
 
+    def declaring(self, template: str) -> frozenset[str]:
+        """Name the backends whose settings let all tenants use a template."""
+        return frozenset(name for name, one in self._known.items() if template in one.templates)
+
     def items(self) -> Iterator[tuple[str, KnownBackend]]:
         """Give all providers with what the settings say of them."""
         return iter(self._known.items())
@@ -69,6 +75,7 @@ def open_backends(
                 capacity=one.capacity,
                 paused_takes_place=one.paused_takes_place,
                 overflow_to=one.overflow_to,
+                templates=frozenset(one.templates),
             )
             for one in settings
         },

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from sandbox_server.backends.provider import Endpoint
+from sandbox_server.domain.templates import TemplateReference
 
 DEFAULT_CAPACITY = 20
 
@@ -56,6 +57,11 @@ class BackendSettings(BaseModel):
         "before that.",
     )
     overflow_to: str | None = Field(None, description="Where sandboxes go that find no place here.")
+    templates: tuple[str, ...] = Field(
+        (),
+        description="Names or ids of templates there that all tenants may use though the provider "
+        "neither lists nor finds them.",
+    )
 
     @field_validator("api_url", "sandbox_url")
     @classmethod
@@ -63,6 +69,14 @@ class BackendSettings(BaseModel):
         if url is not None and not url.startswith(("http://", "https://")):
             raise ValueError("begins with http:// or https://")
         return url and url.rstrip("/")
+
+    @field_validator("templates")
+    @classmethod
+    def _require_references(cls, templates: tuple[str, ...]) -> tuple[str, ...]:
+        read = [TemplateReference.parse(one) for one in templates]
+        if None in read:
+            raise ValueError("A template is given as name, name:tag or namespace/name:tag.")
+        return tuple(map(str, read))
 
     _trusted: bytes | None = PrivateAttr(None)
 

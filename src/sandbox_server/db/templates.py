@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Sandbox, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.errors import TemplateNotFound
-from sandbox_server.domain.templates import KnownTemplate, Size, ids_in, is_made_by_a_server
+from sandbox_server.domain.templates import KnownTemplate, Size, TemplateReference
 
 _Place = tuple[Any, ...]
 
@@ -28,45 +28,44 @@ class TemplateRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def find_known(self, reference: str, *, tenant_id: str) -> KnownTemplate | None:
-        """Find what a caller means by a template's name or id; None is that only a provider may know it.
+    async def find_known(
+        self, reference: TemplateReference, *, tenant_id: str
+    ) -> KnownTemplate | None:
+        """Find the template of a tenant, else a shared one, by its name or one of its ids.
 
-        A tenant's own template hides the one of the same name that is everybody's. What is another tenant's
-        is not found, by whatever id it is called.
+        Records of other tenants are not looked at: a miss says nothing about them.
         """
-        rows = await self._known(reference.lower(), tenant_id=tenant_id)
-        if not rows and (ids := ids_in(reference)):
-            rows = await self._known_by_id(ids, reference, tenant_id=tenant_id)
-        if not rows and is_made_by_a_server(reference.lower()):
-            raise TemplateNotFound(reference)
+        if reference.namespace is not None:
+            return None
+        rows = await self._rows_of(Template.name == reference.name, tenant_id=tenant_id)
+        if not rows:
+            rows = await self._rows_of(_has_id(reference), tenant_id=tenant_id)
         own = [row for row in rows if row.tenant_id is not None]
+        if own and not reference.is_plain:  # we build no tags
+            return None
         return _as_known(own or rows) if rows else None
 
-    async def _known(self, name: str, *, tenant_id: str) -> Sequence[Row[*_Place]]:
-        query = _with_places().where(
-            Template.name == name,
-            _is_there,
-            _visible_to(tenant_id),
-        )
+    async def _rows_of(
+        self, wanted: ColumnElement[bool], *, tenant_id: str
+    ) -> Sequence[Row[*_Place]]:
+        query = _with_places().where(wanted, _is_there, _visible_to(tenant_id))
         return (await self._session.execute(query)).all()
 
-    async def _known_by_id(
-        self, ids: Sequence[str], reference: str, *, tenant_id: str
-    ) -> Sequence[Row[*_Place]]:
-        built_as = exists().where(
-            TemplateBuild.template_id == Template.id, TemplateBuild.backend_template_id.in_(ids)
-        )
-        owned = await self._session.execute(
-            select(Template.id, Template.tenant_id, Template.deleted_at).where(
-                or_(Template.id.in_(ids), built_as), Template.tenant_id.is_not(None)
+    async def list_private_ids(self, backend: str, provider_ids: Collection[str]) -> set[str]:
+        """List those of a provider's ids that templates or snapshots of tenants have."""
+        built = (
+            select(TemplateBuild.backend_template_id)
+            .join(Template)
+            .where(
+                Template.tenant_id.is_not(None),
+                TemplateBuild.backend == backend,
+                TemplateBuild.backend_template_id.in_(provider_ids),
             )
         )
-        found = owned.first()
-        if found is None:
-            return ()
-        if found.tenant_id != tenant_id or found.deleted_at is not None:
-            raise TemplateNotFound(reference)
-        return (await self._session.execute(_with_places().where(Template.id == found.id))).all()
+        stem = func.split_part(Snapshot.backend_snapshot_id, ":", 1)
+        taken = select(stem).where(Snapshot.backend == backend, stem.in_(provider_ids))
+        found = await self._session.scalars(built.union(taken))
+        return {one for one in found if one is not None}
 
     async def find_built(self, template_id: str) -> KnownTemplate | None:
         """Find a template that is not deleted, whoever's it is."""
@@ -74,10 +73,23 @@ class TemplateRepository:
         rows = (await self._session.execute(query)).all()
         return _as_known(rows) if rows else None
 
-    async def find_snapshot(self, snapshot_id: str) -> Snapshot | None:
-        """Find a snapshot, which is a template too, whoever's it is; it stays until the transaction ends."""
+    async def find_snapshot(
+        self, reference: TemplateReference, *, tenant_id: str
+    ) -> Snapshot | None:
+        """Find a snapshot of the tenant by our id, and keep it from changing until the transaction ends.
+
+        The temporary snapshots of forks are never found.
+        """
+        if not reference.is_plain:
+            return None
         return await self._session.scalar(
-            select(Snapshot).where(Snapshot.id == snapshot_id).with_for_update(read=True)
+            select(Snapshot)
+            .where(
+                Snapshot.id == reference.name,
+                Snapshot.tenant_id == tenant_id,
+                Snapshot.temporary.is_(False),
+            )
+            .with_for_update(read=True)
         )
 
     async def get_visible(self, name: str, *, tenant_id: str) -> Template:
@@ -140,6 +152,13 @@ class TemplateRepository:
         await self._session.execute(delete(Template).where(Template.id == template_id, ~built))
 
 
+def _has_id(reference: TemplateReference) -> ColumnElement[bool]:
+    built_as = select(TemplateBuild.template_id).where(
+        TemplateBuild.backend_template_id == reference.id
+    )
+    return or_(Template.id == reference.id, Template.id.in_(built_as))
+
+
 def _visible_to(tenant_id: str) -> ColumnElement[bool]:
     return or_(Template.tenant_id == tenant_id, Template.tenant_id.is_(None))
 
@@ -149,6 +168,7 @@ def _with_places() -> Select[*_Place]:
     return (
         select(
             Template.id,
+            Template.name.label("template_name"),
             Template.tenant_id,
             Template.created_at,
             Template.has_services,
@@ -169,6 +189,7 @@ def _with_places() -> Select[*_Place]:
 def _as_known(rows: Sequence[Row[*_Place]]) -> KnownTemplate:
     return KnownTemplate(
         id=rows[0].id,
+        name=rows[0].template_name,
         is_own=rows[0].tenant_id is not None,
         sizes={
             row.name: Size(cpu_count=row.cpu_count, memory_mb=row.memory_mb)

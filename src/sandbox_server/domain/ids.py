@@ -7,6 +7,7 @@ The chance (46 bits) keeps processes apart that make an id in the same microseco
 name and a valid idempotency key of E2B.
 """
 
+import re
 import secrets
 import threading
 import time
@@ -44,6 +45,11 @@ class IdSource:
 
 
 new_id = IdSource()
+
+
+def is_id(text: str) -> bool:
+    """Tell whether servers make such ids: until the year 2085 their first digit is a zero."""
+    return text.startswith("0") and re.match(PATTERN, text) is not None
 
 
 def _in_base_36(number: int, length: int) -> str:

@@ -62,9 +62,12 @@ def choose(
 
 def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) -> Rule:
     """Find the first rule whose conditions all hold; none at all is no rule."""
-    facts = {"agent_type": asked.agent_type, "template": template}
+    facts = {"agent_type": asked.agent_type, "template": template.lower()}
     for rule in rules:
-        if all(facts.get(name) == wanted for name, wanted in rule.get("match", {}).items()):
+        conditions = dict(rule.get("match", {}))
+        if "template" in conditions:
+            conditions["template"] = str(conditions["template"]).lower()
+        if all(facts.get(name) == wanted for name, wanted in conditions.items()):
             return rule
     return {}
 

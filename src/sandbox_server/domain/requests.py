@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Self, TypedDict
 
 from sandbox_server.domain.state import OnTimeout
+from sandbox_server.domain.templates import BASE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class ForkRequest:
 class Defaults:
     """What a sandbox gets that its request says nothing of."""
 
-    template: str = "base"
+    template: str = BASE
     meanwhile: str | None = None
     """The template in place of that one as long as that is not ready."""
     backend: str | None = None

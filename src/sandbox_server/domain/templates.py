@@ -9,13 +9,23 @@ from typing import Any, Self
 NAME = r"^[a-z0-9_-]{1,128}\Z"
 """E2B's own rule; capitals are taken for small letters."""
 
+BASE = "base"
+"""E2B's own, which every provider has."""
+
 AGENT = "agent"
 """The one that sandboxes are made from where nobody says otherwise."""
 
 _WITH_SERVICES = frozenset({AGENT, "agent-full", "relay-workspace"})
 
 _PREFIX = "sandbox-server-"
-_ID = re.compile(r"(?<![a-z0-9])[a-z0-9]{20}(?![a-z0-9])")
+_REFERENCE = re.compile(
+    r"(?:(?P<namespace>[a-z0-9_-]{1,128})/)?(?P<name>[a-z0-9_-]{1,128})(?::(?P<tag>[a-z0-9._-]{1,128}))?"
+)
+_DEFAULT_TAG = "default"
+# E2B's ids and ours have 20 characters; builds, and templates of other providers, have UUIDs.
+_GENERATED = re.compile(
+    r"(?<![a-z0-9])(?:[a-z0-9]{20}|[a-f0-9]{8}(?:-?[a-f0-9]{4}){3}-?[a-f0-9]{12})(?![a-z0-9])"
+)
 
 
 class StepKind(StrEnum):
@@ -78,6 +88,7 @@ class KnownTemplate:
     """A template that is on record, and the backends that sandboxes of it may go to."""
 
     id: str
+    name: str
     is_own: bool
     sizes: Mapping[str, Size]
     has_services: bool = False
@@ -96,11 +107,41 @@ def is_made_by_a_server(name: str) -> bool:
     return name.startswith(_PREFIX)
 
 
-def is_called_as_with_services(reference: str) -> bool:
-    """Tell whether it is called, in any version, as those that we ship: their services read their settings from a file."""
-    return reference.lower().partition(":")[0] in _WITH_SERVICES
+def is_called_as_with_services(name: str) -> bool:
+    """Tell whether it is called as those that we ship: their services read their settings from a file."""
+    return name in _WITH_SERVICES
 
 
-def ids_in(reference: str) -> list[str]:
-    """Find what may be ids, ours or a provider's, in what a caller gives for a template."""
-    return _ID.findall(reference.lower())
+@dataclass(frozen=True, kw_only=True)
+class TemplateReference:
+    """A template or snapshot as callers name it: `name`, `name:tag` or `namespace/name:tag`, in lower case."""
+
+    name: str
+    namespace: str | None = None
+    tag: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read a reference; None is anything that providers could read in more than one way."""
+        if not text.isascii() or not (found := _REFERENCE.fullmatch(text.lower())):
+            return None
+        return cls(**found.groupdict())
+
+    def __str__(self) -> str:
+        namespace = "" if self.namespace is None else f"{self.namespace}/"
+        return namespace + (self.name if self.tag is None else f"{self.name}:{self.tag}")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it names the usual version of something that has no namespace."""
+        return self.namespace is None and self.tag in (None, _DEFAULT_TAG)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the name contains an id, which only records can attribute to a tenant."""
+        return is_made_by_a_server(self.name) or _GENERATED.search(self.name) is not None
+
+    @property
+    def id(self) -> str:
+        """The name without the prefix that servers give to the templates they build."""
+        return self.name.removeprefix(_PREFIX)

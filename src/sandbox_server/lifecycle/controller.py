@@ -7,6 +7,7 @@ from sandbox_server.backends.errors import SandboxNotRunning
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.provider import Access, Usage
 from sandbox_server.backends.registry import Backends
+from sandbox_server.backends.template_lookup import Offer, TemplateLookup
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
@@ -31,7 +32,7 @@ from sandbox_server.lifecycle.arrivals import Arrivals
 from sandbox_server.lifecycle.awake import Awake
 from sandbox_server.lifecycle.changes import Changes, Follower
 from sandbox_server.lifecycle.copies import Copies
-from sandbox_server.lifecycle.creation import Creation
+from sandbox_server.lifecycle.creation import Begun, Creation
 from sandbox_server.lifecycle.intents import Change, Intents, unchanged
 from sandbox_server.lifecycle.own_work import OwnWork
 from sandbox_server.lifecycle.patches import patched
@@ -79,7 +80,8 @@ class SandboxController:
         self._attending = Waiting(sessions, changes, look_again=_ATTEND_EVERY)
         self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
         self._intents = Intents(sessions, own_work, admission, backends, changes)
-        self._of_sessions = SessionSandboxes(sessions, self._creation)
+        self._lookup = TemplateLookup(sessions, backends)
+        self._of_sessions = SessionSandboxes(sessions, self._creation, self._lookup)
         self._using = Using(backends, vault)
         self.awake = Awake(sessions)
         self.copies = Copies(sessions, scheduler, self._creation, self._waiting)
@@ -93,14 +95,21 @@ class SandboxController:
         wait: timedelta = WAIT,
     ) -> Sandbox:
         """Make a sandbox; it may still be queued or starting when the wait is over."""
-        sandbox_id, begun = new_id(), None
-        with self._waiting.watch(sandbox_id) as watch:
+        sandbox_id = new_id()
+
+        async def add(offer: Offer | None) -> tuple[str, Begun | None]:
             async with self._sessions.begin() as session:
                 made = await IdempotencyRepository(session).claim(
                     caller.tenant_id, idempotency, resource="sandbox", resource_id=sandbox_id
                 )
-                if made == sandbox_id:
-                    begun = await self._creation.add(session, caller, wanted, sandbox_id=made)
+                if made != sandbox_id:
+                    return made, None
+                return made, await self._creation.add(
+                    session, caller, wanted, sandbox_id=made, offer=offer
+                )
+
+        with self._waiting.watch(sandbox_id) as watch:
+            made, begun = await self._lookup.attempt(add)
             if begun is not None:
                 self._creation.begin(begun)
                 return require_begun(await watch.until_settled(begun.row, wait=wait))

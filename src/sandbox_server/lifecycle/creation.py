@@ -4,6 +4,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.backends.placement import Placement
+from sandbox_server.backends.template_lookup import Offer
 from sandbox_server.db.arrivals import ArrivalRepository, fresh
 from sandbox_server.db.events import EventRepository
 from sandbox_server.db.jobs import JobRepository
@@ -56,12 +57,18 @@ class Creation:
         self._vault = vault
 
     async def add(
-        self, session: AsyncSession, caller: Caller, wanted: SandboxRequest, *, sandbox_id: str
+        self,
+        session: AsyncSession,
+        caller: Caller,
+        wanted: SandboxRequest,
+        *,
+        sandbox_id: str,
+        offer: Offer | None = None,
     ) -> Begun:
         """Write down a sandbox; without room for it it waits in the queue."""
         tenants = ArrivalRepository(session)
         tenant, is_let_in, now = await tenants.find_tenant(caller.tenant_id)
-        place = await self._placement.place(session, tenant, wanted)
+        place = await self._placement.place(session, tenant, wanted, offer=offer)
         wish = _wish(caller, "It was asked for.")
         row = self._row(caller, wanted, place, sandbox_id=sandbox_id, wish=wish)
         fresh(row, now, queue_timeout=wanted.queue_timeout)

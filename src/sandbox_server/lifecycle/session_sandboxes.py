@@ -1,5 +1,6 @@
 from dataclasses import dataclass, replace
 
+from sandbox_server.backends.template_lookup import Offer, TemplateLookup
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import Sessions, without_transaction
@@ -20,9 +21,10 @@ class SessionSandbox:
 class SessionSandboxes:
     """Gives each session one sandbox, however many ask at once, and on whichever server."""
 
-    def __init__(self, sessions: Sessions, creation: Creation) -> None:
+    def __init__(self, sessions: Sessions, creation: Creation, lookup: TemplateLookup) -> None:
         self._sessions = sessions
         self._creation = creation
+        self._lookup = lookup
 
     async def find_or_add(
         self, caller: Caller, session_id: str, wanted: SandboxRequest
@@ -33,10 +35,12 @@ class SessionSandboxes:
             found = await repository.find_of_session(caller.tenant_id, session_id)
         if found is not None:
             return SessionSandbox(found, created=False)
-        return await self._find_or_add_alone(caller, session_id, wanted)
+        return await self._lookup.attempt(
+            lambda offer: self._find_or_add_alone(caller, session_id, wanted, offer)
+        )
 
     async def _find_or_add_alone(
-        self, caller: Caller, session_id: str, wanted: SandboxRequest
+        self, caller: Caller, session_id: str, wanted: SandboxRequest, offer: Offer | None
     ) -> SessionSandbox:
         async with self._sessions.begin() as session:
             repository = SandboxRepository(session)
@@ -45,6 +49,8 @@ class SessionSandboxes:
             if found is not None:
                 return SessionSandbox(found, created=False)
             mine = replace(wanted, session_id=session_id)
-            begun = await self._creation.add(session, caller, mine, sandbox_id=new_id())
+            begun = await self._creation.add(
+                session, caller, mine, sandbox_id=new_id(), offer=offer
+            )
         self._creation.begin(begun)
         return SessionSandbox(begun.row, created=True)

@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.backends.e2b.recipe import check
 from sandbox_server.backends.registry import Backends
+from sandbox_server.backends.template_lookup import Offer, TemplateLookup, require_offered
 from sandbox_server.db.idempotency import IdempotencyRepository
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Template, TemplateBuild
@@ -21,9 +22,9 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.placing import having
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.domain.templates import Definition, ids_in, name_at_provider
+from sandbox_server.domain.templates import Definition, TemplateReference, name_at_provider
 from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
-from sandbox_server.templates.definitions import seal_definition
+from sandbox_server.templates.definitions import open_definition, seal_definition
 from sandbox_server.vault import Vault
 
 MOST_TEMPLATES = 200
@@ -44,6 +45,7 @@ class Catalog:
         self._sessions = sessions
         self._backends = backends
         self._vault = vault
+        self._lookup = TemplateLookup(sessions, backends)
 
     async def create(
         self,
@@ -57,18 +59,22 @@ class Catalog:
     ) -> Entry:
         """Have a template of a new name built."""
         template_id = new_id()
-        async with self._sessions.begin() as session:
-            made = await IdempotencyRepository(session).claim(
-                caller.tenant_id, idempotency, resource="template", resource_id=template_id
-            )
-            if made == template_id:
-                await self._require_room(session, caller, name)
-                row = Template(id=made, tenant_id=caller.tenant_id, name=name)
-                await TemplateRepository(session).add(row)
-                backends = await self._define(session, row, definition, backends)
-                await _want(session, row, backends, force=force)
-            row = await TemplateRepository(session).get(made)
-            return await _entry(session, row)
+
+        async def add(offer: Offer | None) -> Entry:
+            async with self._sessions.begin() as session:
+                made = await IdempotencyRepository(session).claim(
+                    caller.tenant_id, idempotency, resource="template", resource_id=template_id
+                )
+                if made == template_id:
+                    await self._require_room(session, caller, name)
+                    row = Template(id=made, tenant_id=caller.tenant_id, name=name)
+                    await TemplateRepository(session).add(row)
+                    wanted = await self._define(session, row, definition, backends, offer)
+                    await _want(session, row, wanted, force=force)
+                row = await TemplateRepository(session).get(made)
+                return await _entry(session, row)
+
+        return await self._lookup.attempt(add)
 
     async def rebuild(
         self,
@@ -82,20 +88,26 @@ class Catalog:
     ) -> Entry:
         """Have a template built again, from what it was made of or from something else."""
         request_id = new_id()
-        async with self._sessions.begin() as session:
-            made = await IdempotencyRepository(session).claim(
-                caller.tenant_id, idempotency, resource="template-build", resource_id=request_id
-            )
-            row = await self._lock_own(session, caller, name)
-            if made == request_id:
-                built = await TemplateBuildRepository(session).list_of([row.id])
-                backends = backends or [one.backend for one in built]
-                if definition is None:
-                    self._require_known(backends)
-                else:
-                    backends = await self._define(session, row, definition, backends)
-                await _want(session, row, backends, force=force)
-            return await _entry(session, row)
+
+        async def add(offer: Offer | None) -> Entry:
+            async with self._sessions.begin() as session:
+                made = await IdempotencyRepository(session).claim(
+                    caller.tenant_id, idempotency, resource="template-build", resource_id=request_id
+                )
+                row = await self._lock_own(session, caller, name)
+                if made == request_id:
+                    built = await TemplateBuildRepository(session).list_of([row.id])
+                    wanted = await self._define(
+                        session,
+                        row,
+                        definition or open_definition(self._vault, row),
+                        backends or [one.backend for one in built],
+                        offer,
+                    )
+                    await _want(session, row, wanted, force=force)
+                return await _entry(session, row)
+
+        return await self._lookup.attempt(add)
 
     async def get(self, caller: Caller, name: str) -> Entry:
         async with without_transaction(self._sessions) as session:
@@ -149,6 +161,7 @@ class Catalog:
         row: Template,
         definition: Definition,
         backends: Sequence[str] | None,
+        offer: Offer | None,
     ) -> Sequence[str]:
         """Keep what it is made of; gives the backends at which that can be built."""
         check(definition)
@@ -156,8 +169,8 @@ class Catalog:
         wanted = list(backends or self._backends)
         row.has_services = False
         if definition.from_template is not None:
-            definition, wanted = await _stand_on(
-                session, row, definition, wanted, any_will_do=not backends
+            definition, wanted = await self._stand_on(
+                session, row, definition, wanted, any_will_do=not backends, offer=offer
             )
         row.definition_sealed = seal_definition(self._vault, row.id, definition)
         return wanted
@@ -167,32 +180,38 @@ class Catalog:
             if name not in self._backends:
                 raise InvalidRequest(f"There is no backend {name!r}.")
 
-
-async def _stand_on(
-    session: AsyncSession,
-    row: Template,
-    definition: Definition,
-    backends: list[str],
-    *,
-    any_will_do: bool,
-) -> tuple[Definition, list[str]]:
-    """Call the template that another is made from as its providers do, and leave the backends that have it."""
-    assert definition.from_template is not None
-    assert row.tenant_id is not None
-    name, templates = definition.from_template, TemplateRepository(session)
-    for id_ in ids_in(name):
-        if await templates.find_snapshot(id_) is not None:
+    async def _stand_on(
+        self,
+        session: AsyncSession,
+        row: Template,
+        definition: Definition,
+        backends: list[str],
+        *,
+        any_will_do: bool,
+        offer: Offer | None,
+    ) -> tuple[Definition, list[str]]:
+        """Call the template that another is made from as its providers do, and leave the backends that have it."""
+        assert definition.from_template is not None
+        assert row.tenant_id is not None
+        reference = TemplateReference.parse(definition.from_template)
+        if reference is None:
+            raise TemplateNotFound(definition.from_template)
+        templates = TemplateRepository(session)
+        if await templates.find_snapshot(reference, tenant_id=row.tenant_id) is not None:
             raise InvalidRequest("A template cannot be made from a snapshot.")
-    known = await templates.find_known(name, tenant_id=row.tenant_id)
-    if known is None:
-        return definition, backends
-    there = list(having(backends, list(known.sizes), template=name))
-    if len(there) < len(backends) and not any_will_do:
-        raise InvalidRequest(f"The template {name!r} is only at {', '.join(sorted(there))}.")
-    row.has_services = known.has_services
-    if known.is_own:
-        definition = replace(definition, from_template=name_at_provider(known.id))
-    return definition, there
+        known = await templates.find_known(reference, tenant_id=row.tenant_id)
+        if known is None:
+            named = str(reference)
+            there = require_offered(reference, backends, backends=self._backends, offer=offer)
+        else:
+            row.has_services = known.has_services
+            named = str(replace(reference, name=known.name))
+            there = having(backends, list(known.sizes), template=named)
+        if len(there) < len(backends) and not any_will_do:
+            raise InvalidRequest(f"The template {named!r} is only at {', '.join(sorted(there))}.")
+        if known is not None and known.is_own:
+            named = name_at_provider(known.id)
+        return replace(definition, from_template=named), list(there)
 
 
 async def _want(

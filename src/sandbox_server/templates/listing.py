@@ -8,7 +8,9 @@ from sandbox_server.backends.provider import ProviderTemplate
 from sandbox_server.backends.registry import Backends
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.db.shared_templates import Found, SharedTemplateRepository
+from sandbox_server.db.templates import TemplateRepository
 from sandbox_server.domain.errors import BackendError
+from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import NAME, Size, is_made_by_a_server
 
@@ -36,7 +38,8 @@ class Listing:
         provider = self._backends[name].templates
         try:
             listed = await provider.list_all()
-            found = _by_name(listed) | await self._find_public(provider, listed)
+            shared = await self._without_private(name, listed)
+            found = _by_name(shared) | await self._find_public(provider, listed)
         except BackendError as error:
             log.warning("templates not listed backend=%s error=%s", name, error.reason)
             return began + _AGAIN
@@ -48,6 +51,16 @@ class Listing:
             await templates.note_listed(name, at=began)
         return began + _EVERY
 
+    async def _without_private(
+        self, backend: str, listed: Sequence[ProviderTemplate]
+    ) -> Sequence[ProviderTemplate]:
+        """Leave out what servers made for tenants: some providers list snapshots as templates."""
+        async with without_transaction(self._sessions) as session:
+            private = await TemplateRepository(session).list_private_ids(
+                backend, [one.id for one in listed]
+            )
+        return [one for one in listed if one.id not in private and not _is_made_by_a_server(one)]
+
     async def _find_public(
         self, provider: ProviderTemplates, listed: Sequence[ProviderTemplate]
     ) -> dict[str, Found]:
@@ -56,14 +69,22 @@ class Listing:
         async with without_transaction(self._sessions) as session:
             names = await SharedTemplateRepository(session).list_names()
         others = [name for name in names if name not in own]
-        return {name: Found() for name in others if await provider.has(name)}
+        return {name: Found() for name in others if await provider.find(name) is not None}
+
+
+def _is_made_by_a_server(template: ProviderTemplate) -> bool:
+    """Tell whether it has a name that servers give, be it of this installation or of another."""
+    return any(
+        is_made_by_a_server(name) or (name != template.id and is_id(name))
+        for name in template.names
+    )
 
 
 def _by_name(listed: Sequence[ProviderTemplate]) -> dict[str, Found]:
     return {
         name: Found(id=one.id, size=Size(cpu_count=one.cpu_count, memory_mb=one.memory_mb))
         for one in listed
-        if one.is_ready and not any(map(is_made_by_a_server, one.names))
+        if one.is_ready
         for name in one.names
         if re.match(NAME, name)
     }

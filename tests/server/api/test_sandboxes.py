@@ -157,11 +157,13 @@ async def test_a_sandbox_that_waits_can_be_called_off(api, server):
     assert (await api.get(path)).json()["state"] == "stopped"
 
 
-async def test_a_template_that_is_not_there_is_a_problem_with_the_providers_words(api):
-    failed = await create(api, template="no-such-template")
+@pytest.mark.parametrize("template", ["no-such-template", "base:no-such-tag", "team/none"])
+async def test_a_template_that_is_not_there_is_a_problem(api, template):
+    failed = await create(api, template=template)
     assert failed.headers["Content-Type"] == "application/problem+json"
-    assert (failed.status_code, failed.json()["code"]) == (422, "start-refused")
-    assert "no-such-template" in failed.json()["detail"]
+    found = failed.status_code, failed.json()["code"]
+    assert found == ((422, "start-refused") if ":" in template else (404, "template-not-found"))
+    assert template.partition(":")[0] in failed.json()["detail"]
 
 
 async def test_a_repeated_request_gives_the_same_sandbox(api):

@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -6,6 +7,7 @@ from sqlalchemy import update
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import open_backends
 from sandbox_server.backends.settings import BackendSettings
+from sandbox_server.backends.template_lookup import Offer, TemplateNotRecorded
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id
@@ -13,6 +15,12 @@ from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.lifecycle.registration import register_backends
 
 HOUR = timedelta(hours=1)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "one": {"overflow_to": "two"},
+    "two": {"templates": ["Declared", "rki5dems9wqfm4r03t7g"]},
+    "three": {},
+}
+DECLARED_ID = "rki5dems9wqfm4r03t7g"
 
 
 @pytest.fixture
@@ -21,7 +29,7 @@ async def backends(sessions):
     backends = open_backends(
         [
             BackendSettings.model_validate({"name": name, "api_key": "key", **more})
-            for name, more in {"one": {"overflow_to": "two"}, "two": {}, "three": {}}.items()
+            for name, more in SETTINGS.items()
         ],
         installation_id="installation",
     )
@@ -43,9 +51,10 @@ async def tenants(sessions):
 
 @pytest.fixture
 def place(sessions, backends, tenants):
-    async def place(tenant=tenants[0], **asked):
+    async def place(tenant=tenants[0], *, offer=None, **asked):
         async with sessions() as session:
-            return await Placement(backends).place(session, tenant, SandboxRequest(**asked))
+            wanted = SandboxRequest(**asked)
+            return await Placement(backends).place(session, tenant, wanted, offer=offer)
 
     return place
 
@@ -85,19 +94,43 @@ def template(name, *, tenant=None, size=(2, 1024), **builds):
     )
 
 
-async def test_a_template_that_nobody_registered_is_left_to_the_providers(place):
-    found = await place(template="unheard-of")
-    assert found.candidates == ("one", "two")
+async def test_a_template_without_a_record_is_looked_up_at_the_providers_first(place):
+    with pytest.raises(TemplateNotRecorded) as unrecorded:
+        await place(template="Unheard-of:v2")
+    assert str(unrecorded.value.reference) == "unheard-of:v2"
+    assert unrecorded.value.backends == ("one", "two")
+    found = await place(
+        template="Unheard-of:v2", offer=Offer("unheard-of:v2", frozenset({"two", "three"}))
+    )
+    assert (found.template, found.candidates) == ("unheard-of:v2", ("two",))
+
+
+async def test_what_is_offered_elsewhere_only_is_not_found(place):
+    with pytest.raises(TemplateNotFound):
+        await place(template="unheard-of", offer=Offer("unheard-of", frozenset({"three"})))
+
+
+async def test_a_generated_name_without_a_record_is_not_even_looked_up(place):
+    with pytest.raises(TemplateNotFound):
+        await place(template=new_id(), offer=None)
+
+
+async def test_what_the_settings_declare_is_everybodys_there(place):
+    for declared in ("declared", DECLARED_ID):
+        assert (await place(template=declared.upper())).candidates == ("two",)
+    with pytest.raises(TemplateNotFound):
+        await place(template="declared", backend="one")
 
 
 @pytest.mark.parametrize(
     ("name", "has_services"),
-    [("agent-full", True), ("Agent:v2", True), ("agents", False), ("base", False)],
+    [("agent-full", True), ("agent:v2", True), ("agents", False), ("base", False)],
 )
 async def test_one_that_is_called_as_what_comes_with_a_server_has_its_services_before_it_is_listed(
     place, name, has_services
 ):
-    assert (await place(template=name)).has_services is has_services
+    offer = Offer(name, frozenset({"one"}))
+    assert (await place(template=name, offer=offer)).has_services is has_services
 
 
 async def test_a_tenants_rule_says_where(place, tenants):
@@ -150,8 +183,8 @@ async def test_a_tenants_own_template_hides_everybodys(place, add, tenants, all_
 async def test_another_tenants_template_is_as_if_it_were_not_there(place, add, tenants):
     mine, other = tenants
     await add(*template("own", tenant=other, two="ready"))
-    found = await place(mine, template="own")
-    assert (found.candidates, found.template_id) == (("one", "two"), None)
+    with pytest.raises(TemplateNotRecorded):
+        await place(mine, template="own")
 
 
 @pytest.mark.parametrize("spelling", ["{}", "{}:default", "team/{}", "sandbox-server-{}"])
@@ -176,6 +209,29 @@ async def test_a_tenants_own_template_is_found_by_its_ids_too(place, add, tenant
     await add(row, build)
     for id_ in (row.id, build.backend_template_id):
         assert (await place(template=id_)).template_id == row.id
+
+
+async def test_a_shared_template_is_found_by_its_providers_id(place, add, all_listed):
+    row, build = template("shared", two="ready")
+    await add(row, build)
+    found = await place(template=f"{build.backend_template_id}:v2")
+    assert (found.template, found.candidates, found.template_id) == ("shared:v2", ("two",), None)
+
+
+async def test_a_tenants_own_template_has_no_tags(place, add, tenants):
+    await add(*template("own", tenant=tenants[0], two="ready"))
+    assert (await place(template="own:default")).template_id is not None
+    with pytest.raises(TemplateNotRecorded):
+        await place(template="own:v2")
+
+
+async def test_a_rule_holds_however_its_template_is_spelled(place, sessions, tenants):
+    async with sessions.begin() as session:
+        rules = [{"match": {"template": "Base"}, "backend": "three"}]
+        await session.execute(update(Tenant).where(Tenant.id == tenants[1].id).values(rules=rules))
+    async with sessions() as session:
+        tenant = await session.get_one(Tenant, tenants[1].id)
+    assert (await place(tenant, template="bASE")).candidates == ("three",)
 
 
 async def test_a_template_that_was_deleted_is_not_found_by_its_id(place, add, tenants):
@@ -232,11 +288,31 @@ async def test_another_tenants_snapshot_is_refused_however_it_is_spelled(
     place, add, tenants, spelling
 ):
     mine, other = tenants
-    snapshot = Snapshot(id=new_id(), tenant_id=mine.id, sandbox_id=new_id(), backend="one")
+    snapshot = Snapshot(
+        id=new_id(),
+        tenant_id=mine.id,
+        sandbox_id=new_id(),
+        backend="one",
+        backend_snapshot_id=new_id(),
+    )
     await add(snapshot)
-    for name in (snapshot.id, snapshot.id.upper()):
+    for name in (snapshot.id, snapshot.id.upper(), snapshot.backend_snapshot_id):
         with pytest.raises(TemplateNotFound):
             await place(other, template=spelling.format(name))
+
+
+async def test_what_a_fork_stands_on_is_nobodys_template(place, add, tenants):
+    snapshot = Snapshot(
+        id=new_id(),
+        tenant_id=tenants[0].id,
+        sandbox_id=new_id(),
+        backend="one",
+        state="ready",
+        temporary=True,
+    )
+    await add(snapshot)
+    with pytest.raises(TemplateNotFound):
+        await place(template=snapshot.id)
 
 
 async def test_a_snapshot_in_the_making_is_refused(place, add, tenants):

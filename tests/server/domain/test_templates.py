@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sandbox_server.domain.templates import Definition, Size, Step, StepKind, ids_in
+from sandbox_server.domain.templates import Definition, Size, Step, StepKind, TemplateReference
 
 
 def test_what_a_template_is_made_of_is_read_as_it_was_written():
@@ -36,13 +36,59 @@ def test_more_than_there_is_is_lacking(has, asked, lacks):
 ID = "0mb2k8w1x4q7zk20fq3a"
 
 
+UUID = "5b1c2f3e-6d0a-4d3c-9c0e-0a1b2c3d4e5f"
+
+
 @pytest.mark.parametrize(
-    "text", [ID, ID.upper(), f"{ID}:v2", f"team/{ID}", f"sandbox-server-{ID}", f"{ID}_x"]
+    ("text", "read"),
+    [
+        ("base", ("base", None, None)),
+        ("Base:V2", ("base", None, "v2")),
+        ("Team/base:v2.1", ("base", "team", "v2.1")),
+        (ID.upper(), (ID, None, None)),
+    ],
 )
-def test_an_id_is_found_wherever_it_stands(text):
-    assert ids_in(text) == [ID]
+def test_a_reference_is_read_in_lower_case(text, read):
+    reference = TemplateReference.parse(text)
+    assert reference is not None
+    assert (reference.name, reference.namespace, reference.tag) == read
+    assert str(reference) == text.lower()
 
 
-@pytest.mark.parametrize("text", ["base", ID + "0", "a" + ID, ID[:-1]])
-def test_what_is_no_id_is_not_taken_for_one(text):
-    assert ids_in(text) == []
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " base", "base\n", "base:", ":v2", "/base", "a/b/c", "base:a:b", "ba%73e", "./base"),
+        *(
+            "base\u200b",
+            "base\uff1av2",
+            "\uff42ase",
+            "\u212aubernetes",
+            "stra\u00dfe",
+            "ba se",
+            "base\0",
+        ),
+    ],
+)
+def test_what_could_be_read_in_more_than_one_way_is_no_reference(text):
+    assert TemplateReference.parse(text) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(ID, ID.upper(), f"{ID}:v2", f"team/{ID}", f"sandbox-server-{ID}", "sandbox-server-x"),
+        *(f"{ID}_x", f"x-{ID}", UUID, UUID.replace("-", ""), f"snapshot-{UUID}"),
+    ],
+)
+def test_a_generated_name_is_told_from_one_that_somebody_chose(name):
+    reference = TemplateReference.parse(name)
+    assert reference is not None
+    assert reference.is_generated
+
+
+@pytest.mark.parametrize("name", ["base", ID + "0", "a" + ID, ID[:-1], f"{ID}/base", "agent-full"])
+def test_a_chosen_name_is_not_taken_for_a_generated_one(name):
+    reference = TemplateReference.parse(name)
+    assert reference is not None
+    assert not reference.is_generated

@@ -128,7 +128,7 @@ async def test_a_deleted_template_goes_from_its_provider_and_its_name_is_free(
     assert (await api.get("/v1/templates/own")).status_code == 404
 
     async def is_gone():
-        return not await backend_at().templates.has(f"sandbox-server-{first}")
+        return await backend_at().templates.find(f"sandbox-server-{first}") is None
 
     await until(is_gone, timeout=60)
     await building.build()
@@ -149,13 +149,13 @@ async def test_a_template_stays_at_its_provider_while_a_sandbox_of_it_does(
         return job.run_at is not None and job.run_at > await server.living.now() + MINUTE
 
     await until(is_put_off, timeout=60)
-    assert await templates.has(f"sandbox-server-{template_id}")
+    assert await templates.find(f"sandbox-server-{template_id}") is not None
     await server.controller.delete(server.caller, sandbox.id)
     async with server.living.sessions.begin() as session:
         await JobRepository(session).due(TEMPLATE_BUILD, subject)
 
     async def is_gone():
-        return not await templates.has(f"sandbox-server-{template_id}")
+        return await templates.find(f"sandbox-server-{template_id}") is None
 
     await until(is_gone, timeout=60)
 

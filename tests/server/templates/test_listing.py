@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 
 from sandbox_server.backends.placement import Placement
 from sandbox_server.backends.registry import Backends, KnownBackend
-from sandbox_server.db.models import Backend, Template, TemplateBuild, Tenant
+from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.db.shared_templates import MISSING
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.ids import new_id
@@ -165,6 +165,31 @@ async def test_a_tenants_template_that_vanished_is_marked_and_is_never_everybody
     [marked] = await builds_of(f"own-{vanished}")
     assert (marked.state, marked.ready_at) == ("failed", None)
     assert await builds_of(f"sandbox-server-{there}") == []
+
+
+async def test_what_a_server_made_for_a_tenant_is_never_everybodys(
+    list_templates, builds_of, sessions, options, built_elsewhere, backend_at
+):
+    """Some providers list snapshots among templates."""
+    name, provider_id = built_elsewhere
+    of_another_installation = new_id()
+    template = AsyncTemplate().from_template("base").set_envs({"A": of_another_installation})
+    other = await AsyncTemplate.build(template, of_another_installation, **options)
+    async with sessions.begin() as session:
+        session.add(
+            Snapshot(
+                id=new_id(),
+                tenant_id=TENANT,
+                sandbox_id=new_id(),
+                backend="local",
+                backend_snapshot_id=f"{provider_id}:default",
+            )
+        )
+    await list_templates()
+    await backend_at().templates.delete(other.template_id)
+    assert await builds_of(name) == []
+    assert await builds_of(of_another_installation) == []
+    assert await builds_of("base") != []
 
 
 async def test_a_provider_that_does_not_answer_changes_nothing(list_templates, builds_of, proxy):

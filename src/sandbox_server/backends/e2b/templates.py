@@ -18,6 +18,7 @@ from e2b.api.client.models import (
     BuildLogEntry,
     BuildStatusReason,
     Template,
+    TemplateAliasResponse,
     TemplateBuildFileUpload,
     TemplateBuildInfo,
     TemplateBuildRequestV3,
@@ -35,6 +36,7 @@ from sandbox_server.backends.e2b.uploads import archive_of
 from sandbox_server.backends.provider import (
     BuildProgress,
     BuildState,
+    FoundTemplate,
     ProviderTemplate,
     RequestedBuild,
 )
@@ -48,7 +50,9 @@ ENTRIES = 100
 
 _PAGE = 100
 _GONE = frozenset({HTTPStatus.NOT_FOUND})
-_OTHERS = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN})
+# A name that the provider could not give to any template is answered by 400.
+_NOT_OURS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
+_LOOKUP_LIMIT = timedelta(seconds=10)
 _LINES_OF_FAILURE = 10
 
 
@@ -164,19 +168,20 @@ class ProviderTemplates:
         )
         return cast("Response[list[Template]]", await self._ask("list-templates", request))
 
-    async def has(self, name: str) -> bool:
-        """Tell whether there is a template of this name that sandboxes may be made from, be it somebody else's."""
+    async def find(self, name: str) -> FoundTemplate | None:
+        """Find the template of this name, which may be another team's: then its id is not told."""
         try:
-            await self._ask(
+            found = await self._ask(
                 "find-template",
                 get_templates_aliases_alias.asyncio_detailed(
                     quote(name, safe=""), client=self._api
                 ),
-                settles=_OTHERS,
+                settles=_NOT_OURS,
+                limit=_LOOKUP_LIMIT,
             )
         except ErrorAnswer as answer:
-            return answer.status == HTTPStatus.FORBIDDEN
-        return True
+            return FoundTemplate() if answer.status == HTTPStatus.FORBIDDEN else None
+        return FoundTemplate(id=cast("TemplateAliasResponse", found.parsed).template_id)
 
     async def delete(self, template_id: str) -> None:
         """Delete a template by its id or name; one that is gone already stays gone."""
