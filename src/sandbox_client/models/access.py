@@ -15,7 +15,11 @@ def _each_once(scopes: list["KeyScope"]) -> list["KeyScope"]:
 
 
 class KeyScope(StrEnum):
-    """What a key may do: each includes what the one before it may."""
+    """What a key may do: each includes what the one before it may.
+
+    `read`: see sandboxes, names of files, and what commands, terminals and agents print. `sandboxes`: create, use and
+    delete sandboxes, and read files in them. `admin`: keys, tenants and backends, of all tenants.
+    """
 
     READ = "read"
     SANDBOXES = "sandboxes"

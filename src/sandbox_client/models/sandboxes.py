@@ -184,7 +184,7 @@ class Urls(Told):
     code_server_password: Annotated[
         str | None,
         Field(
-            description="What code-server asks for; null for tickets, for keys that may only read, and without services."
+            description="What code-server asks for; null for callers that may only read, and without services."
         ),
     ] = None
     agent: Annotated[str, Field(description="A WebSocket: the sandbox's agent server.")]

@@ -83,9 +83,12 @@ async def list_files(
 @router.get("/content", response_class=Response, responses=_FILE)
 @may_fail_with(errors.RangeOutside)
 async def read_content(
-    caller: Reader, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
+    caller: Operator, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
 ) -> Response:
-    """Download a file, or with Range a part of it; its ETag tells this version from others."""
+    """Download a file, or with Range a part of it; its ETag tells this version from others.
+
+    Takes the scope `sandboxes`: secrets of the sandbox are in files, and copies of these can be anywhere.
+    """
     async with AsyncExitStack() as held:
         content = await held.enter_async_context(contents.reading(caller, place, wanted))
         return answer_file(content, held.pop_all() if content.opened else held)
@@ -93,7 +96,7 @@ async def read_content(
 
 @router.head("/content", include_in_schema=False)
 async def look_at_content(
-    caller: Reader, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
+    caller: Operator, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
 ) -> Response:
     """Tell what a download would send."""
     return answer_head(await contents.look(caller, place, wanted))
@@ -191,12 +194,15 @@ async def make_directory(
 @router.get("/archive", response_class=Response, responses=_ARCHIVE)
 @may_fail_with(errors.ArchiveFailed, errors.CommandTimedOut, errors.DiskFull)
 async def pack_directory(
-    caller: Reader,
+    caller: Operator,
     place: PlaceDep,
     archives: ArchivesDep,
     kind: Annotated[ArchiveFormat, Query(alias="format")] = ArchiveFormat.TAR,
 ) -> Response:
-    """Download a directory as a tar archive, which takes room on the sandbox's disk while it is packed."""
+    """Download a directory as a tar archive, which takes room on the sandbox's disk while it is packed.
+
+    Takes the scope `sandboxes`, as reading a file does.
+    """
     packing = archives.packing(caller, place, compressed=kind is ArchiveFormat.TAR_GZ)
     async with AsyncExitStack() as held:
         opened = await held.enter_async_context(packing)

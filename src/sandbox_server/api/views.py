@@ -18,7 +18,7 @@ from sandbox_server.backends.provider import Usage
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.db.session import without_transaction
-from sandbox_server.domain.access import Caller, LoginCaller, Scope, TicketCaller
+from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.due import idle_pause_at, waits_for_place
 from sandbox_server.domain.errors import InvalidTransition, NotReady
 from sandbox_server.domain.state import ENDED, State
@@ -101,10 +101,9 @@ def _view_place(place: QueueView) -> QueuePlace:
 
 
 def _password(services: Services, row: Sandbox, caller: Caller) -> str | None:
-    """Tell it to whom it lets do no more than they may anyway, and for no longer: tickets and logins end before it."""
-    ends = isinstance(caller, TicketCaller | LoginCaller)
-    may_know = caller.may(Scope.SANDBOXES) and not ends
-    if not (may_know and row.has_services) or row.tools_token_sealed is None:
+    """Give it to those who may read the file that it is in; without access to the port it is of no use."""
+    may_know = caller.may(Scope.SANDBOXES) and row.has_services
+    if not may_know or row.tools_token_sealed is None:
         return None
     return password_of(open_tools_token(services.vault, row.id, row.tools_token_sealed))
 

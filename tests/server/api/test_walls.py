@@ -15,6 +15,8 @@ OPEN = {"/healthz", "/readyz", "/version"}
 SHARED = ("/v1/jobs", "/v1/keys", "/v1/tenants")
 # Whatever is asked of a tool server is its use.
 INSIDE = ("/v1/sandboxes/{sandbox_id}/mcp/", "/v1/sandboxes/{sandbox_id}/agent/socket")
+# What is in files may be secret.
+CONTENTS = tuple(f"/v1/sandboxes/{{sandbox_id}}/files/{each}" for each in ("content", "archive"))
 # Made by who reads, to read.
 READERS_OWN = {"/v1/tickets"}
 # For our own page, whoever asks: see test_logins.py.
@@ -76,7 +78,9 @@ async def test_a_key_that_reads_changes_nothing(app, make_key, operations):
             if operation.path == PAGES_OWN:
                 continue
             refused = (await call(reader, operation)).status_code == 403
-            changes = operation.method != "get" or operation.path.startswith((*SHARED, *INSIDE))
+            changes = operation.method != "get" or operation.path.startswith(
+                (*SHARED, *INSIDE, *CONTENTS)
+            )
             assert refused == (changes and operation.path not in READERS_OWN), operation.path
 
 

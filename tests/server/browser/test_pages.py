@@ -186,7 +186,8 @@ async def test_a_file_of_a_sandbox_is_no_page_that_could_read_the_ticket_in_its_
     page = b"<!doctype html><script>document.title = location.search</script>"
     async with server.client() as api:
         assert (await api.put(path, content=page)).status_code == 201
-    ticket = await post(server, "/v1/tickets", sandbox_id=sandbox.rpartition("/")[2])
+    wanted = {"sandbox_id": sandbox.rpartition("/")[2], "scope": "sandboxes"}
+    ticket = await post(server, "/v1/tickets", **wanted)
     async with tab.page.expect_download() as downloading:
         await tab.page.evaluate(
             "url => { location.href = url }", f"{server.url}{path}&ticket={ticket['ticket']}"

@@ -127,12 +127,12 @@ async def test_the_password_is_told_to_those_who_may_use_the_sandbox(
     async with outside.api() as stranger:
         del stranger.headers["X-API-Key"]
         told = await get(stranger, sandbox_id, params={"ticket": ticket})
-        assert told["urls"]["code_server_password"] is None
+        assert told["urls"]["code_server_password"] == password
     async with outside.api(**{"Sec-Fetch-Site": "same-origin"}) as page:
         signed_in = await page.post("/v1/login")
         del page.headers["X-API-Key"]
         page.headers["Cookie"] = signed_in.headers["Set-Cookie"].partition(";")[0]
-        assert (await get(page, sandbox_id))["urls"]["code_server_password"] is None
+        assert (await get(page, sandbox_id))["urls"]["code_server_password"] == password
 
 
 async def test_settings_that_are_not_taken_are_told_with_the_reason(api, make_sandbox, run):
