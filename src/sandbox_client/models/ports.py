@@ -5,7 +5,7 @@ from pydantic import Field
 
 from sandbox_client.models.wire import Given, Told
 
-_HOUR = timedelta(hours=1).total_seconds()
+LINK_LIFETIME_S = timedelta(hours=1).total_seconds()
 _WEEK = timedelta(days=7).total_seconds()
 
 
@@ -26,21 +26,18 @@ class PortUrls(Told):
             "For programs; pages from there run no scripts."
         ),
     ]
-    direct_url: Annotated[
-        str,
-        Field(description="The provider's own address: nobody asks for a key there, or wakes it."),
-    ]
+
+
+LinkLifetime = Annotated[
+    float,
+    Field(ge=1, le=_WEEK, allow_inf_nan=False, strict=True, description="How long it is good for."),
+]
 
 
 class LinkCreate(Given):
     """A link to one port of a sandbox, for people without a key."""
 
-    ttl_s: Annotated[
-        float,
-        Field(
-            ge=1, le=_WEEK, allow_inf_nan=False, strict=True, description="How long it is good for."
-        ),
-    ] = _HOUR
+    ttl_s: LinkLifetime = LINK_LIFETIME_S
     path: Annotated[
         str,
         Field(

@@ -1,11 +1,13 @@
 """Bodies of the nine verbs: each is a call of its own, as callers of other servers of this kind know them."""
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AliasChoices, ConfigDict, Field
 
 from sandbox_client.models.files import PATH_FORMS
+from sandbox_client.models.ports import LINK_LIFETIME_S, LinkLifetime
 from sandbox_client.models.sandboxes import SandboxState, Urls
 from sandbox_client.models.wire import Given, Name, Port, Seconds, Storable, Text, Told
 
@@ -42,6 +44,7 @@ class TimeoutVerb(SandboxVerb):
 
 class ExposePortVerb(SandboxVerb):
     port: Port
+    ttl_s: LinkLifetime = LINK_LIFETIME_S
 
 
 class RunCommandVerb(SandboxVerb):
@@ -82,7 +85,17 @@ class VerbSandbox(Told):
 class ExposedPort(Told):
     sandbox_id: str
     port: int
-    url: str
+    url: Annotated[
+        str,
+        Field(
+            description="A link that opens the port without a key, for HTTP and WebSockets. Whoever has it "
+            "reaches the port; programs may also use its host with a key in a header."
+        ),
+    ]
+    expires_at: Annotated[
+        datetime,
+        Field(description="When the link ends, if the key that made it is not revoked before."),
+    ]
 
 
 class CommandResult(Told):

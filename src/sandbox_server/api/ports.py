@@ -4,6 +4,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from sandbox_client.models import LinkCreate, LinkCreated, PortUrls
+from sandbox_server.access.tickets import Tickets
 from sandbox_server.api.deps import (
     Operator,
     PortPath,
@@ -16,7 +17,8 @@ from sandbox_server.api.failures import may_fail_with
 from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.api.views import view_port
 from sandbox_server.domain import errors
-from sandbox_server.domain.access import TicketScope
+from sandbox_server.domain.access import Caller, TicketScope
+from sandbox_server.services import Services
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/ports/{port}", tags=["ports"]
@@ -46,13 +48,24 @@ async def create_link(
     tickets: TicketsDep,
 ) -> LinkCreated:
     """Make a link to a port for people without a key; it ends with its time, or with the key that made it."""
+    return await make_link(services, tickets, caller, sandbox_id, port, body)
+
+
+async def make_link(
+    services: Services,
+    tickets: Tickets,
+    caller: Caller,
+    sandbox_id: str,
+    port: int,
+    wanted: LinkCreate,
+) -> LinkCreated:
     issued = await tickets.issue(
         caller,
         scope=TicketScope.PORT,
         sandbox_id=sandbox_id,
         port=port,
-        ttl=timedelta(seconds=body.ttl_s),
+        ttl=timedelta(seconds=wanted.ttl_s),
     )
-    url = services.public_address.url(sandbox_id, port) + body.path
-    separator = "&" if "?" in body.path else "?"
+    url = services.public_address.url(sandbox_id, port) + wanted.path
+    separator = "&" if "?" in wanted.path else "?"
     return LinkCreated(url=f"{url}{separator}ticket={issued.secret}", expires_at=issued.expires_at)

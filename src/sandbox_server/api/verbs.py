@@ -12,6 +12,7 @@ from sandbox_client.models import (
     ExposedPort,
     ExposePortVerb,
     FileContent,
+    LinkCreate,
     ReadFileVerb,
     RunCommandVerb,
     SandboxVerb,
@@ -21,9 +22,17 @@ from sandbox_client.models import (
     WrittenFile,
 )
 from sandbox_server.api.asked import IdempotencyKey, repeatable
-from sandbox_server.api.deps import Operator, Reader, SandboxIdQuery, ServicesDep, WorkDep
+from sandbox_server.api.deps import (
+    Operator,
+    Reader,
+    SandboxIdQuery,
+    ServicesDep,
+    TicketsDep,
+    WorkDep,
+)
 from sandbox_server.api.failures import FILES_USED, PLACED, RESUMED, WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.api.json_body import JsonRoute
+from sandbox_server.api.ports import make_link
 from sandbox_server.api.views import view_urls
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain import errors
@@ -95,11 +104,21 @@ async def end_sandbox(body: SandboxVerb, caller: Operator, services: ServicesDep
 
 
 @router.post("/expose-port")
-@may_fail_with(*WOKEN)
-async def expose_port(body: ExposePortVerb, caller: Operator, work: WorkDep) -> ExposedPort:
-    """Wake a sandbox if it is paused, and tell where a port of it is reached."""
-    url = await work.expose_port(caller, body.sandbox_id, body.port)
-    return ExposedPort(sandbox_id=body.sandbox_id, port=body.port, url=url)
+@may_fail_with(*WOKEN, errors.TooManyTickets)
+async def expose_port(
+    body: ExposePortVerb,
+    caller: Operator,
+    services: ServicesDep,
+    tickets: TicketsDep,
+    work: WorkDep,
+) -> ExposedPort:
+    """Resume a sandbox if it is paused, and make a link to a port of it. A request by the link resumes it too."""
+    await work.wake(caller, body.sandbox_id)
+    wanted = LinkCreate(ttl_s=body.ttl_s)
+    link = await make_link(services, tickets, caller, body.sandbox_id, body.port, wanted)
+    return ExposedPort(
+        sandbox_id=body.sandbox_id, port=body.port, url=link.url, expires_at=link.expires_at
+    )
 
 
 @router.post("/run-command")

@@ -1,6 +1,6 @@
 """Rows as the API tells them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -48,7 +48,7 @@ async def view_sandboxes(
 
 def view_urls(services: Services, row: Sandbox, caller: Caller) -> Urls | None:
     """Tell where a sandbox's servers are reached, as long as there is a sandbox."""
-    if _find_direct(services, row) is None:
+    if not _has_started(services, row):
         return None
     public = services.public_address
     url = partial(public.url, row.id)
@@ -63,27 +63,21 @@ def view_urls(services: Services, row: Sandbox, caller: Caller) -> Urls | None:
 
 def view_port(services: Services, row: Sandbox, port: int) -> PortUrls:
     """Tell where a port is reached; before a sandbox has started nobody knows."""
-    direct = _find_direct(services, row)
-    if direct is None and row.state in ENDED:
+    if row.state in ENDED:
         raise InvalidTransition(row.state, State.RUNNING)
-    if direct is None:
+    if not _has_started(services, row):
         raise NotReady(row.state, retry_after=ASK_AGAIN)
     public = services.public_address
     return PortUrls(
         port=port,
         url=public.url(row.id, port),
         path_url=public.path_url(row.id, port),
-        direct_url=direct(port),
     )
 
 
-def _find_direct(services: Services, row: Sandbox) -> Callable[[int | str], str] | None:
-    access = services.controller.find_access(row)
-    if access is None or row.backend is None or row.state in ENDED:
-        return None
-    if row.backend not in services.backends:
-        return None
-    return partial(services.backends[row.backend].url, access)
+def _has_started(services: Services, row: Sandbox) -> bool:
+    is_there = row.access_sealed is not None and row.state not in ENDED
+    return is_there and row.backend in services.backends
 
 
 def view_snapshot(row: Snapshot) -> SnapshotRead:

@@ -22,6 +22,8 @@ class Endpoint:
     domain: str
     ca_cert: bytes | None = field(default=None, repr=False)
     """Certificates in PEM that are trusted for it besides the machine's own."""
+    public_traffic: bool = False
+    """Whether ports of sandboxes may answer at the provider's own address to callers without a token."""
 
 
 class ProviderState(StrEnum):

@@ -57,6 +57,11 @@ class BackendSettings(BaseModel):
         "before that.",
     )
     overflow_to: str | None = Field(None, description="Where sandboxes go that find no place here.")
+    public_traffic: bool = Field(
+        False,
+        description="Whether ports of sandboxes stay open to everybody who reaches the provider's own "
+        "addresses: for providers that refuse `network.allowPublicTraffic`.",
+    )
     templates: tuple[str, ...] = Field(
         (),
         description="Names or ids of templates there that all tenants may use though the provider "
@@ -109,6 +114,7 @@ class BackendSettings(BaseModel):
             sandbox_url=self.sandbox_url,
             domain=self.domain,
             ca_cert=self._trusted,
+            public_traffic=self.public_traffic,
         )
 
 

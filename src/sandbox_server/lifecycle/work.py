@@ -39,10 +39,9 @@ class Work:
             await self._controller.connect(caller, sandbox_id, wait=self._patience)
         )
 
-    async def expose_port(self, caller: Caller, sandbox_id: str, port: int) -> str:
-        """Have a sandbox awake, and tell where a port of it is reached."""
-        used = await self._controller.use(caller, sandbox_id, wait=self._patience)
-        return used.backend.url(used.access, port)
+    async def wake(self, caller: Caller, sandbox_id: str) -> None:
+        """Have a sandbox awake for requests that come next."""
+        await self._controller.use(caller, sandbox_id, wait=self._patience)
 
     async def start_command(self, caller: Caller, sandbox_id: str, command: str) -> None:
         async with self._inside(caller, sandbox_id) as inside:

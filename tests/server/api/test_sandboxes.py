@@ -220,7 +220,7 @@ async def test_a_timeline_tells_how_it_came_to_be_what_it_is(api):
     assert {one["actor"]["kind"] for one in told} == {"key"}
 
 
-async def test_a_ports_address_leads_to_what_listens_there(api, engine):
+async def test_a_ports_address_leads_to_what_listens_there(api):
     sandbox = (await create(api)).json()
     path = f"{ALL}/{sandbox['id']}"
     told = (await api.get(f"{path}/ports/8000")).json()
@@ -236,8 +236,8 @@ async def test_a_ports_address_leads_to_what_listens_there(api, engine):
     )
 
     async def fetched():
-        host = told["direct_url"].removeprefix("http://")
-        answer = await api.get(engine.url, headers={"Host": host})
+        host = told["url"].removeprefix("http://")
+        answer = await api.get("/", headers={"Host": host})
         return answer.status_code == 200 and answer.text
 
     assert await until(fetched) == "hello\n"

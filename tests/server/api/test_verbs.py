@@ -55,10 +55,10 @@ async def test_delete_ends_it_and_may_be_repeated(call, sandbox_id):
         assert (deleted.status_code, deleted.json()["status"]) == (200, "stopped")
 
 
-async def test_a_ports_address_is_told(call, sandbox_id):
+async def test_a_link_to_a_port_is_told(call, sandbox_id):
     exposed = (await call("expose-port", sandbox_id=sandbox_id, port=3000)).json()
     assert exposed["port"] == 3000
-    assert exposed["url"].startswith("http://3000-")
+    assert exposed["url"].startswith(f"http://3000-{sandbox_id}.")
 
 
 async def test_a_command_tells_its_output_and_exit_code(call, sandbox_id):

@@ -120,10 +120,6 @@ async def test_an_error_holds_no_token(backend, access, inside):
     assert access.envd_token not in repr(caught.value)
 
 
-async def test_a_port_has_an_address_of_its_own(backend, access):
-    assert backend.url(access, 3000) == f"http://{backend.host(access, 3000)}"
-
-
 def test_of_too_much_output_the_end_is_kept():
     output = Output(most=10)
     for chunk in (b"0123", b"456789", b"abc", b"", b"d" * 3):

@@ -57,7 +57,7 @@ async def test_a_paused_sandbox_that_finds_no_place_is_not_ready(server, hasty):
     await server.set_capacity(0)
     for ask in (
         hasty.connect(server.caller, row.id),
-        hasty.expose_port(server.caller, row.id, 80),
+        hasty.wake(server.caller, row.id),
         hasty.run_command(server.caller, row.id, "true", timeout=MINUTE),
     ):
         with pytest.raises(NotReady) as refused:

@@ -1,10 +1,11 @@
 """A whole server with a sandbox, and how its callers from outside reach what listens in there."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -88,21 +89,25 @@ class Outside:
 
 @asynccontextmanager
 async def serving_outside(
-    database_url: str, engine: EngineProcess, *, shipped: Shipped = NOTHING_SHIPPED, **settings: Any
+    database_url: str,
+    engine: EngineProcess,
+    *,
+    shipped: Shipped = NOTHING_SHIPPED,
+    backend: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
 ) -> AsyncIterator[Outside]:
     """Run all of a server on a database and an engine, as its process does, but in this one."""
     listeners = listen("127.0.0.1", 0)
     port = listeners[0].getsockname()[1]
-    backend = BackendSettings(
+    local = BackendSettings(
         name="local",
         api_key=SecretStr(engine.api_key),
         api_url=engine.url,
         sandbox_url=engine.url,
         domain=f"localhost:{engine.port}",
+        **backend,
     )
-    found = Settings(
-        database_url=SecretStr(database_url), backends=(backend,), port=port, **settings
-    )
+    found = Settings(database_url=SecretStr(database_url), backends=(local,), port=port, **settings)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(open_server(found, shipped=shipped))
         services, started = server.services, asyncio.Event()

@@ -98,6 +98,7 @@ class E2BBackend:
     ) -> None:
         self.name = endpoint.name
         self._ports = Ports(endpoint)
+        self._public_traffic = endpoint.public_traffic
         self.installation_id = installation_id
         self._lanes = lanes or Lanes(1)
         self._question_limit = question_limit
@@ -122,7 +123,11 @@ class E2BBackend:
             "create",
             post_v2_sandboxes.asyncio_detailed(
                 client=self._api,
-                body=wire.new_sandbox(wanted, installation_id=self.installation_id),
+                body=wire.new_sandbox(
+                    wanted,
+                    installation_id=self.installation_id,
+                    public_traffic=self._public_traffic,
+                ),
                 idempotency_key=wanted.sandbox_id,
             ),
         )
@@ -291,10 +296,6 @@ class E2BBackend:
             user=user,
             directories=self.directories(access),
         )
-
-    def url(self, access: Access, port: int | str) -> str:
-        """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""
-        return self._ports.url(access, port)
 
     def port_address(self, access: Access, port: int) -> PortAddress:
         """Tell where a server in the sandbox is asked; nobody is, to find it out."""

@@ -29,7 +29,7 @@ class Ports:
     def address(self, access: Access, port: int) -> PortAddress:
         """Tell where a port of a sandbox is asked."""
         shared = self._endpoint.sandbox_url
-        url = urlsplit(shared or self.url(access, port))
+        url = urlsplit(shared or self._url(access, port))
         headers = []
         if shared is not None:
             headers = [
@@ -49,8 +49,8 @@ class Ports:
             is_shared=shared is not None,
         )
 
-    def url(self, access: Access, port: int | str) -> str:
-        """Name where a port of the sandbox is reached from outside, or where any is, as a pattern."""
+    def _url(self, access: Access, port: int) -> str:
+        """Name the provider's own address of a port."""
         scheme = urlsplit(self._endpoint.sandbox_url or self._endpoint.api_url).scheme
         domain = access.domain or self._endpoint.domain
         return f"{scheme}://{port}-{access.provider_id}.{domain}"

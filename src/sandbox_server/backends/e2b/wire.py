@@ -32,12 +32,19 @@ SANDBOX = "sandbox_server_sandbox"
 TENANT = "sandbox_server_tenant"
 
 
-def new_sandbox(wanted: NewSandbox, *, installation_id: str) -> NewSandboxV2:
+def new_sandbox(
+    wanted: NewSandbox, *, installation_id: str, public_traffic: bool = False
+) -> NewSandboxV2:
     """Make the request; should the server vanish, the provider pauses the sandbox, never kills it.
 
-    Only what is set is sent: some providers refuse fields they do not know, whatever the value.
+    Without `public_traffic` its ports answer only to the token that the provider gives us for it: who knows the
+    provider's address would else need no key. Besides, only what is set is sent: some providers refuse fields they do
+    not know, whatever the value.
     """
-    network = build_network_config(cast("SandboxNetworkOpts | None", wanted.network))
+    closed = {} if public_traffic else {"allow_public_traffic": False}
+    network = build_network_config(
+        cast("SandboxNetworkOpts | None", {**(wanted.network or {}), **closed} or None)
+    )
     return NewSandboxV2(
         template_id=wanted.template,
         timeout=seconds(wanted.timeout),
