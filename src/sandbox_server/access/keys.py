@@ -1,6 +1,7 @@
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from sandbox_server.access.lookups import Lookups
@@ -15,7 +16,9 @@ from sandbox_server.domain.access import Caller, LoginCaller, Scope, TicketCalle
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.domain.ids import ApiKeyId, LoginId, TenantId
 
-_LOOKUPS = 4
+# Of each kind by itself, so that secrets which a stranger makes up delay no lookup of another kind.
+_KEYS_AT_ONCE = 4
+_OTHERS_AT_ONCE = 2
 _NOTE_USE_EVERY = timedelta(minutes=1)
 
 
@@ -28,10 +31,14 @@ class Authenticator:
 
     def __init__(self, sessions: Sessions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
-        at_once = asyncio.Semaphore(_LOOKUPS)
-        self._keys = Lookups(self._look_up_key, at_once=at_once, clock=clock)
-        self._tickets = Lookups(self._look_up_ticket, at_once=at_once, clock=clock)
-        self._logins = Lookups(self._look_up_login, at_once=at_once, clock=clock)
+        keys, tickets, previews, logins = (
+            asyncio.Semaphore(count)
+            for count in (_KEYS_AT_ONCE, _OTHERS_AT_ONCE, _OTHERS_AT_ONCE, _OTHERS_AT_ONCE)
+        )
+        self._keys = Lookups(self._look_up_key, at_once=keys, clock=clock)
+        self._tickets = Lookups(self._look_up_ticket, at_once=tickets, clock=clock)
+        self._previews = Lookups(self._look_up_ticket, at_once=previews, clock=clock)
+        self._logins = Lookups(self._look_up_login, at_once=logins, clock=clock)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:
@@ -47,6 +54,32 @@ class Authenticator:
         if not is_ticket(secret):
             raise Unauthenticated
         caller = await self._tickets.find(hash_of(secret))
+        self._rate_limit.take(caller)
+        return caller
+
+    async def authenticate_preview(
+        self,
+        secrets: Sequence[str],
+        *,
+        sandbox_id: str,
+        port: int,
+        require_present: Callable[[], None],
+    ) -> TicketCaller:
+        """Find the caller who has a ticket for the port among these.
+
+        `require_present` raises if the client has left; it is called when it is this caller's turn.
+        """
+        hashes = [hash_of(secret) for secret in secrets if is_ticket(secret)]
+        if not hashes:
+            raise Unauthenticated
+
+        async def look_up() -> TicketCaller:
+            require_present()
+            return await self._look_up_preview(hashes, sandbox_id=sandbox_id, port=port)
+
+        caller = await self._previews.find_any(
+            hashes, look_up, fits=lambda one: (one.sandbox_id, one.port) == (sandbox_id, port)
+        )
         self._rate_limit.take(caller)
         return caller
 
@@ -70,6 +103,7 @@ class Authenticator:
         """Look everybody up anew, after a key has changed."""
         self._keys.forget()
         self._tickets.forget()
+        self._previews.forget()
         self._logins.forget()
 
     async def _look_up_key(self, secret_hash: bytes) -> Caller:
@@ -88,6 +122,20 @@ class Authenticator:
                 raise Unauthenticated("The ticket is not known here, or its time is up.")
             await KeyRepository(session).note_use(found.key.id, at_most_every=_NOTE_USE_EVERY)
         return _ticket_caller_of(found.ticket, caller_of(found.key))
+
+    async def _look_up_preview(
+        self, secret_hashes: Sequence[bytes], *, sandbox_id: str, port: int
+    ) -> TicketCaller:
+        async with without_transaction(self._sessions) as session:
+            found = await TicketRepository(session).list_valid_for_port(
+                secret_hashes, sandbox_id=sandbox_id, port=port
+            )
+            for one in found:
+                with suppress(Unauthenticated):
+                    caller = _ticket_caller_of(one.ticket, caller_of(one.key))
+                    await KeyRepository(session).note_use(one.key.id, at_most_every=_NOTE_USE_EVERY)
+                    return caller
+        raise Unauthenticated
 
     async def _look_up_login(self, secret_hash: bytes) -> LoginCaller:
         async with without_transaction(self._sessions) as session:

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -36,17 +36,27 @@ class Lookups(Generic[Found]):
         self._known: dict[bytes, _Known[Found]] = {}
 
     async def find(self, secret_hash: bytes) -> Found:
-        if (trusted := self._trusted(secret_hash)) is not None:
+        return await self.find_any([secret_hash], lambda: self._look_up(secret_hash))
+
+    async def find_any(
+        self,
+        secret_hashes: Sequence[bytes],
+        look_up: Callable[[], Awaitable[Found]],
+        *,
+        fits: Callable[[Found], bool] = lambda _: True,
+    ) -> Found:
+        """Find a caller that fits and has one of these secrets, by at most one lookup for all of them."""
+        if (trusted := self._first_trusted(secret_hashes, fits)) is not None:
             return trusted
         async with self._at_once:
             # Of many requests with the same secret, the first has looked it up by now.
-            if (trusted := self._trusted(secret_hash)) is not None:
+            if (trusted := self._first_trusted(secret_hashes, fits)) is not None:
                 return trusted
             until, remembered = self._clock() + _TRUSTED_SECONDS, self._known
-            caller = await self._look_up(secret_hash)
+            caller = await look_up()
             if len(remembered) >= _MANY:
                 self._drop_lapsed(remembered)
-            remembered[secret_hash] = _Known(caller, until=until)
+            remembered[caller.secret_hash] = _Known(caller, until=until)
             return caller
 
     def forget(self) -> None:
@@ -58,6 +68,12 @@ class Lookups(Generic[Found]):
         now = self._clock()
         for secret_hash in [each for each, known in remembered.items() if known.until <= now]:
             del remembered[secret_hash]
+
+    def _first_trusted(
+        self, secret_hashes: Sequence[bytes], fits: Callable[[Found], bool]
+    ) -> Found | None:
+        found = (self._trusted(each) for each in secret_hashes)
+        return next((one for one in found if one is not None and fits(one)), None)
 
     def _trusted(self, secret_hash: bytes) -> Found | None:
         known = self._known.get(secret_hash)

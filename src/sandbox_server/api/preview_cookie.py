@@ -1,12 +1,13 @@
 """How a browser that came by a link stays let in, at one port of one sandbox and for that port's own pages."""
 
-from collections.abc import Iterator
+from itertools import islice
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
+from sandbox_server.access.secrets import is_ticket
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.passing.credentials import COOKIE, SECURE_COOKIE, preview_secrets
 from sandbox_server.passing.destinations import Destination, PublicAddress
@@ -15,6 +16,7 @@ from sandbox_server.passing.outside import Outside
 _READING = frozenset({"GET", "HEAD"})
 _OWN = frozenset({"same-origin", "none"})
 _SEE_OTHER = 303
+_MOST = 4
 
 
 def remember(ticket: str, outside: Outside, scope: Scope) -> Response:
@@ -36,13 +38,16 @@ def remember(ticket: str, outside: Outside, scope: Scope) -> Response:
     return answer
 
 
-def remembered(scope: Scope, destination: Destination, public: PublicAddress) -> Iterator[str]:
+def remembered(scope: Scope, destination: Destination, public: PublicAddress) -> list[str]:
     """List the tickets that a browser kept, if it is a page of the sandbox's that asks, or a person.
 
     Browsers send them along with what pages of other sandboxes ask for as well: all are below one name.
+    Anybody can send any number of them, so only a few count.
     """
-    if _is_asked_for_by_itself(Headers(scope=scope), scope, destination, public):
-        yield from preview_secrets(scope["headers"])
+    if not _is_asked_for_by_itself(Headers(scope=scope), scope, destination, public):
+        return []
+    kept = preview_secrets(scope["headers"], is_secure=public.scheme == "https")
+    return list(islice((each for each in dict.fromkeys(kept) if is_ticket(each)), _MOST))
 
 
 def _is_asked_for_by_itself(

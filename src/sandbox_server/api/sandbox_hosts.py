@@ -12,10 +12,10 @@ from sandbox_server.api.tenant_shares import TenantShares
 from sandbox_server.api.ticket_reach import take_ticket
 from sandbox_server.domain.access import Caller, TicketCaller
 from sandbox_server.domain.access import Scope as KeyScope
-from sandbox_server.domain.errors import TicketRefused, Unauthenticated
+from sandbox_server.domain.errors import TicketRefused
 from sandbox_server.domain.ids import new_id
 from sandbox_server.log import log_context
-from sandbox_server.passing.client import Client
+from sandbox_server.passing.client import Client, ClientGone
 from sandbox_server.passing.destinations import Destination
 from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.passage import Passage
@@ -77,7 +77,10 @@ class SandboxHosts:
         )
         with log_context(sandbox_id=destination.sandbox_id):
             ticket = take_ticket(scope)
-            caller = await self._find_caller(scope, destination, ticket)
+            try:
+                caller = await self._find_caller(client, destination, ticket)
+            except ClientGone:
+                return None
             if ticket is not None and scope["method"] == "GET" and is_navigation(scope):
                 return remember(ticket, outside, scope)
             shares = self._streams if lasts(scope) else self._requests
@@ -94,9 +97,9 @@ class SandboxHosts:
         return None
 
     async def _find_caller(
-        self, scope: Scope, destination: Destination, ticket: str | None
+        self, client: Client, destination: Destination, ticket: str | None
     ) -> Caller:
-        authenticator = self._services.authenticator
+        authenticator, scope = self._services.authenticator, client.scope
         key = _key_in(Headers(scope=scope))
         if key is not None:
             caller = await authenticator.authenticate(key)
@@ -104,12 +107,12 @@ class SandboxHosts:
             return caller
         if ticket is not None:
             return _let_in(await authenticator.authenticate_ticket(ticket), destination)
-        for secret in remembered(scope, destination, self._services.public_address):
-            try:
-                return _let_in(await authenticator.authenticate_ticket(secret), destination)
-            except (TicketRefused, Unauthenticated):
-                continue
-        raise Unauthenticated
+        return await authenticator.authenticate_preview(
+            remembered(scope, destination, self._services.public_address),
+            sandbox_id=destination.sandbox_id,
+            port=destination.port,
+            require_present=client.require_present,
+        )
 
 
 def _key_in(headers: Headers) -> str | None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -6,6 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import ApiKey, Ticket
 
 _now = func.clock_timestamp()
+_with_key = (
+    select(Ticket, ApiKey)
+    .join(ApiKey, ApiKey.id == Ticket.key_id)
+    .where(Ticket.expires_at > _now, ApiKey.revoked_at.is_(None))
+)
 
 
 @dataclass(frozen=True)
@@ -22,15 +28,22 @@ class TicketRepository:
 
     async def find_valid(self, secret_hash: bytes) -> KeyedTicket | None:
         """Find the ticket whose secret has this hash, unless its time is up or its key is revoked."""
-        found = await self._session.execute(
-            select(Ticket, ApiKey)
-            .join(ApiKey, ApiKey.id == Ticket.key_id)
-            .where(
-                Ticket.hash == secret_hash, Ticket.expires_at > _now, ApiKey.revoked_at.is_(None)
-            )
-        )
+        found = await self._session.execute(_with_key.where(Ticket.hash == secret_hash))
         row = found.one_or_none()
         return None if row is None else KeyedTicket(row[0], row[1])
+
+    async def list_valid_for_port(
+        self, secret_hashes: Sequence[bytes], *, sandbox_id: str, port: int
+    ) -> Sequence[KeyedTicket]:
+        """List those of the tickets with these hashes that are good for the port."""
+        found = await self._session.execute(
+            _with_key.where(
+                Ticket.hash.in_(secret_hashes),
+                Ticket.sandbox_id == sandbox_id,
+                Ticket.port == port,
+            )
+        )
+        return [KeyedTicket(row[0], row[1]) for row in found]
 
     async def count(self, tenant_id: str, *, most: int) -> int:
         """Count a tenant's tickets that are still good, no further than `most`."""

@@ -6,6 +6,10 @@ from sandbox_server.passing.headers import find_header
 from sandbox_server.passing.tunnel import EXTENSION, ClientConnection
 
 
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
 @dataclass(frozen=True)
 class Client:
     """Who asks, with what it takes to answer."""
@@ -18,6 +22,11 @@ class Client:
     def connection(self) -> ClientConnection:
         connection: ClientConnection = self.scope["extensions"][EXTENSION]["connection"]
         return connection
+
+    def require_present(self) -> None:
+        """Raise `ClientGone` if the connection is known to be closed."""
+        if EXTENSION in self.scope.get("extensions", {}) and self.connection.is_closing():
+            raise ClientGone
 
     @property
     def host(self) -> str:

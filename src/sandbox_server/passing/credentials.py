@@ -38,13 +38,18 @@ def holds_credential(text: bytes) -> bool:
     return _OURS.search(plain) is not None
 
 
-def preview_secrets(headers: Iterable[Header]) -> Iterator[str]:
-    """List what our cookies hold: a neighbour's page may have set one too, for all hosts at once."""
+def preview_secrets(headers: Iterable[Header], *, is_secure: bool) -> Iterator[str]:
+    """List what the cookies of our name hold.
+
+    Behind TLS only the host itself can have set it. Without TLS there may be several: a page of another sandbox can set
+    one for all hosts at once.
+    """
+    ours = SECURE_COOKIE if is_secure else COOKIE
     for name, value in headers:
         if name == b"cookie":
             for cookie in value.split(b";"):
                 key, _, held = cookie.strip().partition(b"=")
-                if key in (COOKIE, SECURE_COOKIE):
+                if key == ours:
                     yield held.decode("latin-1")
 
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from sandbox_server.backends.provider import PortAddress, PortRefusal
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.passing.answer import PassedAnswer
-from sandbox_server.passing.client import Client
+from sandbox_server.passing.client import Client, ClientGone
 from sandbox_server.passing.frames import close_frame
 from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.request import PassedRequest
@@ -20,10 +20,6 @@ PATIENCE = timedelta(minutes=10)
 _LARGEST_REFUSAL = 64 * 1024
 
 FindRefusal = Callable[[PortAddress, int, bytes], PortRefusal | None]
-
-
-class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
 
 
 class Silent(Exception):

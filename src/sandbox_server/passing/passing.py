@@ -11,7 +11,8 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.lifecycle.controller import SandboxController
 from sandbox_server.lifecycle.using import UsableSandbox
-from sandbox_server.passing.exchange import PATIENCE, ClientGone, Exchange, Refused, Silent
+from sandbox_server.passing.client import ClientGone
+from sandbox_server.passing.exchange import PATIENCE, Exchange, Refused, Silent
 from sandbox_server.passing.passage import Passage
 from sandbox_server.passing.pool import Pool
 from sandbox_server.passing.reach import Reach

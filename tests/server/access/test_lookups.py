@@ -17,7 +17,12 @@ def looked_up():
 def lookups(looked_up, clock):
     async def look_up(secret_hash):
         looked_up.append(secret_hash)
-        return Caller(tenant_id=TenantId("t"), key_id=ApiKeyId("k"), scopes=frozenset())
+        return Caller(
+            tenant_id=TenantId("t"),
+            key_id=ApiKeyId("k"),
+            scopes=frozenset(),
+            secret_hash=secret_hash,
+        )
 
     return Lookups(look_up, at_once=asyncio.Semaphore(4), clock=clock)
 
@@ -35,3 +40,19 @@ async def test_what_is_not_seen_again_is_not_kept_for_ever(lookups, clock, monke
         await lookups.find(bytes([number]))
         clock.now += 0.1
     assert len(lookups._known) <= 10
+
+
+async def test_of_several_secrets_one_that_fits_is_found_without_a_lookup(lookups, looked_up):
+    for secret_hash in (b"a", b"b"):
+        await lookups.find(secret_hash)
+
+    async def look_up():
+        looked_up.append(b"again")
+        return await lookups.find(b"a")
+
+    found = await lookups.find_any(
+        [b"a", b"b", b"c"], look_up, fits=lambda one: one.secret_hash == b"b"
+    )
+    assert (found.secret_hash, looked_up) == (b"b", [b"a", b"b"])
+    found = await lookups.find_any([b"c"], look_up)
+    assert (found.secret_hash, looked_up) == (b"a", [b"a", b"b", b"again"])
