@@ -20,12 +20,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     given = vars(parser.parse_args(arguments))
     command, log_level = given.pop("command"), given.pop("log_level")
+    provisional: bool = given.pop("provisional", False)
     try:
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
         parser.error(_explain(error))
     configure_logging(log_level)
-    return {"serve": _serve, "doctor": _doctor, "reset": _reset}[command](settings)
+    match command:
+        case "serve":
+            return _run(settings, "serve", provisional=provisional)
+        case "reset":
+            return _run(settings, "reset")
+        case _:
+            return _doctor(settings)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 f"--{field.replace('_', '-')}", dest=field, help=info.description, metavar="VALUE"
             )
+        if name == "serve":  # for `sandbox-server serve` alone
+            command.add_argument("--provisional", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -57,15 +66,7 @@ def _explain(error: ValidationError) -> str:
     return "; ".join(f"{name(one['loc'])}: {one['msg']}" for one in error.errors())
 
 
-def _serve(settings: Settings) -> int:
-    return _run("serve", settings)
-
-
-def _reset(settings: Settings) -> int:
-    return _run("reset", settings)
-
-
-def _run(work: str, settings: Settings) -> int:
+def _run(settings: Settings, work: str, **options: bool) -> int:
     lacking = missing(settings)
     if lacking:
         _say("The engine cannot work on this machine yet:\n")
@@ -75,7 +76,7 @@ def _run(work: str, settings: Settings) -> int:
     serve = import_module("sandbox_engine.serve")
     uvloop = import_module("uvloop")
     try:
-        uvloop.run(getattr(serve, work)(settings))
+        uvloop.run(getattr(serve, work)(settings, **options))
     except EngineError as error:
         _say(f"The engine cannot start: {error}")
         return _UNUSABLE

@@ -155,11 +155,7 @@ class Containers:
         for record in kept:
             self._volumes.keep(record)
             self._roots.thaw(record.id)
-        ids = {record.id for record in kept}
-        runtime_dir = self._settings.instance_run_dir / "runtime"
-        known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
-        known |= cgroups.children(self._cgroup_parent) | self._roots.mounted()
-        for stray in known - ids:
+        for stray in self._there() - {record.id for record in kept}:
             await self._destroy(stray)
             cgroups.remove(f"{self._cgroup_parent}/{stray}")
             await self._roots.unmount(stray)
@@ -171,6 +167,17 @@ class Containers:
         for record in kept:
             if record.link is not None and record.link.name in gone:
                 record.link = None
+
+    @property
+    def has_any(self) -> bool:
+        """Tell whether a sandbox has a container here, or a part of one."""
+        return bool(self._there())
+
+    def _there(self) -> set[str]:
+        """List the sandboxes of which the machine has something, whatever the records say."""
+        runtime_dir = self._settings.instance_run_dir / "runtime"
+        known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
+        return known | cgroups.children(self._cgroup_parent) | self._roots.mounted()
 
     def _spec(self, record: SandboxRecord, link: Link) -> ContainerSpec:
         return ContainerSpec(

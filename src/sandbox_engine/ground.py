@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from sandbox_engine import cgroups
 from sandbox_engine.adoption import adopt
 from sandbox_engine.capacity import Capacity
 from sandbox_engine.containers import Containers
@@ -110,6 +111,16 @@ class Ground:
         """Stop, and leave nothing behind."""
         await self.network.destroy()
         await self.keeper.close()
+        cgroups.remove(self.settings.cgroup)
+        shutil.rmtree(self.settings.instance_run_dir)
+
+    async def undo(self) -> None:
+        """Stop, and leave nothing behind that no sandbox needs."""
+        await self.network.drain()
+        if self.network.has_links or self.containers.has_any:
+            await self.leave()
+        else:
+            await self.clear()
 
 
 @contextmanager

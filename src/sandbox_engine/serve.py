@@ -1,46 +1,79 @@
 """Runs the engine, and takes it apart."""
 
+import asyncio
 import os
 import resource
-import shutil
 import sys
 from contextlib import AsyncExitStack
 
-from sandbox_engine import cgroups, controllers
+from sandbox_engine import controllers
 from sandbox_engine.api.app import build_api
+from sandbox_engine.api.services import Services
 from sandbox_engine.app import App
 from sandbox_engine.assembly import assemble, say
 from sandbox_engine.ground import Ground, sole_owner
 from sandbox_engine.http import server
 from sandbox_engine.log import get_logger
 from sandbox_engine.settings import Settings
+from sandbox_engine.start import Start
 
 log = get_logger(__name__)
 
 
-async def serve(settings: Settings) -> None:
-    """Serve until told to stop; the sandboxes go on without the engine."""
+async def serve(settings: Settings, *, provisional: bool = False) -> None:
+    """Serve until told to stop; the sandboxes go on without the engine.
+
+    A provisional start is undone unless it is confirmed.
+    """
     os.umask(0o022)  # sandboxes' own users read some of what is written here
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    start = Start(provisional=provisional)
+    try:
+        await _serve(settings, start)
+    except asyncio.CancelledError:
+        if not start.is_withdrawn:
+            raise
+
+
+async def _serve(settings: Settings, start: Start) -> None:
     async with AsyncExitStack() as stack:
         stack.enter_context(sole_owner(settings))
         listeners = server.listen(settings.host, settings.port)
         port = listeners[0].getsockname()[1]
         controllers.enable()
         ground = await Ground.prepare(settings)
-        stack.push_async_callback(ground.leave)
-        for conflict in await ground.network.conflicts():
-            log.warning("the host's firewall is in the way", conflict=conflict)
-        services = await assemble(settings, ground, port=port, running=stack)
-        await server.serve(
-            App(build_api(services), services),
-            listeners,
-            on_started=lambda: _greet(settings, port),
-            on_stopping=services.engine.close,
-            tls_cert=settings.tls_cert,
-            tls_key=settings.tls_key,
-        )
+        stack.push_async_callback(_leave, ground, start)
+        with start.awaiting_confirmation():
+            for conflict in await ground.network.conflicts():
+                log.warning("the host's firewall is in the way", conflict=conflict)
+            services = await assemble(settings, ground, port=port, running=stack)
+            stack.push_async_callback(_leave_sandboxes, services, start)
+            await server.serve(
+                App(build_api(services), services),
+                listeners,
+                on_started=lambda: _greet(settings, port),
+                on_stopping=lambda: _stop(services),
+                tls_cert=settings.tls_cert,
+                tls_key=settings.tls_key,
+            )
+
+
+async def _stop(services: Services) -> None:
+    services.reserve.stop()
+    await services.engine.close()
+
+
+async def _leave_sandboxes(services: Services, start: Start) -> None:
+    if not start.is_confirmed:
+        await services.reserve.undo()
+
+
+async def _leave(ground: Ground, start: Start) -> None:
+    if start.is_confirmed:
+        await ground.leave()
+    else:
+        await ground.undo()
 
 
 async def reset(settings: Settings) -> None:
@@ -54,8 +87,6 @@ async def reset(settings: Settings) -> None:
         await ground.foundations.collect([])
         await ground.foundations.sweep()
         await ground.clear()
-    cgroups.remove(settings.cgroup)
-    shutil.rmtree(settings.instance_run_dir)
 
 
 def _greet(settings: Settings, port: int) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from sandbox_server.access.encryption import EncryptionKeyMissing, InvalidEncryptionKey
 from sandbox_server.access.tenants import DEFAULT_TENANT
 from sandbox_server.commands import database, keys, templates
 from sandbox_server.db.account import CannotRunPostgres
-from sandbox_server.db.database import UnusablePostgres
+from sandbox_server.db.address import UnusablePostgres
 from sandbox_server.domain.access import Scope
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.templates import AGENT
@@ -48,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = Settings(**{name: given[name] for name in names if given[name] is not None})
     except ValidationError as error:
         parser.error(_explain(error))
+    except SettingsError as error:
+        parser.error(_explain_json(error))
     except OSError as error:  # of a file that holds a secret
         parser.error(f"{error.filename}: {error.strerror}")
     configure_logging(settings.log_level, style=settings.log_format, access_log=settings.access_log)
@@ -158,6 +161,12 @@ def _add_templates(commands: Any) -> None:
 def _add_group(commands: Any, name: str, text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
     return parser.add_subparsers(required=True, metavar="COMMAND")
+
+
+def _explain_json(error: SettingsError) -> str:
+    """Name the variable whose JSON cannot be read; the value may have keys in it."""
+    field = next(name for name in Settings.model_fields if f'"{name}"' in str(error))
+    return f"{variable_of(field)} is not valid JSON: {error.__cause__}"
 
 
 def _explain(error: ValidationError) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_server.db.account import Account
-from sandbox_server.db.database import OLDEST, UnusablePostgres, find_version
+from sandbox_server.db.address import UnusablePostgres
+from sandbox_server.db.database import OLDEST, find_version
 from sandbox_server.db.embedded import ACCOUNT
 from sandbox_server.db.programs import are_bundled
 from sandbox_server.db.session import create_engine
@@ -105,7 +106,7 @@ def _given_database(url: str) -> Finding:
 async def _version_at(url: str) -> int:
     engine = create_engine(url, pool_size=1)
     try:
-        return await find_version(engine)
+        return await find_version(engine, url)
     finally:
         await engine.dispose()
 

@@ -6,6 +6,9 @@ As root                                       Otherwise
     └─ server      HTTP, as `sandbox-server`           └─ engine
 
 PostgreSQL is nobody's child. What ends without a word has crashed: the engine goes on then, and the next start finds it.
+
+What takes long comes last in a start: settings, port, account and database are checked before the engine is started. A
+start that fails, or is interrupted, stops what it has started, and nothing else.
 """
 
 import asyncio
@@ -15,7 +18,8 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 
@@ -25,56 +29,80 @@ from pydantic import SecretStr
 from sandbox_server.db.account import Account
 from sandbox_server.db.embedded import ACCOUNT, EmbeddedPostgres
 from sandbox_server.processes.engine import EngineAddress, LocalEngine
-from sandbox_server.processes.first_start import get_ready
+from sandbox_server.processes.first_start import get_ready, prepare_database
 from sandbox_server.processes.guard import EngineGuard, engine_of
+from sandbox_server.processes.interruption import HEEDED, signals_held, unwinding_on_signals
 from sandbox_server.processes.link import GuardLink, make_link
 from sandbox_server.processes.listening import listen
-from sandbox_server.processes.privileges import fork_as
+from sandbox_server.processes.privileges import fork_as, try_programs
 from sandbox_server.processes.providers import (
     configured_backends,
     engine_directory,
     needs_engine,
     with_agent_template,
 )
-from sandbox_server.processes.raising import raised_guard
+from sandbox_server.processes.raising import raised_guard, require_sudo
 from sandbox_server.processes.serving import Work, serve_api
 from sandbox_server.processes.state_directory import sole_server
 from sandbox_server.settings import Settings, forget_variables
-from sandbox_server.templates.shipped import provide_shipped
+from sandbox_server.templates.shipped import Shipped, provide_shipped
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a start has found out and opened before it starts anything."""
+
+    settings: Settings
+    listeners: list[socket.socket]
+    shipped: Shipped
 
 
 def serve(settings: Settings) -> int:
     """Serve until told to stop; tells how it ended."""
     forget_variables()
-    with sole_server(settings.state_dir):
-        listeners = listen(settings.host, settings.port)
+    with unwinding_on_signals(), sole_server(settings.state_dir):
+        start = _Start(
+            settings, listen(settings.host, settings.port), provide_shipped(settings.template_dir)
+        )
         if os.geteuid() == 0:
-            return _serve_as_account(settings, listeners)
-        return _serve_as_user(settings, listeners)
+            return _serve_as_account(start)
+        return _serve_as_user(start)
 
 
-def _serve_as_user(settings: Settings, listeners: list[socket.socket]) -> int:
+def _serve_as_user(start: _Start) -> int:
+    settings = start.settings
     if not needs_engine(settings):
-        with _database(settings) as url:
-            return _serve(_work(settings, listeners, url=url))
+        with _database(settings) as prepared:
+            return _serve(_work(start, prepared))
+    require_sudo()
     with (
+        _database(settings) as prepared,
         raised_guard(engine_directory(settings)) as (address, link),
-        _database(settings) as url,
     ):
-        return _serve(_work(settings, listeners, url=url, engine=address), link)
+        return _serve(_work(start, prepared, engine=address), link)
 
 
-def _serve_as_account(settings: Settings, listeners: list[socket.socket]) -> int:
+def _serve_as_account(start: _Start) -> int:
     account = Account.ours_or(ACCOUNT)
-    with _engine(settings) as engine, _database(settings) as url:
+    if (refused := try_programs(account)) != 0:
+        return refused
+    settings = start.settings
+    with _database(settings) as prepared, _engine(settings) as engine:
         address = None if engine is None else engine.address
-        work = _work(settings, listeners, url=url, engine=address)
+        work = _work(start, prepared, engine=address)
         guards, servers = make_link()
-        server = fork_as(account, partial(_serve, work, servers), close=guards)
-        servers.close()
-        for listener in listeners:
-            listener.close()
-        with _passing_on_signals(server):
+        with signals_held():
+            server = fork_as(
+                account,
+                partial(_serve, work, None if engine is None else servers),
+                close=partial(_close_parents, guards, engine),
+            )
+            stack = ExitStack()
+            stack.enter_context(_passing_on_signals(server))
+        with stack:
+            servers.close()
+            for listener in start.listeners:
+                listener.close()
             if engine is not None:
                 EngineGuard(engine, guards).run()
             _, status = os.waitpid(server, 0)
@@ -82,11 +110,18 @@ def _serve_as_account(settings: Settings, listeners: list[socket.socket]) -> int
     return ended if ended >= 0 else 128 - ended
 
 
+def _close_parents(guards: GuardLink, engine: LocalEngine | None) -> None:
+    """Close what only the parent may hold, or its end would go unnoticed as long as the child lives."""
+    guards.close()
+    if engine is not None:
+        engine.close_confirmation()
+
+
 def _serve(work: Work, link: GuardLink | None = None) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection is an open file
     _collect_garbage_seldom()
-    at_rest = uvloop.run(serve_api(work))
+    at_rest = uvloop.run(serve_api(work, link))
     if at_rest and link is not None:
         link.stop_engine()
     return 0
@@ -103,29 +138,21 @@ def _collect_garbage_seldom() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-def _work(
-    settings: Settings,
-    listeners: list[socket.socket],
-    *,
-    url: str,
-    engine: EngineAddress | None = None,
-) -> Work:
-    found = settings.model_copy(
+def _work(start: _Start, prepared: Settings, *, engine: EngineAddress | None = None) -> Work:
+    found = prepared.model_copy(
         update={
-            "port": listeners[0].getsockname()[1],
-            "database_url": SecretStr(url),
-            "backends": configured_backends(settings, engine),
-            "agent_template": with_agent_template(settings),
+            "port": start.listeners[0].getsockname()[1],
+            "backends": configured_backends(prepared, engine),
+            "agent_template": with_agent_template(prepared),
         }
     )
-    complete, admin_key = asyncio.run(get_ready(found, engine=engine))
     return Work(
-        complete,
-        listeners,
-        new_admin_key=admin_key,
+        found,
+        start.listeners,
+        new_admin_key=asyncio.run(get_ready(found, engine=engine)),
         # Nobody else can go on with them: the engine is ours, and the database is.
-        rest_at_end=engine is not None and settings.database_url is None,
-        shipped=provide_shipped(settings.template_dir),
+        rest_at_end=engine is not None and start.settings.database_url is None,
+        shipped=start.shipped,
     )
 
 
@@ -140,14 +167,16 @@ def _engine(settings: Settings) -> Iterator[LocalEngine | None]:
 
 
 @contextmanager
-def _database(settings: Settings) -> Iterator[str]:
+def _database(settings: Settings) -> Iterator[Settings]:
+    """Have the database run; gives the settings with its URL and the keys that it is sealed with."""
     if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
+        yield asyncio.run(prepare_database(settings))
         return
     postgres = EmbeddedPostgres(settings.state_dir / "postgres")
-    url = postgres.start()
     try:
-        yield url
+        url = SecretStr(postgres.start())
+        own = settings.model_copy(update={"database_url": url})
+        yield asyncio.run(prepare_database(own))
     finally:
         postgres.stop()
 
@@ -159,8 +188,7 @@ def _passing_on_signals(process: int) -> Iterator[None]:
     def pass_on(number: int, _frame: FrameType | None) -> None:
         os.kill(process, number)
 
-    heeded = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    before = {number: signal.signal(number, pass_on) for number in heeded}
+    before = {number: signal.signal(number, pass_on) for number in HEEDED}
     try:
         yield
     finally:

@@ -3,14 +3,37 @@
 import asyncio
 import subprocess
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from sandbox_engine import cgroups
-from tests.engine.process import EngineProcess
+from sandbox_engine.settings import Settings
 from tests.engine.waiting import until
 
 
-def count(engine: EngineProcess) -> Counter[str]:
+class EngineState(Protocol):
+    """An engine as the kernel and the disk know it, whether it runs or not."""
+
+    @property
+    def state_dir(self) -> Path: ...
+
+    @property
+    def instance(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class EngineAt:
+    """The engine of a state directory, whoever starts it."""
+
+    state_dir: Path
+
+    @property
+    def instance(self) -> str:
+        return Settings(state_dir=self.state_dir).instance
+
+
+def count(engine: EngineState) -> Counter[str]:
     """Count everything that belongs to sandboxes of this engine."""
     instance = engine.instance
     return Counter(
@@ -28,14 +51,14 @@ def count(engine: EngineProcess) -> Counter[str]:
     )
 
 
-def of_sandboxes(engine: EngineProcess) -> dict[str, int]:
+def of_sandboxes(engine: EngineState) -> dict[str, int]:
     """Count what there is one of for each sandbox, and nothing that is made ahead."""
     counted = count(engine)
     names = ("loops", "cgroups", "directories", "roots", "containers")
     return {name: counted[name] for name in names}
 
 
-async def settled(engine: EngineProcess) -> Counter[str]:
+async def settled(engine: EngineState) -> Counter[str]:
     """Count once the pool is full again and nothing is on its way out."""
     counts: list[Counter[str]] = []
 
@@ -47,7 +70,7 @@ async def settled(engine: EngineProcess) -> Counter[str]:
     return counts[-1]
 
 
-async def back_to(engine: EngineProcess, before: Counter[str]) -> None:
+async def back_to(engine: EngineState, before: Counter[str]) -> None:
     """Wait until no more is there than before; the kernel lets go of disks when it has the time."""
 
     async def is_back() -> bool:
@@ -57,6 +80,38 @@ async def back_to(engine: EngineProcess, before: Counter[str]) -> None:
         await until(is_back, timeout=60, pause=0.5)
     except TimeoutError:
         assert count(engine) == before
+
+
+def processes(engine: EngineState) -> list[str]:
+    """List the command lines of the engine's own processes: itself, its keeper, what builds its images."""
+    words = (str(engine.state_dir), f"/run/sandbox-engine/{engine.instance}")
+    lines = [_command_line(directory) for directory in Path("/proc").glob("[0-9]*")]
+    return [line for line in lines if any(word in line for word in words)]
+
+
+async def nothing(engine: EngineState) -> None:
+    """Wait until the engine, its keeper and all that was made for its sandboxes are gone."""
+
+    async def is_gone() -> bool:
+        return not await asyncio.to_thread(_left, engine)
+
+    try:
+        await until(is_gone, timeout=30, pause=0.2)
+    except TimeoutError:
+        assert _left(engine) == []
+
+
+def _left(engine: EngineState) -> list[str]:
+    run_dir = Path("/run/sandbox-engine") / engine.instance
+    counted = [f"{name}: {number}" for name, number in count(engine).items() if number]
+    return [*processes(engine), *counted, *map(str, run_dir.glob("*"))]
+
+
+def _command_line(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _lines_with(path: str, *words: str) -> int:

@@ -118,6 +118,11 @@ class ServerProcess:
 
     def start(self, *flags: str) -> None:
         """Start it, on the port it had before, and wait until it listens."""
+        self.launch(*flags)
+        self.url = self._await_address()
+
+    def launch(self, *flags: str) -> None:
+        """Begin a start, and wait for nothing."""
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
                 [*self.command("serve", "--port", str(self._port)), *self._flags, *flags],
@@ -130,7 +135,6 @@ class ServerProcess:
                 group=self.account,
                 extra_groups=None if self.account is None else [],
             )
-        self.url = self._await_address()
 
     def _await_address(self) -> str:
         assert self._process is not None

@@ -157,14 +157,23 @@ class Network:
         """Say what else on the host drops the sandboxes' packets, and how to let them pass."""
         return await find_conflicts(self._run, links=self._prefix)
 
+    @property
+    def has_links(self) -> bool:
+        """Tell whether there are links of sandboxes, or prepared ones, here or of an engine before this one."""
+        return bool(self._strays or self._firewall.admitted())
+
+    async def drain(self) -> None:
+        """Remove the links that are prepared, and prepare no more."""
+        await self._pool.close()
+
     async def close(self) -> None:
         """Stop; links in use go on working, but for DNS."""
-        await self._pool.close()
+        await self.drain()
         await self._opened.aclose()
 
     async def destroy(self) -> None:
         """Stop, and leave nothing behind."""
-        await self._pool.close()
+        await self.drain()
         await self._wiring.remove(*self._strays.values(), *self._firewall.admitted())
         await self.close()
         await self._firewall.remove()

@@ -23,10 +23,22 @@ class Reserve:
         self._inventory = Inventory(settings, lifecycle, catalog=catalog, always=always)
         self._quiet = Quiet()
         self._restocking = Restocking(self._inventory, lifecycle, self._quiet)
+        self._inherited = {record.id for record in self._inventory.ready()}
 
     async def run(self) -> None:
         """Keep as many ready as are wanted, until cancelled."""
         await self._restocking.run()
+
+    def stop(self) -> None:
+        """Start nothing new; what is under way goes on."""
+        self._restocking.stop()
+
+    async def undo(self) -> None:
+        """Stop, and remove what this engine has made ready."""
+        await self._restocking.finish()
+        for record in self._inventory.ready():
+            if record.id not in self._inherited:
+                await self._restocking.discard(record)
 
     def stocks(self) -> list[Stock]:
         """Tell what is ready and what should be."""

@@ -29,10 +29,20 @@ class Restocking:
         self._quiet = quiet
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
+        self._is_stopped = False
 
     def look(self) -> None:
         """Look at once whether there is something to do."""
         self._changed.set()
+
+    def stop(self) -> None:
+        """Start nothing new; what is under way goes on."""
+        self._is_stopped = True
+
+    async def finish(self) -> None:
+        """Stop once everything that was begun has been finished."""
+        self.stop()
+        await asyncio.gather(*self._at_work.values(), return_exceptions=True)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -56,6 +66,8 @@ class Restocking:
 
     def _settle(self) -> timedelta:
         """Start what brings the ready closer to the wanted; tells when to look again."""
+        if self._is_stopped:
+            return _LOOK_AGAIN
         stocks = self._inventory.stocks()
         kept = {record.id for stock in stocks for record in stock.ready[: stock.wanted]}
         for record in self._inventory.ready():
@@ -81,6 +93,8 @@ class Restocking:
 
     async def _make(self, stock: Stock) -> None:
         await self._quiet.wait(_PATIENCE)
+        if self._is_stopped:
+            return
         try:
             await self._lifecycle.reserve(stock.model)
         except MachineFull as error:  # no fault of the template's

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# One process for all directories of a path: a start asks for a dozen paths.
+_FIRST_CLOSED = 'n=0; for d; do test -x "$d" || { echo $n; exit; }; n=$((n + 1)); done'
+
 
 class CannotRunPostgres(RuntimeError):
     """What keeps the embedded PostgreSQL from running, and what can be done about it."""
@@ -66,7 +69,9 @@ class Account:
 
     def closed_parent(self, path: Path) -> Path | None:
         """Find the first directory on the way to `path` that this account may not enter."""
-        return next((p for p in reversed(path.parents) if not self._may("-x", p)), None)
+        directories = [*reversed(path.parents)]
+        first = self.run("sh", "-c", _FIRST_CLOSED, "sh", *directories).stdout
+        return directories[int(first)] if first else None
 
     def _may(self, test: str, path: Path) -> bool:
         # The kernel is asked, which knows of access lists too.

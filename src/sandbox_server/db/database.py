@@ -5,18 +5,22 @@ from pathlib import Path
 
 import asyncpg
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from sandbox_server.db.address import (
+    MALFORMED,
+    VARIABLE,
+    UnusablePostgres,
+    place_of,
+    refuse,
+    server_error,
+)
 from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.session import create_engine
 
 OLDEST = 15
-
-
-class UnusablePostgres(RuntimeError):
-    """The database does not let us in, or its version lacks what the schema is made of."""
 
 
 @asynccontextmanager
@@ -49,25 +53,44 @@ async def _embedded(state_dir: Path) -> AsyncIterator[str]:
 async def _connected(url: str, *, pool_size: int) -> AsyncIterator[AsyncEngine]:
     engine = create_engine(url, pool_size=pool_size, max_overflow=0)
     try:
-        await require_supported(engine)
-        await upgrade(engine)
+        await require_supported(engine, url)
+        await _upgrade(engine, url)
         yield engine
     finally:
         await engine.dispose()
 
 
-async def require_supported(engine: AsyncEngine) -> None:
+async def _upgrade(engine: AsyncEngine, url: str) -> None:
+    try:
+        await upgrade(engine)
+    except DBAPIError as error:
+        reason = server_error(error)
+        if isinstance(reason, asyncpg.InsufficientPrivilegeError):
+            raise UnusablePostgres(
+                f"The schema of the database at {place_of(url)} cannot be brought up to date: {reason}. "
+                f"Make the user of {VARIABLE} its owner, or grant the user what is missing."
+            ) from None
+        if isinstance(reason, asyncpg.ReadOnlySQLTransactionError):
+            raise UnusablePostgres(
+                f"The database at {place_of(url)} is read-only: name the primary in {VARIABLE}."
+            ) from None
+        raise
+
+
+async def require_supported(engine: AsyncEngine, url: str) -> None:
     """Refuse a database that cannot be used at all."""
-    found = await find_version(engine)
+    found = await find_version(engine, url)
     if found < OLDEST:
         raise UnusablePostgres(f"This is PostgreSQL {found}; {OLDEST} or newer is needed.")
 
 
-async def find_version(engine: AsyncEngine) -> int:
-    """Ask for the major version, as whoever asks anything for the first time."""
+async def find_version(engine: AsyncEngine, url: str) -> int:
+    """Ask for the major version; a database that cannot be reached is found out here."""
     try:
         async with engine.connect() as connection:
             number = await connection.scalar(text("SHOW server_version_num"))
     except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-        raise UnusablePostgres(f"The database cannot be reached: {error}") from None
+        refuse(error, url)
+    except ValueError:  # asyncpg's, which quotes the URL with its password
+        raise UnusablePostgres(MALFORMED) from None
     return int(number) // 10_000

@@ -81,8 +81,8 @@ class EmbeddedPostgres:
         closed = self._account.closed_parent(self._data)
         if closed is not None:
             raise CannotRunPostgres(
-                f"The account {self._account.name} may not enter {closed}. Choose another state "
-                f"directory, or let it in: chmod o+x {closed}"
+                f"The account {self._account.name} may not enter {closed}. Choose another "
+                f"--state-dir, or let it in: chmod o+x {closed}"
             )
 
     @contextmanager

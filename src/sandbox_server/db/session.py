@@ -18,6 +18,10 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
+from sandbox_server.db.address import place_of
+
+_CONNECTS_WITHIN_S = 15  # each of the hosts that a URL names
+
 _SETTINGS = {
     "application_name": "sandbox-server",
     "jit": "off",  # our queries are short: compiling one would take longer than running it
@@ -41,12 +45,14 @@ def create_engine(
     asyncpg reads the URL itself, so `sslmode`, `host=/socket/directory` and all else mean what
     they mean to psql. `statement_cache` is how many prepared statements a connection keeps.
     """
+    place_of(url)  # refuses what is no such URL, of which asyncpg would make localhost
     named = parse_qs(urlsplit(url).query)
     settings = {name: value for name, value in _SETTINGS.items() if name not in named}
 
     async def connect() -> asyncpg.Connection:
         return await asyncpg.connect(
             f"postgresql://{url.partition('://')[2]}",  # whatever driver it names
+            timeout=_CONNECTS_WITHIN_S,
             statement_cache_size=statement_cache,
             server_settings=settings,
         )

@@ -38,7 +38,7 @@ def running_database(settings: Settings) -> Iterator[str]:
 async def opened(url: str) -> AsyncIterator[Sessions]:
     engine = create_engine(url, pool_size=_FEW)
     try:
-        await require_supported(engine)
+        await require_supported(engine, url)
         yield create_sessions(engine)
     finally:
         await engine.dispose()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import select
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from sandbox_server.domain.templates import AGENT
 from sandbox_server.processes.errors import CannotServe
@@ -23,7 +25,9 @@ NOTE = "engine.json"
 UNUSABLE = 78  # how the engine ends where the machine lacks something (EX_CONFIG)
 
 _PORTS = range(3400, 3500)  # below those that a machine gives to outgoing connections
+_UNCONFIRMED = "engine.unconfirmed"  # there while the start that the engine belongs to may yet fail
 _STOPS_WITHIN = timedelta(seconds=30)
+_UNDOES_WITHIN = timedelta(seconds=60)  # ready sandboxes are removed one after the other
 _GLANCE = timedelta(milliseconds=50)
 _ATTEMPTS = 5
 _LISTENING = "The engine is listening on"
@@ -32,6 +36,10 @@ _LOG_LIMIT = 32 * 1024**2
 # Where the engine's own settings, and the way to the internet, are read from.
 _PASSED_ON = ("SANDBOX_ENGINE_", "PATH", "PYTHONPATH", "LANG", "LC_")
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy"})
+
+
+class HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +75,17 @@ class EngineNote:
 
 
 class LocalEngine:
-    """The engine of a directory. It is in a session of its own and outlives whoever started it."""
+    """The engine of a directory. It is in a session of its own and outlives whoever started it.
+
+    Until its start is confirmed it does not: it ends with the process that started it, however that
+    ends, and removes what it has made (`sandbox_engine.start`).
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: LivingProcess | None = None
+        self._is_provisional = False
+        self._confirmation: int | None = None  # our end of the engine's standard input
 
     @property
     def log(self) -> Path:
@@ -101,19 +115,44 @@ class LocalEngine:
         return self._process is not None
 
     def ensure(self) -> None:
-        """Take the engine that runs, or start one."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._directory.chmod(0o700)
-        self._process = self._find() or self._start(self._choose_port())
+        """Take the engine that runs, or start one provisionally."""
+        self._end_unconfirmed()
+        self._process = self._find()
+        if self._process is None:
+            self._is_provisional = True
+            self._process = self._start(self._choose_port())
+
+    def confirm(self) -> None:
+        """Have the engine go on from now on, whatever becomes of this process."""
+        if self._confirmation is not None:
+            with suppress(BrokenPipeError):  # it has crashed; it is started again
+                os.write(self._confirmation, b"\n")
+        self.close_confirmation()
+        self._unconfirmed.unlink(missing_ok=True)
+        self._is_provisional = False
+
+    def roll_back(self) -> None:
+        """End an engine whose start was not confirmed, and wait until it has removed what it has made."""
+        if not self._is_provisional:
+            return
+        self.close_confirmation()
+        if self._process is not None:
+            _show("stopping, since the server did not start")
+            _await_undo(self._process)
+            self.bury()
+        self._unconfirmed.unlink(missing_ok=True)
 
     def start_again(self) -> None:
         """Start it where it was: those who use it know no other address."""
         self._process = self._find() or self._start(self._note().port)
 
-    def wait_until_ready(self) -> None:
-        """Wait until it listens, and show what it says meanwhile: it may have an image to build."""
+    def wait_until_ready(self, *, starter: HasDescriptor | None = None) -> None:
+        """Wait until it listens, and show what it says meanwhile: it may have an image to build.
+
+        `starter` becomes readable if the process that wants the engine ends before.
+        """
         for _ in range(_ATTEMPTS):
-            failure = self._watch_start()
+            failure = self._watch_start(starter)
             if failure is None:
                 return
             if _PORT_TAKEN not in failure:
@@ -121,7 +160,7 @@ class LocalEngine:
             self.ensure()  # another was quicker to take the port: now there is another choice
         raise CannotServe(failure)
 
-    def _watch_start(self) -> str | None:
+    def _watch_start(self, starter: HasDescriptor | None) -> str | None:
         """Tell why it ended, if it did before it listened."""
         note = self._note()
         with self.log.open(errors="replace") as log:
@@ -134,6 +173,8 @@ class LocalEngine:
                 if ended and _LISTENING not in said:
                     return self._explain_end(said)
                 _show(new)
+                if starter is not None and select.select([starter], [], [], 0)[0]:
+                    raise CannotServe("The server ended before its engine was ready.")
         self._write_note(replace(note, ready=True))
         return None
 
@@ -170,31 +211,62 @@ class LocalEngine:
         note = self.find_note()
         return None if note is None else LivingProcess.find(note.identity)
 
+    @property
+    def _unconfirmed(self) -> Path:
+        return self._directory / _UNCONFIRMED
+
+    def _end_unconfirmed(self) -> None:
+        """Wait for the end of an engine whose starter was killed, which is undoing its start."""
+        if not self._unconfirmed.exists():
+            return
+        left = self._find()
+        if left is not None:
+            _await_undo(left)
+            left.bury()
+        self._unconfirmed.unlink()
+
+    def close_confirmation(self) -> None:
+        """Close our end of the engine's standard input, as every process has to but the one that may confirm."""
+        if self._confirmation is not None:
+            os.close(self._confirmation)
+            self._confirmation = None
+
     def _start(self, port: int) -> LivingProcess:
         self.rotate_log()
+        self.close_confirmation()  # of one that has ended
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        stdin = self._open_stdin()
         try:
             log_at = os.fstat(log).st_size
             started = subprocess.Popen(  # noqa: S603
                 self._command(port),
                 cwd="/",
                 env=_environment(),
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         finally:
             os.close(log)
+            os.close(stdin)
         started.returncode = 0  # it is buried by its pidfd, or by whoever inherits it
         identity = Identity.of(started.pid)
         self._write_note(EngineNote(**asdict(identity), port=port, log_at=log_at))
         return LivingProcess(identity, os.pidfd_open(started.pid))
 
+    def _open_stdin(self) -> int:
+        if not self._is_provisional:
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._unconfirmed.touch(mode=0o600)
+        stdin, self._confirmation = os.pipe()
+        return stdin
+
     def _command(self, port: int) -> list[str]:
         return [
             *(sys.executable, "-m", "sandbox_engine", "serve"),
             *("--host", HOST, "--port", str(port), "--state-dir", str(self._directory)),
+            *(["--provisional"] if self._is_provisional else []),
         ]
 
     def _note(self) -> EngineNote:
@@ -219,6 +291,11 @@ class LocalEngine:
         if status == UNUSABLE:
             return said.strip()
         return f"The engine ended ({status}). The end of {self.log}:\n{said[-2000:]}"
+
+
+def _await_undo(engine: LivingProcess) -> None:
+    if not engine.has_ended(_UNDOES_WITHIN):
+        engine.stop(patience=_STOPS_WITHIN)
 
 
 def _is_free(port: int) -> bool:

@@ -15,6 +15,7 @@ from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.db.tenants import TenantRepository
 from sandbox_server.domain.access import Scope
 from sandbox_server.domain.ids import new_id
+from sandbox_server.processes.database import opened
 from sandbox_server.processes.engine import EngineAddress
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.providers import LOCAL
@@ -24,24 +25,28 @@ from sandbox_server.settings import Settings
 ADMIN_KEY_FILE = "admin.key"
 
 
-async def get_ready(
-    settings: Settings, *, engine: EngineAddress | None = None
-) -> tuple[Settings, str | None]:
-    """Bring the database up to date and make the keys that are missing; the engine is ours, if any.
+async def prepare_database(settings: Settings) -> Settings:
+    """Bring the database up to date and make the keys that seal what is in it.
 
-    Gives the settings with what is in files of the state directory, which whoever serves need not
-    be able to read, and the admin key if it is new.
+    Gives the settings with the keys, which whoever serves need not be able to read from the state
+    directory.
     """
-    assert settings.database_url is not None
-    async with open_database(
-        settings.database_url.get_secret_value(), state_dir=settings.state_dir
-    ) as database:
-        sessions = create_sessions(database)
+    async with open_database(_url(settings), state_dir=settings.state_dir) as database:
+        keys = await _provide_encryption_keys(create_sessions(database), settings)
+    return settings.model_copy(update={"encryption_keys": keys})
+
+
+async def get_ready(settings: Settings, *, engine: EngineAddress | None = None) -> str | None:
+    """Note the engine, if it is ours, and make the admin key if it is missing; gives it if it is new."""
+    async with opened(_url(settings)) as sessions:
         if engine is not None:
             await _require_same_engine(sessions, engine)
-        keys = await _provide_encryption_keys(sessions, settings)
-        admin_key = await _provide_admin_key(sessions, settings.state_dir / ADMIN_KEY_FILE)
-    return settings.model_copy(update={"encryption_keys": keys}), admin_key
+        return await _provide_admin_key(sessions, settings.state_dir / ADMIN_KEY_FILE)
+
+
+def _url(settings: Settings) -> str:
+    assert settings.database_url is not None
+    return settings.database_url.get_secret_value()
 
 
 async def _require_same_engine(sessions: Sessions, engine: EngineAddress) -> None:

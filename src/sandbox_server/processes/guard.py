@@ -1,7 +1,9 @@
 """Watches the engine for a server that may not: as the server's parent, or beside it through sudo.
 
-The server says `stop` when the engine is to end with it. If it ends without a word it has crashed:
-then the engine goes on, and the next server finds it.
+The server says `started` when it serves, and `stop` when the engine is to end with it. If it ends
+without `stop` it has crashed: then the engine goes on, and the next server finds it. If it ends without
+`started` its start has failed: then an engine that was started for it is stopped, and removes what it
+has made.
 """
 
 import fcntl
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from sandbox_server.processes.engine import LocalEngine
 from sandbox_server.processes.errors import CannotServe
-from sandbox_server.processes.link import STOP, STOPPED, GuardLink
+from sandbox_server.processes.link import CONFIRMED, STARTED, STOP, STOPPED, GuardLink
 
 log = logging.getLogger(__name__)
 
@@ -30,17 +32,32 @@ _LOOK = timedelta(minutes=1)
 def engine_of(directory: Path) -> Iterator[LocalEngine]:
     """Be the one guard of a directory's engine, which runs by then.
 
-    The guard of a server that crashed may be about to notice; it is waited for.
+    An engine that was started here and not confirmed ends with the block. The guard of a server that
+    crashed may be about to notice; it is waited for.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = os.open(directory / "guard.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = _open_lock(directory)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         engine = LocalEngine(directory)
-        engine.ensure()
-        yield engine
+        try:
+            engine.ensure()
+            yield engine
+        finally:
+            engine.roll_back()
     finally:
         os.close(lock)
+
+
+def _open_lock(directory: Path) -> int:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        return os.open(directory / "guard.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CannotServe(
+            f"The engine's directory {directory} cannot be used: {error.strerror}. Choose another "
+            "--engine-dir or --state-dir."
+        ) from None
 
 
 class EngineGuard:
@@ -71,10 +88,14 @@ class EngineGuard:
         ready = dict(poll.poll(self._longest_sleep().total_seconds() * 1000))
         if self._link.orders.fileno() not in ready:
             return False
-        if self._link.read_order() == STOP:
+        order = self._link.read_order()
+        if order == STARTED:
+            self._engine.confirm()
+            self._link.answer(CONFIRMED)
+            return False
+        if order == STOP:
             self._engine.stop()
-            self._link.answers.write(f"{STOPPED}\n")
-            self._link.answers.flush()
+            self._link.answer(STOPPED)
         return True
 
     def _longest_sleep(self) -> timedelta:

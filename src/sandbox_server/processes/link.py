@@ -1,7 +1,10 @@
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+STARTED = "started"
+CONFIRMED = "confirmed"
 STOP = "stop"
 STOPPED = "stopped"
 
@@ -15,18 +18,31 @@ class GuardLink:
     orders: IO[str]
     answers: IO[str]
 
+    def confirm_start(self) -> bool:
+        """Have the engine outlive this server, which has started; tells whether it will."""
+        return self._order(STARTED) == CONFIRMED
+
     def stop_engine(self) -> bool:
         """Have the engine ended; tells whether it has."""
+        return self._order(STOP) == STOPPED
+
+    def _order(self, order: str) -> str:
         try:
-            self.orders.write(f"{STOP}\n")
+            self.orders.write(f"{order}\n")
             self.orders.flush()
-            return self.answers.readline().strip() == STOPPED
-        except OSError:  # the guard was killed; the engine goes on
-            return False
+            return self.answers.readline().strip()
+        except OSError:  # the guard was killed
+            return ""
 
     def read_order(self) -> str:
         """Read what the server says; one that never ends a line gets no more of our memory than this."""
         return self.orders.readline(_LONGEST_ORDER).strip()
+
+    def answer(self, word: str) -> None:
+        """Tell the server that its order is carried out; one that was killed meanwhile hears nothing."""
+        with suppress(OSError):
+            self.answers.write(f"{word}\n")
+            self.answers.flush()
 
     def close(self) -> None:
         self.orders.close()

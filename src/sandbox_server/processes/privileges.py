@@ -8,11 +8,16 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
 
 from sandbox_server.db.account import Account
 from sandbox_server.db.migrating import migrations_directory
 from sandbox_server.processes.errors import CannotServe
+from sandbox_server.processes.interruption import (
+    HEEDED,
+    Interrupted,
+    restore_defaults,
+    signals_held,
+)
 
 _CLONE_NEWNS = 0x00020000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 1, 2, 4, 32
@@ -20,30 +25,41 @@ _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 
 
-class Closable(Protocol):
-    def close(self) -> None: ...
-
-
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def fork_as(account: Account, work: Callable[[], int], *, close: Closable) -> int:
+def try_programs(account: Account) -> int:
+    """Check that the account can run our programs; gives the exit code of the process that tried."""
+    with signals_held():
+        child = fork_as(account, lambda: 0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def fork_as(
+    account: Account, work: Callable[[], int], *, close: Callable[[], object] = lambda: None
+) -> int:
     """Have a child of this process do the work as the account; gives its number.
 
     Nothing is executed anew, since the account may not be able to read our programs where they are.
+    The caller holds signals until it has set up how it heeds them itself.
     """
     child = os.fork()
     if child != 0:
         return child
     status = 1
     try:
-        close.close()
+        restore_defaults()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+        close()
         os.setpgid(0, 0)
         show_programs(account, programs_in_use())
         become(account)
         status = work()
     except CannotServe as error:
         sys.stderr.write(f"{error}\n")
+    except KeyboardInterrupt as error:
+        status = 128 + (error.number if isinstance(error, Interrupted) else signal.SIGINT)
     except BaseException:  # noqa: BLE001 - nothing may go on in the parent's blocks
         traceback.print_exc()
     finally:

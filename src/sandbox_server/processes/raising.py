@@ -17,17 +17,21 @@ from sandbox_server.processes.link import GuardLink
 COMMAND = "guard-engine"
 
 _PASSED_ON = "http_proxy,https_proxy,no_proxy,HTTP_PROXY,HTTPS_PROXY,NO_PROXY"
-_ENDS_WITHIN_S = 10
+_ENDS_WITHIN_S = 120  # longer than an engine may take to undo its start
 
 
-@contextmanager
-def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
-    """Start the guard beside this process; it notices when the block ends, however it does."""
+def require_sudo() -> None:
     if shutil.which("sudo") is None:
         raise CannotServe(
             "The engine needs root, and there is no sudo here: start the server as root, or set "
             "E2B_API_KEY to use sandboxes elsewhere."
         )
+
+
+@contextmanager
+def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
+    """Start the guard beside this process; it notices when the block ends, however it does."""
+    require_sudo()
     command = [sys.executable, "-m", "sandbox_server", COMMAND, "--directory", str(directory)]
     with subprocess.Popen(  # noqa: S603
         ["sudo", f"--preserve-env={_PASSED_ON}", *command],  # noqa: S607
@@ -49,21 +53,16 @@ def guard(directory: Path) -> int:
     """Be that guard, on the standard streams; a Ctrl-C at the terminal is for the server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which sandboxes would inherit
-    with engine_of(directory) as engine:
-        try:
-            engine.wait_until_ready()
-        except CannotServe as error:
-            _say(failed=str(error))
-            return 0
-        address = engine.address
-        _say(port=address.port, api_key=address.api_key)
-        EngineGuard(engine, GuardLink(orders=sys.stdin, answers=sys.stdout)).run()
+    link = GuardLink(orders=sys.stdin, answers=sys.stdout)
+    try:
+        with engine_of(directory) as engine:
+            engine.wait_until_ready(starter=sys.stdin)
+            address = engine.address
+            link.answer(json.dumps({"port": address.port, "api_key": address.api_key}))
+            EngineGuard(engine, link).run()
+    except CannotServe as error:
+        link.answer(json.dumps({"failed": str(error)}))
     return 0
-
-
-def _say(**said: object) -> None:
-    sys.stdout.write(json.dumps(said) + "\n")
-    sys.stdout.flush()
 
 
 def _read_address(link: GuardLink) -> EngineAddress:

@@ -1,13 +1,20 @@
+import asyncio
 import logging
+import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sandbox_server.api.passed_on import PassedOn
 from sandbox_server.app import create_app
 from sandbox_server.assembly import open_server
+from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.first_start import ADMIN_KEY_FILE
 from sandbox_server.processes.http_server import HttpServer
+from sandbox_server.processes.interruption import Interrupted
+from sandbox_server.processes.link import GuardLink
 from sandbox_server.processes.listening import url_of
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
@@ -27,18 +34,46 @@ class Work:
     shipped: Shipped = NOTHING_SHIPPED
 
 
-async def serve_api(work: Work) -> bool:
+async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
     """Serve until told to stop; tells whether all sandboxes were put to rest, if they should be."""
     settings = work.settings
-    async with open_server(settings, shipped=work.shipped) as server:
-        await HttpServer(
-            create_app(server.services),
-            stop_timeout=settings.stop_timeout,
-            on_started=lambda: _greet(work),
-            on_stop=lambda: let_go(server.services),
-            is_passed_on=PassedOn(server.services.public_address),
-        ).serve(sockets=work.listeners)
-        return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
+    with _interruptible():
+        async with open_server(settings, shipped=work.shipped) as server:
+            await HttpServer(
+                create_app(server.services),
+                stop_timeout=settings.stop_timeout,
+                on_started=lambda: _note_started(work, link),
+                on_stop=lambda: let_go(server.services),
+                is_passed_on=PassedOn(server.services.public_address),
+            ).serve(sockets=work.listeners)
+            return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Stop a server that is being put together at SIGTERM or SIGHUP; once it serves it has handlers of its own."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def interrupt(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise Interrupted(received[0]) from None
+
+
+def _note_started(work: Work, link: GuardLink | None) -> None:
+    if link is not None and not link.confirm_start():
+        raise CannotServe("The process that guards the engine ended while the server started.")
+    _greet(work)
 
 
 def let_go(services: Services) -> None:

@@ -15,10 +15,7 @@ _GLANCE_S = 0.05
 @contextmanager
 def sole_server(directory: Path, *, patience: timedelta = _PATIENCE) -> Iterator[None]:
     """Make the directory, and make sure that no other server works on it."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o755)  # what is private in it is so itself
-    _require_ours(directory)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(directory / "server.lock", flags, 0o600)
+    lock = _open_lock(directory)
     try:
         if not _take(lock, patience=patience):
             raise CannotServe(
@@ -36,12 +33,28 @@ def find_server(directory: Path) -> int | None:
     """Tell which process works on the directory, if one does."""
     try:
         lock = os.open(directory / "server.lock", os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     try:
         return None if _take(lock, patience=timedelta()) else _read_pid(lock)
     finally:
         os.close(lock)
+
+
+def _open_lock(directory: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        directory.mkdir(
+            parents=True, exist_ok=True, mode=0o755
+        )  # what is private in it is so itself
+        _require_ours(directory)
+        return os.open(directory / "server.lock", flags, 0o600)
+    except OSError as error:
+        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise CannotServe(
+            f"The state directory {directory} cannot be used: {reason}. Name a directory that the "
+            "server may write to in --state-dir or SANDBOX_SERVER_STATE_DIR."
+        ) from None
 
 
 def _require_ours(directory: Path) -> None:

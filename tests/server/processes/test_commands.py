@@ -118,9 +118,48 @@ def test_a_database_that_cannot_be_reached_is_no_traceback(server):
     for words in (("serve", "--port", "0"), ("keys", "list"), ("db", "check")):
         refused = server.run(*words)
         assert refused.returncode == 78
-        assert refused.stderr.startswith("The database cannot be reached: ")
+        assert refused.stderr.startswith(
+            "Cannot connect to PostgreSQL at 127.0.0.1:9 (DATABASE_URL): "
+        )
         assert "hunter2" not in refused.stderr
         assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("file", "it is a file"),
+        ("file/below", "Not a directory"),
+        ("/proc/nothing", "No such file or directory"),
+        ("/proc", "No such file or directory"),
+    ],
+)
+def test_a_state_directory_that_cannot_be_used_is_no_traceback(server, tmp_path, place, reason):
+    (tmp_path / "file").touch()
+    server.state_dir = tmp_path / place
+    refused = server.run("serve", "--port", "0")
+    server.state_dir = server.directory / "state"
+    assert refused.returncode == 78
+    assert refused.stderr == (
+        f"The state directory {tmp_path / place} cannot be used: {reason}. Name a directory that the "
+        "server may write to in --state-dir or SANDBOX_SERVER_STATE_DIR.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ('[{"name": "hunter2", "api_key":', "is not valid JSON: Expecting value: line 1 column 32"),
+        ("hunter2", "is not valid JSON: Expecting value: line 1 column 1"),
+    ],
+)
+def test_backends_that_are_no_json_are_no_traceback(server, written, problem):
+    server.variables["SANDBOX_SERVER_BACKENDS"] = written
+    refused = server.run("serve", "--port", "0")
+    assert refused.returncode == 2
+    assert f"error: SANDBOX_SERVER_BACKENDS {problem}" in refused.stderr
+    assert "hunter2" not in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_doctor_finds_what_a_server_needs(server):

@@ -11,7 +11,8 @@ import pytest
 from sandbox_server.processes.engine import LocalEngine
 from sandbox_server.processes.errors import CannotServe
 from sandbox_server.processes.living import LivingProcess
-from sandbox_server.processes.raising import raised_guard
+from sandbox_server.processes.raising import COMMAND, raised_guard
+from tests.engine import leftovers
 from tests.engine.process import IMAGES
 from tests.engine.waiting import until
 
@@ -47,8 +48,26 @@ def find_engine(directory):
     return None if note is None else LivingProcess.find(note.identity)
 
 
+@pytest.fixture
+def left(directory):
+    return leftovers.EngineAt(directory)
+
+
+def guard_process(directory, **variables):
+    """Start the guard as `sudo` does."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "sandbox_server", COMMAND, "--directory", str(directory)],
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def test_a_server_that_is_done_has_the_engine_stopped(directory):
     with raised_guard(directory) as (address, link):
+        assert link.confirm_start()
         assert address.api_key == (directory / "api.key").read_text().strip()
         assert find_engine(directory) is not None
         assert link.stop_engine()
@@ -68,9 +87,36 @@ def test_the_engine_keeps_the_default_template_ready_unless_told_otherwise(
     assert f"SANDBOX_ENGINE_READY_TEMPLATES={kept_ready}" in known
 
 
+async def test_a_server_that_does_not_start_leaves_no_engine(directory, left):
+    with raised_guard(directory):
+        assert find_engine(directory) is not None
+    assert find_engine(directory) is None
+    await leftovers.nothing(left)
+
+
+async def test_a_server_that_is_killed_while_it_starts_leaves_no_engine(directory, left, tmp_path):
+    with guard_process(directory, SANDBOX_ENGINE_IMAGES_DIR=str(tmp_path / "images")) as guard:
+        assert next(line for line in guard.stderr if "base image: " in line)
+        guard.stdin.close()  # as the kernel does with those of a server that was killed
+        assert guard.wait(60) == 0
+    assert find_engine(directory) is None
+    await leftovers.nothing(left)
+
+
+def test_an_engine_whose_start_nobody_confirmed_is_not_taken_over(directory):
+    with guard_process(directory) as guard:
+        assert "api_key" in guard.stdout.readline()
+        first = find_engine(directory).identity
+        guard.kill()
+    with raised_guard(directory) as (_, link):
+        assert find_engine(directory).identity != first
+        assert link.confirm_start()
+        assert link.stop_engine()
+
+
 def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directory):
-    with raised_guard(directory) as (first, _):
-        pass
+    with raised_guard(directory) as (first, link):
+        assert link.confirm_start()
     engine = find_engine(directory)
     assert engine is not None
     with raised_guard(directory) as (second, _):
@@ -80,6 +126,7 @@ def test_a_server_that_ends_without_a_word_leaves_the_engine_to_the_next(directo
 
 async def test_an_engine_that_dies_is_started_again(directory):
     with raised_guard(directory) as (_, link):
+        assert link.confirm_start()
         before = find_engine(directory).identity
         os.kill(before.pid, signal.SIGKILL)
 
