@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 
 from sandbox_server.access.secrets import new_login, new_secret, new_ticket
 from tests.engine.waiting import until
-from tests.server.passing.outside import PORT, WAIT, new_sandbox
+from tests.server.passing.outside import PORT, WAIT, new_sandbox, serving_outside
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -166,3 +166,20 @@ async def test_nothing_is_looked_up_for_who_has_left(outside, sandbox_id):
         answer = await outside.say(request(outside, host, cookie))
     assert answer.split(b" ")[1] == b"200", answer
     assert sum("FROM tickets" in one for one in sent) <= 4
+
+
+async def test_behind_tls_only_the_name_counts_that_the_host_itself_sets(
+    database_url, engine, tmp_path
+):
+    settings = {"state_dir": tmp_path, "public_url": "https://sandboxes.example.com"}
+    async with (
+        serving_outside(database_url, engine, **settings) as outside,
+        new_sandbox(outside) as sandbox_id,
+    ):
+        host = f"{PORT}-{sandbox_id}.sandboxes.example.com"
+        own = await cookie_for(outside, sandbox_id)
+        with statements(outside) as sent:
+            assert await refused(outside, request(outside, host, f"Cookie: {own}"))
+        assert sent == []
+        answer = await outside.say(request(outside, host, f"Cookie: __Host-{own}"))
+        assert answer.split(b" ")[1] == b"200", answer
