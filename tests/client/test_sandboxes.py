@@ -5,7 +5,6 @@ import pytest
 from sandbox_client.errors import (
     InvalidTransition,
     SandboxNotFound,
-    StartFailed,
     TemplateNotFound,
     Unauthenticated,
     WaitOver,
@@ -131,7 +130,7 @@ async def test_what_the_server_refuses_is_an_exception_of_its_own(client, client
     assert error.request_id
     assert error.remediation
     assert error.remediation in str(error)
-    with pytest.raises(StartFailed, match="nowhere"):
+    with pytest.raises(TemplateNotFound, match="nowhere"):
         await client.create_sandbox(template="nowhere")
     with pytest.raises(TemplateNotFound):
         await client.get_template("nowhere")
