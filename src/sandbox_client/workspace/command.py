@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
-from sandbox_client import AsyncSandboxClient
+from sandbox_client import AsyncSandbox, AsyncSandboxClient
+from sandbox_client.cli.visible import visible
 from sandbox_client.cli.window import LEFT, is_window, show, window_size
 from sandbox_client.errors import SandboxError
-from sandbox_client.models import SandboxRead
+from sandbox_client.models import SandboxRead, SandboxState
+from sandbox_client.models.sandboxes import SandboxTarget
 from sandbox_client.workspace.far import ROOT, SandboxSideFailed
 from sandbox_client.workspace.following import Following
 from sandbox_client.workspace.history import GitFailed
@@ -18,19 +20,30 @@ from sandbox_client.workspace.messages import line_of, lines_of, lines_of_waitin
 from sandbox_client.workspace.plan import Direction
 from sandbox_client.workspace.project import FILE, Project, ProjectNotUnderstood
 from sandbox_client.workspace.sharing import Report, paths_of
+from sandbox_client.workspace.unsaved import find_unsaved
 from sandbox_client.workspace.workspace import (
     NoSandbox,
     Workspace,
     begin_workspace,
+    find_latest_sandbox,
     find_sandbox,
     find_workspace,
+    open_workspace,
 )
 
 Act = Callable[[Path, argparse.Namespace], Awaitable[int]]
 
+_NEVER_RAN = (SandboxState.QUEUED, SandboxState.STARTING)
+
+
+class NotDeleted(Exception):
+    """The sandbox is kept, since a delete may lose something; the text says how to go on."""
+
+
 _FAILURES = (
     GitFailed,
     NoSandbox,
+    NotDeleted,
     OSError,
     ProjectNotUnderstood,
     SandboxError,
@@ -41,10 +54,10 @@ _FAILURES = (
 def main(words: Sequence[str] | None = None, *, program: str = "start-e2b-sandbox.sh") -> int:
     parser = _parser(program)
     given = parser.parse_args(_with_act(sys.argv[1:] if words is None else words))
-    directory = Path(given.directory).resolve()
-    if not directory.is_dir():
-        return _fail(program, f"{directory} is no directory.")
     try:
+        directory = Path(given.directory).resolve()
+        if not directory.is_dir() and given.act != "delete":
+            return _fail(program, f"{directory} is no directory.")
         return asyncio.run(_act(given, directory))
     except _FAILURES as error:
         return _fail(program, str(error))
@@ -78,13 +91,18 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-shell", action="store_true", help="start: end when the sandbox is ready"
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="delete: delete the sandbox with whatever was never brought back",
+    )
     return parser
 
 
 _HELP = (
     "start (the default): create or resume the sandbox, bring it what is here, open a shell in it. "
     "pull: bring here what changed there. push: bring there what changed here. sync: both. "
-    "status: tell what differs. delete: end the sandbox."
+    "status: tell what differs. delete: delete the sandbox, if everything in it was brought back."
 )
 
 
@@ -194,12 +212,48 @@ async def _status(directory: Path, _: argparse.Namespace) -> int:
     return 0
 
 
-async def _delete(directory: Path, _: argparse.Namespace) -> int:
+async def _delete(directory: Path, given: argparse.Namespace) -> int:
     async with AsyncSandboxClient() as client:
-        sandbox = await find_sandbox(client, directory)
+        sandbox = await find_latest_sandbox(client, directory)
+        if sandbox is None or _is_gone(sandbox.record):
+            _say(f"{directory} has no sandbox: nothing to delete")
+            return 0
+        if not given.force:
+            await _require_nothing_unsaved(sandbox, directory)
         await sandbox.delete()
         _say(f"sandbox {sandbox.id} is deleted")
     return 0
+
+
+def _is_gone(record: SandboxRead) -> bool:
+    return record.target is SandboxTarget.GONE and record.state is not SandboxState.FAILED
+
+
+async def _require_nothing_unsaved(sandbox: AsyncSandbox, directory: Path) -> None:
+    if sandbox.record.state in _NEVER_RAN:
+        return
+    if sandbox.record.state is SandboxState.FAILED:
+        raise _unchecked(sandbox, f"the sandbox has failed ({sandbox.record.state_reason})")
+    if not directory.is_dir() or not any(directory.iterdir()):
+        raise _unchecked(sandbox, f"there is nothing in {directory} to compare it with")
+    try:
+        unsaved = await find_unsaved(await open_workspace(sandbox, directory))
+    except _FAILURES as error:
+        raise _unchecked(sandbox, str(error)) from error
+    if unsaved:
+        _say_all(unsaved.lines())
+        first = "Run `pull` first" if unsaved.can_be_pulled else "Bring it back yourself first"
+        raise NotDeleted(
+            f"Sandbox {sandbox.id} is not deleted, since this would be lost. {first}, or give it up: "
+            "`delete --force`."
+        )
+
+
+def _unchecked(sandbox: AsyncSandbox, reason: str) -> NotDeleted:
+    return NotDeleted(
+        f"Sandbox {sandbox.id} is not deleted, since what would be lost cannot be checked: "
+        f"{reason.rstrip('.')}. Delete it all the same with `delete --force`."
+    )
 
 
 _ACTS: dict[str, Act] = {
@@ -227,7 +281,8 @@ def _progress() -> Callable[[SandboxRead], None]:
 
 
 def _say(line: str) -> None:
-    _write(f"{line}\n")
+    """Print a line; names of files and branches come from the sandbox, and may have escapes in them."""
+    _write(visible(line, keep="\n") + "\n")
 
 
 def _say_all(lines: Iterable[str]) -> None:

@@ -21,6 +21,8 @@ command -v python3 >/dev/null || {{ echo "The sandbox has no python3, which carr
 mkdir -p -m 700 {_PLACE}"""
 _ENTRIES = TypeAdapter(dict[str, Entry])
 _OUTCOME = TypeAdapter(Outcome)
+_PATHS = TypeAdapter(list[str])
+_NOT_UNDERSTOOD = "What it tells of its files is not to be understood."
 
 
 class SandboxSideFailed(Exception):
@@ -49,15 +51,20 @@ class Far:
         try:
             found = _ENTRIES.validate_json(await self._ask("scan", request))
         except ValidationError as error:
-            raise SandboxSideFailed(
-                "What it tells of its files is not to be understood."
-            ) from error
+            raise SandboxSideFailed(_NOT_UNDERSTOOD) from error
         ours = Rules(rules)
         return {
             path: entry
             for path, entry in found.items()
             if not ours.have_left_out(path, is_directory=entry.kind == "directory")
         }
+
+    async def find_unreadable(self, rules: Sequence[Rule]) -> list[str]:
+        """List what belongs and may not be read there."""
+        try:
+            return _PATHS.validate_json(await self._ask("unreadable", {"rules": rules}))
+        except ValidationError as error:
+            raise SandboxSideFailed(_NOT_UNDERSTOOD) from error
 
     async def pack(self, changes: Sequence[Change], parcel: Path) -> None:
         await self._tell("pack", [asdict(change) for change in changes])

@@ -18,6 +18,15 @@ from sandbox_client.workspace.far import ROOT, Far
 _OURS = "refs/remotes/sandbox/"
 _HEADS = "refs/heads/"
 _BRANCH = re.compile(r"(?P<commit>[0-9a-f]{40,64}) refs/heads/(?P<name>\S+)")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+# Every commit that something in the sandbox points to, with that thing's name; an annotated tag is followed.
+_LIST_TIPS = f"""set -e
+[ -e {ROOT}/.git ] || exit 0
+cd {ROOT}
+git for-each-ref --format='%(objecttype) %(objectname) %(refname)' {_HEADS} refs/tags
+git for-each-ref --format='%(*objecttype) %(*objectname) %(refname)' refs/tags
+git stash list --format='commit %H %gd'
+if commit=$(git rev-parse --verify --quiet HEAD); then echo "commit $commit HEAD"; fi"""
 _CAREFULLY = ("-c", "core.hooksPath=/dev/null", "-c", "fetch.fsckObjects=true")
 _KEPT = ("user.name", "user.email")
 
@@ -54,6 +63,31 @@ class History:
         if unknown:
             await self._fetch(unknown, known)
         return [name for name, commit in theirs.items() if await self._note(name, commit)]
+
+    async def find_unfetched(self) -> tuple[list[str], list[str]]:
+        """Find branches with commits that are not here yet, and what else has such that `bring` does not fetch.
+
+        Commits count as here if a branch, a tag or HEAD leads to them: others are removed sooner or later.
+        """
+        told = (line.split(" ", 2) for line in (await self._far.run(_LIST_TIPS)).splitlines())
+        tips = [one for one in told if len(one) == 3 and one[0] == "commit"]  # noqa: PLR2004
+        is_repository = await self._is_repository()
+        branches: dict[str, str] = {}
+        others: dict[str, str] = {}
+        for _, commit, name in tips:
+            if commit in branches or (is_repository and await self._is_kept(commit)):
+                continue
+            if is_repository and name.startswith(_HEADS):
+                branches[commit] = name.removeprefix(_HEADS)
+            else:
+                others.setdefault(commit, name.removeprefix(_HEADS))
+        return [*branches.values()], [*others.values()]
+
+    async def _is_kept(self, commit: str) -> bool:
+        if _COMMIT.fullmatch(commit) is None or not await self._has(commit):
+            return False
+        leading = await self._git("for-each-ref", "--count=1", "--contains", commit)
+        return bool(leading) or await self._is_in(commit, "HEAD")
 
     async def _is_repository(self) -> bool:
         try:

@@ -5,9 +5,9 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sandbox_client.workspace.side.entries import Change, Entry, read_entries, tell_entries
@@ -37,6 +37,11 @@ class Ledger:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass
         return cls(file, sandbox_id)
+
+    def known(self, side: Mapping[str, Entry]) -> dict[str, Entry]:
+        """Give what is known of a side: how it looked last, and what was carried over since."""
+        carried = {path: replace(entry, stamp="") for path, entry in self.base.items()}
+        return {**carried, **side}
 
     def agree(self, path: str, entry: Entry | None) -> None:
         """Note that both sides have the same there."""

@@ -10,8 +10,8 @@ _MOST_NAMED = 10
 
 def lines_of(report: Report) -> Iterator[str]:
     """Say what was done and what was not, the usual first."""
-    yield from _some("to the sandbox", paths_of(report.pushed))
-    yield from _some("from the sandbox", paths_of(report.pulled))
+    yield from some("to the sandbox", paths_of(report.pushed))
+    yield from some("from the sandbox", paths_of(report.pulled))
     for ours, copy in report.kept_twice.items():
         yield f"changed on both sides: {ours} is yours, {copy} is the sandbox's"
     for path in report.restored:
@@ -21,15 +21,16 @@ def lines_of(report: Report) -> Iterator[str]:
 
 
 def lines_of_waiting(to_push: Sequence[str], to_pull: Sequence[str]) -> Iterator[str]:
-    yield from _some("changed here only", to_push)
-    yield from _some("changed in the sandbox only", to_pull)
+    yield from some("changed here only", to_push)
+    yield from some("changed in the sandbox only", to_pull)
 
 
-def _some(what: str, paths: Sequence[str]) -> Iterator[str]:
-    if not paths:
+def some(what: str, names: Sequence[str]) -> Iterator[str]:
+    """List the first few names."""
+    if not names:
         return
-    named = ", ".join(paths[:_MOST_NAMED])
-    others = len(paths) - _MOST_NAMED
+    named = ", ".join(names[:_MOST_NAMED])
+    others = len(names) - _MOST_NAMED
     more = f" and {others} more" if others > 0 else ""
     yield f"{what}: {named}{more}"
 

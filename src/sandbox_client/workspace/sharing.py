@@ -44,10 +44,14 @@ class SharedDirectory:
         async with sole_ledger(self._file, self._far.sandbox.id) as ledger:
             return await self._plan(ledger, Direction.BOTH)
 
+    async def find_unreadable(self) -> list[str]:
+        """List what belongs and may not be read in the sandbox, which a comparison takes for absent."""
+        return await self._far.find_unreadable(await self._near.rules())
+
     async def _plan(self, ledger: Ledger, direction: Direction) -> Plan:
         rules = await self._near.rules()
-        ledger.near = await self._near.scan(rules, ledger.near)
-        ledger.far = await self._far.scan(rules, ledger.far)
+        ledger.near = await self._near.scan(rules, ledger.known(ledger.near))
+        ledger.far = await self._far.scan(rules, ledger.known(ledger.far))
         plan = make_plan(ledger.base, ledger.near, ledger.far, direction)
         for path in plan.same:
             ledger.agree(path, ledger.near.get(path))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_client import AsyncSandbox, AsyncSandboxClient
-from sandbox_client.models import SandboxRead
+from sandbox_client.models import SandboxRead, SandboxState
 from sandbox_client.workspace.far import ROOT, Far
 from sandbox_client.workspace.history import History
 from sandbox_client.workspace.near import Near
@@ -80,7 +80,10 @@ async def begin_workspace(
 
 async def find_workspace(client: AsyncSandboxClient, directory: Path) -> Workspace:
     """Find the sandbox that a directory has."""
-    sandbox = await find_sandbox(client, directory)
+    return await open_workspace(await find_sandbox(client, directory), directory)
+
+
+async def open_workspace(sandbox: AsyncSandbox, directory: Path) -> Workspace:
     return await _share(sandbox, directory, Project.read(directory))
 
 
@@ -88,6 +91,14 @@ async def find_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSand
     async for sandbox in client.list_sandboxes(session_id=session_of(directory)):
         return sandbox
     raise NoSandbox(f"{directory} has no sandbox: start one.")
+
+
+async def find_latest_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSandbox | None:
+    """Find the sandbox that a directory has or had last, which may have ended."""
+    session = session_of(directory)
+    async for sandbox in client.list_sandboxes(session_id=session, states=SandboxState):
+        return sandbox
+    return None
 
 
 async def _share(sandbox: AsyncSandbox, directory: Path, project: Project) -> Workspace:

@@ -1,9 +1,12 @@
 import os
 import subprocess
+import sys
 
 import pytest
 
 from sandbox_client import AsyncSandboxClient
+
+COMMAND = [sys.executable, "-m", "sandbox_client.workspace"]
 
 
 @pytest.fixture
@@ -35,6 +38,26 @@ def project(tmp_path, home):
     git(project, "add", ".")
     git(project, "commit", "--quiet", "--message", "Begin")
     return project
+
+
+@pytest.fixture
+def run(server, project, home, monkeypatch):
+    """Run the command to its end, without a terminal."""
+    monkeypatch.setenv("SANDBOX_SERVER_URL", server.url)
+    monkeypatch.setenv("SANDBOX_SERVER_API_KEY", server.admin_key)
+
+    def run(*words, cwd=project):
+        return subprocess.run(
+            [*COMMAND, *words],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    yield run
+    run("delete", str(project), "--force", cwd=project.parent)
 
 
 def git(directory, *words):

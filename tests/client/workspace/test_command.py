@@ -1,37 +1,14 @@
 """`python -m sandbox_client.workspace` as a person uses it: typed into through a real terminal."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from sandbox_client.workspace.project import FILE
 from tests.client.person import Person
+from tests.client.workspace.conftest import COMMAND
 
 pytestmark = pytest.mark.needs_engine
-
-COMMAND = [sys.executable, "-m", "sandbox_client.workspace"]
-
-
-@pytest.fixture
-def run(server, project, home, monkeypatch):
-    """Run the command to its end, without a terminal."""
-    monkeypatch.setenv("SANDBOX_SERVER_URL", server.url)
-    monkeypatch.setenv("SANDBOX_SERVER_API_KEY", server.admin_key)
-
-    def run(*words):
-        return subprocess.run(
-            [*COMMAND, *words],
-            cwd=project,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    yield run
-    run("delete")
 
 
 @pytest.fixture

@@ -64,7 +64,8 @@ def test_it_brings_up_a_server_makes_a_key_and_ends_with_a_sandbox(project, home
         assert again.returncode == 0, again.stderr
         assert again.stderr.endswith("is running\n")
         assert find_server(server.state_dir) == pid
-        assert script("delete", str(project)).returncode == 0
+        deleted = script("delete", str(project))
+        assert deleted.returncode == 0, deleted.stderr
 
 
 def test_it_starts_nothing_for_a_server_elsewhere(project, home):

@@ -5,7 +5,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO
 
@@ -18,42 +18,72 @@ _TICKS_NS = 100_000_000
 
 
 def scan(root: str, rules: Rules, known: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Tell all that belongs, and read only files that are not as they are known."""
+    """Tell all that belongs, and read only files that are not as they are known.
+
+    What may not be read is taken for what it is known to be: as absent it would be deleted on the other side.
+    """
     fresh = time.time_ns() - _TICKS_NS
     found: dict[str, Entry] = {}
-    for path, info in _walk(root, rules):
+    closed: list[str] = []
+    for path, info in _walk(root, rules, closed):
         stamp = stamp_of(info) if info.st_ctime_ns < fresh else ""
         before = known.get(path)
         if stamp and before is not None and before.stamp == stamp:
             found[path] = before
             continue
-        with suppress(OSError):  # it has gone, or may not be read: for us it is not there
+        try:
             found[path] = replace(look(f"{root}/{path}", info), stamp=stamp)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            if before is not None and before.kind == kind_of(info):
+                found[path] = before
+    for directory in closed:
+        found |= {path: one for path, one in known.items() if path.startswith(f"{directory}/")}
     return found
 
 
-def _walk(root: str, rules: Rules) -> Iterator[tuple[str, os.stat_result]]:
+def find_unreadable(root: str, rules: Rules) -> list[str]:
+    """List the files and directories that belong and may not be read."""
+    closed: list[str] = []
+    files = [
+        path
+        for path, info in _walk(root, rules, closed)
+        if stat.S_ISREG(info.st_mode) and not os.access(f"{root}/{path}", os.R_OK)
+    ]
+    return [*files, *closed]
+
+
+def _walk(root: str, rules: Rules, closed: list[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Go through all that belongs; directories that cannot be listed are added to `closed`."""
     below = [""]
     while below:
         directory = below.pop()
-        for child in _children(f"{root}/{directory}", is_root=not directory):
+        for child in _children(root, directory, closed):
             path = f"{directory}/{child.name}" if directory else child.name
             is_directory = child.is_dir(follow_symlinks=False)
             if rules.leave_out(path, is_directory=is_directory):
                 continue
-            with suppress(FileNotFoundError):
+            try:
                 info = child.stat(follow_symlinks=False)
-                if kind_of(info) is not None:
-                    yield path, info
-                    below += [path] if is_directory else []
+            except FileNotFoundError:
+                continue
+            except PermissionError:  # its directory gives names away and nothing else
+                closed.append(directory)
+                break
+            if kind_of(info) is not None:
+                yield path, info
+                below += [path] if is_directory else []
 
 
-def _children(directory: str, *, is_root: bool) -> list[os.DirEntry[str]]:
+def _children(root: str, directory: str, closed: list[str]) -> list[os.DirEntry[str]]:
     try:
-        return list(os.scandir(directory))
-    except OSError:
-        if is_root:
+        return list(os.scandir(f"{root}/{directory}"))
+    except OSError as error:
+        if not directory:
             raise
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            closed.append(directory)
         return []
 
 

@@ -1,8 +1,9 @@
 """A side as a program, for the sandbox.
 
-scan ROOT REQUEST ANSWER     REQUEST: {"rules", "known"}     ANSWER: {path: entry}
-pack ROOT REQUEST PARCEL     REQUEST: [change]
-apply ROOT PARCEL ANSWER     ANSWER: {"done": [change], "refused": {path: why}}
+scan ROOT REQUEST ANSWER           REQUEST: {"rules", "known"}     ANSWER: {path: entry}
+unreadable ROOT REQUEST ANSWER     REQUEST: {"rules"}              ANSWER: [path]
+pack ROOT REQUEST PARCEL           REQUEST: [change]
+apply ROOT PARCEL ANSWER           ANSWER: {"done": [change], "refused": {path: why}}
 """
 
 import json
@@ -12,7 +13,7 @@ from pathlib import Path
 from sandbox_client.workspace.side.applying import apply
 from sandbox_client.workspace.side.belonging import Rules
 from sandbox_client.workspace.side.entries import Change, read_entries, tell_entries
-from sandbox_client.workspace.side.looking import scan
+from sandbox_client.workspace.side.looking import find_unreadable, scan
 from sandbox_client.workspace.side.packing import pack
 
 
@@ -21,6 +22,9 @@ def main(act: str, root: str, given: str, answer: str) -> None:
         request = json.loads(Path(given).read_text())
         found = scan(root, Rules(request["rules"]), read_entries(request["known"]))
         Path(answer).write_text(json.dumps(tell_entries(found)))
+    elif act == "unreadable":
+        request = json.loads(Path(given).read_text())
+        Path(answer).write_text(json.dumps(find_unreadable(root, Rules(request["rules"]))))
     elif act == "pack":
         changes = [Change.read(told) for told in json.loads(Path(given).read_text())]
         with Path(answer).open("wb") as parcel:
