@@ -170,11 +170,11 @@ class Containers:
 
     @property
     def has_any(self) -> bool:
-        """Tell whether a sandbox has a container here, or a part of one."""
+        """Whether any sandbox has a container, a control group or a mounted root here."""
         return bool(self._there())
 
     def _there(self) -> set[str]:
-        """List the sandboxes of which the machine has something, whatever the records say."""
+        """List the sandboxes with a container, a control group or a mounted root, whatever the records say."""
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
         return known | cgroups.children(self._cgroup_parent) | self._roots.mounted()

@@ -50,7 +50,7 @@ from sandbox_server.templates.shipped import Shipped, provide_shipped
 
 @dataclass(frozen=True)
 class _Start:
-    """What a start has found out and opened before it starts anything."""
+    """Settings, sockets and templates: checked and opened before any process is started."""
 
     settings: Settings
     listeners: list[socket.socket]
@@ -168,7 +168,7 @@ def _engine(settings: Settings) -> Iterator[LocalEngine | None]:
 
 @contextmanager
 def _database(settings: Settings) -> Iterator[Settings]:
-    """Have the database run; gives the settings with its URL and the keys that it is sealed with."""
+    """Run the database and bring it up to date; yields the settings with its URL and encryption keys."""
     if settings.database_url is not None:
         yield asyncio.run(prepare_database(settings))
         return

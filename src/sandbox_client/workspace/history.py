@@ -65,9 +65,9 @@ class History:
         return [name for name, commit in theirs.items() if await self._note(name, commit)]
 
     async def find_unfetched(self) -> tuple[list[str], list[str]]:
-        """Find branches with commits that are not here yet, and what else has such that `bring` does not fetch.
+        """Find refs with commits that are missing here: branches, and other refs that `bring` does not fetch.
 
-        Commits count as here if a branch, a tag or HEAD leads to them: others are removed sooner or later.
+        A commit is here if a ref or HEAD reaches it; git removes others sooner or later.
         """
         told = (line.split(" ", 2) for line in (await self._far.run(_LIST_TIPS)).splitlines())
         tips = [one for one in told if len(one) == 3 and one[0] == "commit"]  # noqa: PLR2004

@@ -39,7 +39,7 @@ class Ledger:
         return cls(file, sandbox_id)
 
     def known(self, side: Mapping[str, Entry]) -> dict[str, Entry]:
-        """Give what is known of a side: how it looked last, and what was carried over since."""
+        """Combine the last scan of a side with what was carried over since."""
         carried = {path: replace(entry, stamp="") for path, entry in self.base.items()}
         return {**carried, **side}
 

@@ -1,4 +1,4 @@
-"""What a sandbox has that was never brought back, and that a delete would lose."""
+"""Finds work in a sandbox that a delete would lose, since it was never brought back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

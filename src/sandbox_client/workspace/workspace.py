@@ -94,7 +94,7 @@ async def find_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSand
 
 
 async def find_latest_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSandbox | None:
-    """Find the sandbox that a directory has or had last, which may have ended."""
+    """Find the newest sandbox of a directory, including ended ones."""
     session = session_of(directory)
     async for sandbox in client.list_sandboxes(session_id=session, states=SandboxState):
         return sandbox

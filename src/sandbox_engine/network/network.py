@@ -159,7 +159,7 @@ class Network:
 
     @property
     def has_links(self) -> bool:
-        """Tell whether there are links of sandboxes, or prepared ones, here or of an engine before this one."""
+        """Whether any link exists: in use, prepared, or left by an earlier engine."""
         return bool(self._strays or self._firewall.admitted())
 
     async def drain(self) -> None:

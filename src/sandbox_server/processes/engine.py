@@ -115,7 +115,7 @@ class LocalEngine:
         return self._process is not None
 
     def ensure(self) -> None:
-        """Take the engine that runs, or start one provisionally."""
+        """Adopt the running engine, or start one provisionally."""
         self._end_unconfirmed()
         self._process = self._find()
         if self._process is None:
@@ -123,7 +123,7 @@ class LocalEngine:
             self._process = self._start(self._choose_port())
 
     def confirm(self) -> None:
-        """Have the engine go on from now on, whatever becomes of this process."""
+        """Make the engine permanent: it outlives this process from now on."""
         if self._confirmation is not None:
             with suppress(BrokenPipeError):  # it has crashed; it is started again
                 os.write(self._confirmation, b"\n")

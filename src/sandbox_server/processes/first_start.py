@@ -26,10 +26,9 @@ ADMIN_KEY_FILE = "admin.key"
 
 
 async def prepare_database(settings: Settings) -> Settings:
-    """Bring the database up to date and make the keys that seal what is in it.
+    """Bring the schema up to date and create missing encryption keys.
 
-    Gives the settings with the keys, which whoever serves need not be able to read from the state
-    directory.
+    Returns the settings with the keys, which the server's account cannot read from the state directory.
     """
     async with open_database(_url(settings), state_dir=settings.state_dir) as database:
         keys = await _provide_encryption_keys(create_sessions(database), settings)
@@ -37,7 +36,7 @@ async def prepare_database(settings: Settings) -> Settings:
 
 
 async def get_ready(settings: Settings, *, engine: EngineAddress | None = None) -> str | None:
-    """Note the engine, if it is ours, and make the admin key if it is missing; gives it if it is new."""
+    """Record the local engine, if any, and create a missing admin key; returns the key if it is new."""
     async with opened(_url(settings)) as sessions:
         if engine is not None:
             await _require_same_engine(sessions, engine)

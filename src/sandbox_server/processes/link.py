@@ -19,7 +19,7 @@ class GuardLink:
     answers: IO[str]
 
     def confirm_start(self) -> bool:
-        """Have the engine outlive this server, which has started; tells whether it will."""
+        """Report that the server has started, which makes its engine permanent; returns whether the guard confirmed."""
         return self._order(STARTED) == CONFIRMED
 
     def stop_engine(self) -> bool:
@@ -39,7 +39,7 @@ class GuardLink:
         return self.orders.readline(_LONGEST_ORDER).strip()
 
     def answer(self, word: str) -> None:
-        """Tell the server that its order is carried out; one that was killed meanwhile hears nothing."""
+        """Send an answer to the server; ignored if the server was killed meanwhile."""
         with suppress(OSError):
             self.answers.write(f"{word}\n")
             self.answers.flush()

@@ -170,7 +170,7 @@ async def test_an_engine_that_turns_out_to_be_the_wrong_one_is_stopped(
 
 @asynccontextmanager
 async def held_up(server, url, *, at):
-    """Have a start come as far as this table of the database; by then its engine is at work."""
+    """Start the server and block it at this table of the database, where its engine already runs."""
     holder, observer = await asyncpg.connect(url), await asyncpg.connect(url)
     try:
         await holder.execute(f"BEGIN; LOCK TABLE {at}")
