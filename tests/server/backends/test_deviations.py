@@ -320,5 +320,6 @@ async def test_a_create_sends_only_what_was_asked_for(new_sandbox):
             wire.SANDBOX: wanted.sandbox_id,
             wire.TENANT: "tenant",
         },
+        "network": {"allowPublicTraffic": False},
     }
     assert with_envs["envVars"] == {"A": "b"}

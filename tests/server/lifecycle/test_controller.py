@@ -75,13 +75,13 @@ async def test_a_priority_is_no_higher_than_the_key_may_give(server):
 
 
 async def test_a_sandbox_that_its_provider_refuses_has_failed_and_says_why(server):
-    with pytest.raises(StartFailed, match="no-such-template"):
-        await server.create(template="no-such-template")
+    with pytest.raises(StartFailed, match="no-such-tag"):
+        await server.create(template="base:no-such-tag")
     [row] = await server.controller.list_page(
         server.caller, SandboxFilter(states=frozenset(State)), limit=10
     )
     assert row.state is State.FAILED
-    assert "no-such-template" in row.state_reason
+    assert "no-such-tag" in row.state_reason
 
 
 async def test_without_room_it_is_queued_and_starts_when_there_is_some(server):
