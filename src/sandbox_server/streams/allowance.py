@@ -31,16 +31,18 @@ class Allowance:
         self._refilled_at = clock()
         self._rate = float(TRICKLE)
 
-    def refill(self, rate: float) -> None:
-        """Add what was earned since the last call, at so many bytes per second."""
+    def refill(self, rate: float) -> float:
+        """Add what was earned since the last call, at so many bytes per second; returns that."""
         now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._refilled_at) * rate)
+        earned = min(self._burst - self._left, (now - self._refilled_at) * rate)
+        self._left += earned
         self._refilled_at, self._rate = now, rate
+        return earned
 
     def covers(self, cost: int) -> bool:
         return self._left >= cost
 
-    def spend(self, cost: int) -> None:
+    def spend(self, cost: float) -> None:
         self._left -= cost
 
     @property

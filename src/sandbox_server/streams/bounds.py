@@ -182,11 +182,12 @@ class Bounded:
             return False
         return self._is_released or not first.price or self._allowance.covers(first.price)
 
-    def refill(self, rate: float) -> None:
-        """Earn allowance at that rate; after a silence get the last bytes written even without."""
-        self._allowance.refill(rate)
+    def refill(self, rate: float) -> float:
+        """Earn allowance at that rate, and return how much; after a silence get the last bytes written even without."""
+        earned = self._allowance.refill(rate)
         if self.is_held and self._clock() - self._last_received_at >= QUIET_S:
             self.pay_ahead()
+        return earned
 
     def pay_ahead(self) -> None:
         """Let what is held back be written on credit: all of it, or its last bytes where there is a debt already."""

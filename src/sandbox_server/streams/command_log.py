@@ -59,6 +59,8 @@ class CommandLog:
             type_: Bounded(type_, bound=bound, most_held=most_held, clock=clock)
             for type_ in OUTPUTS
         }
+        self.earned = 0.0
+        """Allowance that its streams were given so far, beyond their bursts."""
         self._notes: deque[Piece] = deque()
         self._order = 0
         self._open: Piece | None = None
@@ -133,7 +135,7 @@ class CommandLog:
         Outputs that are held back earn allowance at `rate`, in bytes per second.
         """
         for stream in self._streams.values():
-            stream.refill(rate)
+            self.earned += stream.refill(rate)
         held = {}
         if not self._has_ended:
             ready = ((type_, each) for type_, each in self._streams.items() if each.may_take)

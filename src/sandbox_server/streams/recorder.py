@@ -1,6 +1,7 @@
 import asyncio
 import logging
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -8,7 +9,7 @@ from typing import Protocol
 from sandbox_server.db.models import Command
 from sandbox_server.db.recording import Grown, Growth, NewGap, NewRecord, RecordingRepository
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
-from sandbox_server.streams.allowance import TRICKLE
+from sandbox_server.streams.allowance import TRICKLE, Allowance, Clock
 from sandbox_server.streams.bounds import TOO_MUCH
 from sandbox_server.streams.command_log import OUTPUTS, Batch, CommandLog
 
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 _STATEMENT = 2 * 1024 * 1024  # what is stored by one at the most
 _AT_ONCE = 3  # statements, of different tenants
 _RETRY_S = 0.5
+_TRICKLE_BURST_S = 8  # of a tenant's share
+_NEXT_TO_NOTHING = 1.0
 _LITTLE = 32 * 1024
 _SOON_S = 0.02
 
@@ -27,8 +30,8 @@ class Limits:
 
     rate: int = 8 * 1024 * 1024
     """Bytes per second that all floods together are stored at, as far as their allowances reach."""
-    trickle: int = 1024 * 1024
-    """Bytes per second that all outputs together are stored at beyond their allowances."""
+    trickle: int = 2 * 1024 * 1024
+    """Bytes per second of allowance that all outputs together earn, divided evenly among tenants."""
     memory: int = 64 * 1024 * 1024
     """Bytes that may wait to be stored."""
     share: int = 16 * 1024 * 1024
@@ -57,7 +60,13 @@ class Recorder:
     """
 
     def __init__(
-        self, sessions: Sessions, *, name: str, lease: timedelta, limits: Limits | None = None
+        self,
+        sessions: Sessions,
+        *,
+        name: str,
+        lease: timedelta,
+        limits: Limits | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.name = name
         self.lease = lease
@@ -71,6 +80,10 @@ class Recorder:
         self._resting: dict[Recorded, asyncio.TimerHandle] = {}
         self._paced: set[Recorded] = set()  # of these, the floods that take turns
         self._held: defaultdict[str, set[Recorded]] = defaultdict(set)
+        self._clock = clock
+        self._pools: dict[str, Allowance] = {}  # what the outputs of a tenant may earn
+        self._recorded: Counter[str] = Counter()
+        self._strained: set[str] = set()  # tenants whose outputs want more than they may
         self._is_flushing = False
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._connections = asyncio.Semaphore(_AT_ONCE)
@@ -104,9 +117,20 @@ class Recorder:
         tenant_id = one.row.tenant_id
         self._due[tenant_id].pop(one, None)
         self._taken.pop(one, None)
-        self._give_back(one, self._weights.pop(one, 0))
+        if one in self._weights:
+            self._give_back(one, self._weights.pop(one))
+            self._forget_tenant_of(one)
         self._note_held(one, is_held=False)
         self._wake(one)
+
+    def _forget_tenant_of(self, one: Recorded) -> None:
+        """Note that one is recorded no more; of a tenant whose last it was nothing is kept."""
+        tenant_id = one.row.tenant_id
+        self._recorded[tenant_id] -= 1
+        if not self._recorded[tenant_id]:
+            del self._recorded[tenant_id]
+            self._pools.pop(tenant_id, None)
+            self._strained.discard(tenant_id)
 
     async def flush(self) -> None:
         """Store all that there is, also what is held back, without taking turns."""
@@ -156,11 +180,10 @@ class Recorder:
     ) -> dict[Recorded, Batch]:
         batches: dict[Recorded, Batch] = {}
         left = _STATEMENT
-        rate = self._trickle(tenant_id)
         while due and left > 0 and not (alone and batches):
             one = next(iter(due))
             del due[one]
-            batch = self._taken.get(one) or one.log.take(most=left, rate=rate)
+            batch = self._taken.get(one) or self._take_of(one, tenant_id, most=left)
             self._note_held(one, is_held=one.log.is_held)
             if batch is not None:
                 self._taken[one] = batches[one] = batch
@@ -168,6 +191,13 @@ class Recorder:
             else:
                 self._hold(one)
         return batches
+
+    def _take_of(self, one: Recorded, tenant_id: str, *, most: int) -> Batch | None:
+        rate = self._trickle(tenant_id)
+        before = one.log.earned
+        batch = one.log.take(most=most, rate=rate)
+        self._pools[tenant_id].spend(one.log.earned - before)
+        return batch
 
     def _hold(self, one: Recorded) -> None:
         """Look again later at what may not be written yet."""
@@ -185,10 +215,21 @@ class Recorder:
                 del self._held[tenant_id]
 
     def _trickle(self, tenant_id: str) -> float:
-        """Divide what is written of outputs that are held back: evenly among tenants, then among a tenant's outputs."""
-        commands = len(self._held.get(tenant_id, ())) or 1
-        share = self._limits.trickle / (len(self._held) or 1) / commands / len(OUTPUTS)
-        return min(TRICKLE, share)
+        """Return the rate at which an output of the tenant earns allowance: its part of the tenant's pool."""
+        share = self._limits.trickle / len(self._strained | {tenant_id})
+        pool = self._pools.get(tenant_id)
+        if pool is None:
+            burst = self._limits.trickle * _TRICKLE_BURST_S
+            pool = self._pools[tenant_id] = Allowance(burst, clock=self._clock)
+        pool.refill(share)
+        held = self._held.get(tenant_id, ())
+        if held or pool.is_in_debt:
+            self._strained.add(tenant_id)
+        else:
+            self._strained.discard(tenant_id)
+        if pool.is_in_debt:
+            return _NEXT_TO_NOTHING
+        return min(TRICKLE, share / (len(held) or 1) / len(OUTPUTS))
 
     async def _store(self, tenant_id: str, batches: dict[Recorded, Batch]) -> None:
         growths = [_growth(one, batch) for one, batch in batches.items()]
@@ -260,6 +301,8 @@ class Recorder:
             self._weigh(one)
 
     def _weigh(self, one: Recorded) -> None:
+        if one not in self._weights:
+            self._recorded[one.row.tenant_id] += 1
         taken = self._taken.get(one)
         now = one.log.weight + (0 if taken is None else taken.cost)
         self._give_back(one, self._weights.get(one, 0) - now)

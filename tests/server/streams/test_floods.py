@@ -16,6 +16,7 @@ from sandbox_server.db.recording import RecordingRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
+from sandbox_server.streams.bounds import SMALLEST_BOUND
 from sandbox_server.streams.command_log import CommandLog
 from sandbox_server.streams.recorder import Limits, Recorder
 from sandbox_server.streams.recording import HANDED_OVER
@@ -32,21 +33,26 @@ CHUNK = 64 * 1024
 
 
 class Clock:
-    """A clock that stands still: a flood earns no allowance by taking long."""
+    """A clock that stands still unless a test moves it: a flood earns no allowance by taking long."""
+
+    def __init__(self):
+        self.now = 0.0
 
     def __call__(self):
-        return 0.0
+        return self.now
 
 
 class Flood:
     """A command whose log grows by a test's word."""
 
-    def __init__(self, row, *, bound=BOUND):
+    def __init__(self, row, *, bound=BOUND, clock=None):
         self.row = row
-        self.log = CommandLog(bound=bound, clock=Clock())
+        self.log = CommandLog(bound=bound, clock=clock or Clock())
+        self.stored = 0
         self.has_ended = asyncio.Event()
 
     def settle(self, batch, grown):
+        self.stored += batch.cost
         if grown.ended_at is not None:
             self.has_ended.set()
 
@@ -149,6 +155,32 @@ async def test_floods_of_a_tenant_make_room_for_its_other_commands(own_database)
     assert quiet.log.weight == 0
     for flood in floods:
         await flood.end(recorder)
+    await recorder.close()
+
+
+async def test_many_outputs_of_which_none_floods_share_one_rate(own_database):
+    clock, seconds, each = Clock(), 120, 30_000
+    limits = Limits(rate=2**40, trickle=128 * 1024)
+    recorder = Recorder(own_database, name="me", lease=MINUTE, limits=limits, clock=clock)
+    tenant_id = new_id()
+    outputs = [
+        await add_flood(own_database, tenant_id, bound=SMALLEST_BOUND, clock=clock)
+        for _ in range(16)
+    ]
+    for _ in range(seconds):
+        clock.now += 1
+        for output in outputs:
+            output.log.receive(RecordType.STDOUT, b"x" * each)
+            recorder.grow(output)
+        for output in outputs:
+            await until(output.is_idle)
+    received = len(outputs) * seconds * each
+    stored = sum(output.stored for output in outputs)
+    # Each has its beginning, burst and credit; the tenant has what it earned in that time and before.
+    own = len(outputs) * 2 * (SMALLEST_BOUND + CHUNK)
+    assert stored < own + limits.trickle * (seconds + 10) < received / 2
+    for output in outputs:
+        await output.end(recorder)
     await recorder.close()
 
 
