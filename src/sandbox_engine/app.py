@@ -11,11 +11,11 @@ from sandbox_engine.envd.query import signed_request
 from sandbox_engine.http.routing import ENVD_PORT, BadRoute, ControlApi, SandboxTraffic, route
 from sandbox_engine.proxy.http import PortProxy
 from sandbox_engine.proxy.pages import bad_route
-from sandbox_engine.proxy.tunnel import EXTENSION
 from sandbox_engine.records import SandboxRecord
 from sandbox_engine.sandbox import Sandbox
 from sandbox_engine.strangers import find_refusal, shown_host
 from sandbox_engine.waking import Waking
+from sandbox_http.tunnel import EXTENSION
 
 
 class App:

@@ -1,7 +1,8 @@
 from sandbox_engine.envd.access import is_token
-from sandbox_engine.proxy.headers import TRAFFIC_TOKEN, Headers, find_header
+from sandbox_engine.proxy.headers import TRAFFIC_TOKEN
 from sandbox_engine.proxy.pages import Refusal, traffic_token_invalid, traffic_token_missing
 from sandbox_engine.records import SandboxRecord
+from sandbox_http.headers import Headers, find_header
 
 _PORT = "${PORT}"
 

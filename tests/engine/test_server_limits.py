@@ -12,8 +12,8 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as serve_websocket
 
 from sandbox_engine.errors import CannotRun
-from sandbox_engine.http import protocol as http_protocol
 from sandbox_engine.http.server import listen, serve
+from sandbox_http import protocol as http_protocol
 from tests.engine.serving import MIB, exchange, proxying, read_head, resident, serving
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
@@ -107,7 +107,9 @@ async def test_what_exceeds_64_kib_beside_the_body_is_refused_and_not_kept(start
         writer.close()
     assert head.startswith(b"HTTP/1.1 431 ")
     assert b"Connection: close" in head
-    assert json.loads(body) == {"code": 431, "message": "The request's headers exceed 65536 bytes"}
+    refusal = json.loads(body)
+    assert refusal["code"] == 431
+    assert "65536 bytes" in refusal["message"]
 
 
 async def test_a_large_head_is_refused_over_tls_too(tls, trusting):
@@ -122,7 +124,8 @@ async def test_a_large_head_is_refused_over_tls_too(tls, trusting):
 
 async def test_a_head_of_almost_64_kib_is_served_and_a_larger_one_is_not():
     def head(size):
-        return GET + b"Connection: close\r\n" + b"X-Fill: 12345678\r\n" * (size // 18) + b"\r\n"
+        fill = b"X-Fill: %s\r\n" % (b"1" * 990)
+        return GET + b"Connection: close\r\n" + fill * (size // len(fill)) + b"\r\n"
 
     async with serving(hello) as port:
         served = await exchange(port, head(63 * 1024))

@@ -1,18 +1,22 @@
 import asyncio
 import contextlib
 import errno
+import json
 import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.server import ServerState
 
 from sandbox_engine.errors import CannotRun
-from sandbox_engine.http.protocol import HttpProtocol
+from sandbox_http.protocol import HttpProtocol, always
 
 _BACKLOG = 2048
 _TIME_TO_FINISH = timedelta(seconds=5)
@@ -41,7 +45,7 @@ async def serve(
     config = uvicorn.Config(
         app,
         interface="asgi3",
-        http=HttpProtocol,
+        http=_EngineHttp,
         ws="none",  # an upgrade is an HTTP request whose connection becomes a tunnel
         log_config=None,
         access_log=False,
@@ -91,6 +95,30 @@ def _probe_silent_peers(listener: socket.socket) -> None:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY_SECONDS)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+
+
+class _EngineHttp(HttpProtocol):
+    """Every upgrade becomes a tunnel; refusals have the shape of E2B's API."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(
+            config,
+            server_state,
+            app_state,
+            _loop,
+            is_forwarded=always,
+            render_refusal=_render_refusal,
+        )
+
+
+def _render_refusal(status: HTTPStatus, message: str) -> tuple[str, bytes]:
+    return "application/json", json.dumps({"code": status, "message": message}).encode()
 
 
 class _Server(uvicorn.Server):

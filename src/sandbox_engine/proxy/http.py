@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sandbox_engine.proxy.headers import Request, Response, UnsupportedRequest
+from sandbox_engine.proxy.headers import read_request
 from sandbox_engine.proxy.pages import port_closed, sandbox_not_found, unroutable, unsupported
 from sandbox_engine.proxy.pool import ConnectionPool, Dial, ProxyClosed
-from sandbox_engine.proxy.tunnel import EXTENSION, ClientConnection, tunnel
-from sandbox_engine.proxy.upstream import Upstream, UpstreamInvalid, UpstreamLost
+from sandbox_http.messages import RequestHead, ResponseHead, UnsupportedRequest
+from sandbox_http.tunnel import EXTENSION, ClientConnection, tunnel
+from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
 
 class PortProxy:
@@ -38,7 +39,7 @@ class PortProxy:
         """
         client = _Client(scope, receive, send)
         try:
-            request = Request.from_scope(
+            request = read_request(
                 scope, port=port, host=host, secrets=self._secrets, forwarded=forwarded
             )
             await self._forward(client, request, port)
@@ -57,7 +58,7 @@ class PortProxy:
         """Cut every connection into the sandbox; later requests open their own."""
         await self._pool.close()
 
-    async def _forward(self, client: "_Client", request: Request, port: int) -> None:
+    async def _forward(self, client: "_Client", request: RequestHead, port: int) -> None:
         # The application may be about to close a connection it left open, so only what may be
         # sent twice is sent over one.
         idle = self._pool.take_idle(port) if request.is_repeatable else None
@@ -70,15 +71,16 @@ class PortProxy:
                 return
         await self._exchange(client, request, await self._pool.connect(port))
 
-    async def _exchange(self, client: "_Client", request: Request, upstream: Upstream) -> None:
+    async def _exchange(self, client: "_Client", request: RequestHead, upstream: Upstream) -> None:
         """Carry a request out; raises only while the client has seen nothing of an answer."""
         upstream.start(request)
-        upload = asyncio.create_task(_upload(client, upstream, chunked=request.chunked))
+        upload = asyncio.create_task(_upload(client, upstream, chunked=request.is_chunked))
         try:
             response = await upstream.response()
             if response.is_switch:
                 upload.cancel()
-                await tunnel(client.connection, upstream, head=response.as_switch())
+                head = response.switch(response.forwarded_headers)
+                await tunnel(client.connection, upstream, head=head)
             else:
                 await _download(client, upstream, response)
         finally:
@@ -121,8 +123,8 @@ async def _upload(client: _Client, upstream: Upstream, *, chunked: bool) -> None
             upstream.request_sent = True
 
 
-async def _download(client: _Client, upstream: Upstream, response: Response) -> None:
-    headers = response.for_client()
+async def _download(client: _Client, upstream: Upstream, response: ResponseHead) -> None:
+    headers = response.forwarded_headers
     await client.send(
         {"type": "http.response.start", "status": response.status, "headers": headers}
     )

@@ -3,7 +3,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from sandbox_engine.proxy.upstream import Upstream, UpstreamLost
+from sandbox_http.upstream import Upstream, UpstreamLost
 
 Dial = Callable[[int], Awaitable[socket.socket]]
 
@@ -23,7 +23,7 @@ class ConnectionPool:
 
     def __init__(self, dial: Dial) -> None:
         self._dial = dial
-        self._open: set[Upstream] = set()
+        self._open: dict[Upstream, int] = {}  # with the port
         self._idle: dict[Upstream, asyncio.TimerHandle] = {}
         self._closings = 0
 
@@ -32,8 +32,8 @@ class ConnectionPool:
         closings = self._closings
         connected = await self._dial_patiently(port)
         loop = asyncio.get_running_loop()
-        _, upstream = await loop.create_connection(lambda: Upstream(port), sock=connected)
-        self._open.add(upstream)
+        _, upstream = await loop.create_connection(Upstream, sock=connected)
+        self._open[upstream] = port
         if closings != self._closings:
             self.release(upstream)
             raise ProxyClosed
@@ -41,11 +41,11 @@ class ConnectionPool:
 
     def take_idle(self, port: int) -> Upstream | None:
         """Take the connection to this port that was used last, if one is still open."""
-        for upstream in reversed([idle for idle in self._idle if idle.port == port]):
+        for upstream in reversed([idle for idle in self._idle if self._open[idle] == port]):
             self._idle.pop(upstream).cancel()
             if upstream.is_reusable:
                 return upstream
-            self._open.discard(upstream)
+            self._drop(upstream)
         return None
 
     def release(self, upstream: Upstream) -> None:
@@ -63,12 +63,12 @@ class ConnectionPool:
             expiry.cancel()
         self._idle.clear()
         while self._open:
-            self._open.pop().abort(ProxyClosed())
+            self._open.popitem()[0].abort(ProxyClosed())
         await asyncio.sleep(0)  # a transport closes its socket in the turn after its abort
 
     def _drop(self, upstream: Upstream) -> None:
         self._idle.pop(upstream, None)
-        self._open.discard(upstream)
+        self._open.pop(upstream, None)
         upstream.abort(UpstreamLost())
 
     async def _dial_patiently(self, port: int) -> socket.socket:

@@ -3,7 +3,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sandbox_server.passing.tunnel import SWITCHED
+from sandbox_http.tunnel import SWITCHED
 
 log = logging.getLogger("sandbox_server.access")
 

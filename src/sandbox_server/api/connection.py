@@ -2,12 +2,12 @@ from collections.abc import Callable
 
 from starlette.types import Scope
 
-from sandbox_server.processes.http_protocol import CONNECTION, Connection
+from sandbox_http.tunnel import EXTENSION, ClientConnection
 
 
-def connection_of(scope: Scope) -> Connection | None:
+def connection_of(scope: Scope) -> ClientConnection | None:
     """Find the connection that a request came by, if our own protocol serves it."""
-    extension: dict[str, Connection] = scope.get("extensions", {}).get(CONNECTION, {})
+    extension: dict[str, ClientConnection] = scope.get("extensions", {}).get(EXTENSION, {})
     return extension.get("connection")
 
 

@@ -4,8 +4,8 @@ from time import perf_counter
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sandbox_http.tunnel import SWITCHED
 from sandbox_server.ops.instruments import HTTP_REQUESTS, HTTP_SECONDS
-from sandbox_server.passing.tunnel import SWITCHED
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO_ANSWER = "none"

@@ -2,8 +2,8 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
-from sandbox_server.passing.headers import find_header
-from sandbox_server.passing.tunnel import EXTENSION, ClientConnection
+from sandbox_http.headers import find_header
+from sandbox_http.tunnel import EXTENSION, ClientConnection
 
 
 class ClientGone(Exception):

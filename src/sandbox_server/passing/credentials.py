@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote_to_bytes
 
-from sandbox_server.passing.headers import Header
+from sandbox_http.headers import Header
 
 COOKIE = b"sandbox-preview"
 SECURE_COOKIE = b"__Host-sandbox-preview"

@@ -4,15 +4,15 @@ from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 
+from sandbox_http.frames import close_frame
+from sandbox_http.messages import RequestHead, ResponseHead
+from sandbox_http.tunnel import SWITCHED, tunnel
+from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.backends.provider import PortAddress, PortRefusal
 from sandbox_server.domain.errors import Unauthenticated
-from sandbox_server.passing.answer import PassedAnswer
+from sandbox_server.passing.answer import headers_for
 from sandbox_server.passing.client import Client, ClientGone
-from sandbox_server.passing.frames import close_frame
 from sandbox_server.passing.outside import Outside
-from sandbox_server.passing.request import PassedRequest
-from sandbox_server.passing.tunnel import SWITCHED, tunnel
-from sandbox_server.passing.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
 PATIENCE = timedelta(minutes=10)
 """How long a server may think about a request that it has got all of."""
@@ -59,7 +59,7 @@ class Exchange:
         self._expect_no_end = expect_no_end
         self._tells_end = tells_end
 
-    async def carry(self, request: PassedRequest, upstream: Upstream) -> None:
+    async def carry(self, request: RequestHead, upstream: Upstream) -> None:
         upstream.start(request)
         upload = asyncio.create_task(self._upload(upstream, is_chunked=request.is_chunked))
         try:
@@ -69,7 +69,7 @@ class Exchange:
             if answer.is_switch:
                 upload.cancel()
                 self._client.scope[SWITCHED] = answer.status
-                head = answer.switch_for(self._outside, self._address)
+                head = answer.switch(headers_for(answer, self._outside, self._address))
                 await tunnel(
                     self._client.connection,
                     upstream,
@@ -98,11 +98,11 @@ class Exchange:
                     await upstream.write(b"0\r\n\r\n")
                 upstream.request_sent = True
 
-    async def _download(self, upstream: Upstream, answer: PassedAnswer) -> None:
+    async def _download(self, upstream: Upstream, answer: ResponseHead) -> None:
         ahead, last = b"", False
         if answer.status == HTTPStatus.BAD_GATEWAY:
             ahead, last = await self._read_refusal(upstream, answer.status)
-        headers = answer.headers_for(self._outside, self._address)
+        headers = headers_for(answer, self._outside, self._address)
         await self._client.send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )
@@ -145,11 +145,11 @@ def _farewell(upstream: Upstream) -> bytes:
             return close_frame(1001, "The server stops: connect again.")
 
 
-async def _answer_of(upstream: Upstream) -> PassedAnswer:
+async def _answer_of(upstream: Upstream) -> ResponseHead:
     while True:
         try:
             async with asyncio.timeout(PATIENCE.total_seconds()):
-                return await upstream.answer()
+                return await upstream.response()
         except TimeoutError:
             if upstream.request_sent:
                 break

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sandbox_http.headers import Header
 from sandbox_server.backends.provider import PortAddress
-from sandbox_server.passing.headers import Header
 
 # Where a browser says which page asks, and where an answer names its own server.
 _ASKING = frozenset({b"origin", b"referer"})

@@ -1,10 +1,10 @@
 from dataclasses import dataclass
 
+from sandbox_http.headers import Headers
 from sandbox_server.domain.access import Caller, LoginCaller
 from sandbox_server.domain.errors import LoginRefused
 from sandbox_server.passing.client import Client
 from sandbox_server.passing.destinations import Destination
-from sandbox_server.passing.headers import Headers
 from sandbox_server.passing.outside import Outside
 
 

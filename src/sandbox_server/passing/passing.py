@@ -1,5 +1,7 @@
 from functools import partial
 
+from sandbox_http.messages import RequestHead, is_repeatable
+from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.backends.provider import PortAddress, PortRefusal
 from sandbox_server.domain.errors import (
@@ -16,8 +18,7 @@ from sandbox_server.passing.exchange import PATIENCE, Exchange, Refused, Silent
 from sandbox_server.passing.passage import Passage
 from sandbox_server.passing.pool import Pool
 from sandbox_server.passing.reach import Reach
-from sandbox_server.passing.request import PassedRequest, is_repeatable, read_request
-from sandbox_server.passing.upstream import Upstream, UpstreamInvalid, UpstreamLost
+from sandbox_server.passing.request import read_request
 from sandbox_server.passing.watch import Watch
 
 _FAILURES = (OSError, Refused, Silent, UpstreamInvalid, UpstreamLost)
@@ -87,7 +88,7 @@ class Passing:
         return None
 
     async def _forward(
-        self, passage: Passage, exchange: Exchange, request: PassedRequest, address: PortAddress
+        self, passage: Passage, exchange: Exchange, request: RequestHead, address: PortAddress
     ) -> None:
         idle = None if request.upgrade else self._pool.take_idle(address)
         if idle is not None:
@@ -106,7 +107,7 @@ class Passing:
         self,
         passage: Passage,
         exchange: Exchange,
-        request: PassedRequest,
+        request: RequestHead,
         address: PortAddress,
         upstream: Upstream,
     ) -> None:
@@ -130,7 +131,7 @@ def _explain(error: Exception, used: UsableSandbox, address: PortAddress) -> San
         case Silent():
             return PortSilent(address.port, seconds=PATIENCE.total_seconds())
         case UpstreamInvalid():
-            return PortBroken(address.port, str(error) or "answered what is no HTTP/1.1")
+            return PortBroken(address.port, str(error))
         case UpstreamLost():
             return PortBroken(address.port, "ended the connection before it answered")
         case _:

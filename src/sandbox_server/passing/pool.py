@@ -2,8 +2,8 @@ import asyncio
 from collections import defaultdict
 from datetime import timedelta
 
+from sandbox_http.upstream import Upstream, UpstreamLost
 from sandbox_server.backends.provider import PortAddress
-from sandbox_server.passing.upstream import Upstream, UpstreamLost
 
 _CONNECT_WITHIN = timedelta(seconds=10)
 

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
+from sandbox_http.messages import RequestHead
+from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.backends.provider import PortAddress, PortRefusal
 from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
@@ -24,8 +26,6 @@ from sandbox_server.domain.state import State
 from sandbox_server.lifecycle.kinds import SERVICES
 from sandbox_server.lifecycle.using import UsableSandbox
 from sandbox_server.passing.pool import Pool
-from sandbox_server.passing.request import PassedRequest
-from sandbox_server.passing.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
 TOOLS_PORT = 6060
 AGENT_PORT = 3000
@@ -177,8 +177,8 @@ class ServiceHealth:
         upstream = await self._pool.connect(address)
         try:
             upstream.start(_question(address, path))
-            answer = await upstream.answer()
-            return answer.status, await _read(upstream)
+            response = await upstream.response()
+            return response.status, await _read(upstream)
         finally:
             self._pool.drop(upstream)
 
@@ -195,18 +195,17 @@ async def _read(upstream: Upstream) -> bytes:
     return body if last else b""
 
 
-def _question(address: PortAddress, path: bytes) -> PassedRequest:
+def _question(address: PortAddress, path: bytes) -> RequestHead:
     lines = [
         b"GET %s HTTP/1.1" % path,
         b"Host: " + address.authority.encode(),
         b"Connection: close",
         *(b"%s: %s" % header for header in address.headers),
     ]
-    return PassedRequest(
-        head=b"\r\n".join([*lines, b"", b""]),
+    return RequestHead(
+        data=b"\r\n".join([*lines, b"", b""]),
         method="GET",
         is_chunked=False,
         has_body=False,
         upgrade=None,
-        is_repeatable=True,
     )

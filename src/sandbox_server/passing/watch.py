@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
+from sandbox_http.upstream import Upstream, UpstreamLost
 from sandbox_server.access.keys import Authenticator
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.errors import Unauthenticated
-from sandbox_server.passing.upstream import Upstream, UpstreamLost
 
 log = logging.getLogger(__name__)
 

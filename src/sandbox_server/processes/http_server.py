@@ -8,12 +8,16 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from http import HTTPStatus
 from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from sandbox_server.processes.http_protocol import BoundedHttp, IsPassedOn, never
+from sandbox_http.protocol import HttpProtocol, IsForwarded, never
+from sandbox_server.api.faults import HEAD_TOO_LARGE, MALFORMED
+from sandbox_server.api.problems import MEDIA_TYPE, render_fault
+from sandbox_server.domain.ids import new_id
 from sandbox_server.processes.websocket_protocol import LARGEST_MESSAGE, BoundedWebSocket
 
 log = logging.getLogger(__name__)
@@ -21,6 +25,14 @@ log = logging.getLogger(__name__)
 _MAX_CONNECTIONS = 10_000
 # Longer than the idle connections of most clients and proxies, so that they close first.
 _KEEP_ALIVE = timedelta(seconds=75)
+
+
+def render_refusal(status: HTTPStatus, message: str) -> tuple[str, bytes]:
+    """Refuse as problem+json what is no request that the API could see."""
+    is_size = status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    fault = HEAD_TOO_LARGE if is_size else MALFORMED
+    answer = render_fault(fault, request_id=new_id(), detail=message)
+    return MEDIA_TYPE, bytes(answer.body)
 
 
 class HttpServer(uvicorn.Server):
@@ -33,14 +45,15 @@ class HttpServer(uvicorn.Server):
         stop_timeout: timedelta,
         on_started: Callable[[], None],
         on_stop: Callable[[], None],
-        is_passed_on: IsPassedOn = never,
+        is_forwarded: IsForwarded = never,
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 interface="asgi3",
                 http=cast(
-                    "type[asyncio.Protocol]", partial(BoundedHttp, is_passed_on=is_passed_on)
+                    "type[asyncio.Protocol]",
+                    partial(HttpProtocol, is_forwarded=is_forwarded, render_refusal=render_refusal),
                 ),
                 ws=BoundedWebSocket,
                 ws_max_size=LARGEST_MESSAGE,

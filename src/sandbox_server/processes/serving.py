@@ -44,7 +44,7 @@ async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
                 stop_timeout=settings.stop_timeout,
                 on_started=lambda: _note_started(work, link),
                 on_stop=lambda: let_go(server.services),
-                is_passed_on=PassedOn(server.services.public_address),
+                is_forwarded=PassedOn(server.services.public_address),
             ).serve(sockets=work.listeners)
             return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
 

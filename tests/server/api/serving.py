@@ -1,9 +1,12 @@
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 
-from sandbox_server.processes.http_protocol import BoundedHttp
+from sandbox_http.protocol import HttpProtocol
+from sandbox_server.processes.http_server import render_refusal
 from sandbox_server.processes.listening import listen
 
 
@@ -11,7 +14,14 @@ from sandbox_server.processes.listening import listen
 async def serving(app):
     """Serve the app on a socket, as it is in earnest; gives the port."""
     [listening] = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", http=BoundedHttp))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            lifespan="off",
+            http=cast("Any", partial(HttpProtocol, render_refusal=render_refusal)),
+        )
+    )
     task = asyncio.create_task(server._serve([listening]))  # signals are the test session's own
     try:
         yield listening.getsockname()[1]

@@ -116,7 +116,7 @@ async def serving_outside(
             stop_timeout=timedelta(seconds=5),
             on_started=started.set,
             on_stop=lambda: let_go(services),
-            is_passed_on=PassedOn(services.public_address),
+            is_forwarded=PassedOn(services.public_address),
         )
         task = asyncio.create_task(http._serve(listeners))
         await started.wait()

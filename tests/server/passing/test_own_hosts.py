@@ -4,9 +4,10 @@ import ssl
 
 import pytest
 
+from sandbox_http.messages import ResponseHead
 from sandbox_server.backends.e2b.ports import Ports
 from sandbox_server.backends.provider import Access, Endpoint, PortRefusal
-from sandbox_server.passing.answer import PassedAnswer
+from sandbox_server.passing.answer import headers_for
 from sandbox_server.passing.outside import Outside
 from sandbox_server.passing.request import read_request
 
@@ -27,11 +28,11 @@ def head_of(*headers):
         "query_string": b"",
         "headers": [(b"host", OUTSIDE.host.encode()), *headers],
     }
-    return read_request(scope, ADDRESS, OUTSIDE, path=b"/").head.split(b"\r\n")[:-2]
+    return read_request(scope, ADDRESS, OUTSIDE, path=b"/").data.split(b"\r\n")[:-2]
 
 
 def headers_of(*headers, outside=OUTSIDE):
-    return PassedAnswer(200, headers).headers_for(outside, ADDRESS)
+    return headers_for(ResponseHead(200, headers), outside, ADDRESS)
 
 
 def test_a_sandbox_is_asked_at_its_own_host_and_with_its_own_token():

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.processes import http_protocol
-from sandbox_server.processes.http_protocol import MAX_HEAD
+from sandbox_http import protocol as http_protocol
+from sandbox_http.protocol import MAX_HEAD, MAX_HEADERS
 from sandbox_server.processes.http_server import HttpServer
 from sandbox_server.processes.listening import listen
 
@@ -109,24 +109,30 @@ async def test_pipelined_requests_are_answered_in_their_order(say):
     assert re.findall(rb"x-(\d+)", answers) == [b"%d" % n for n in range(1000)]
 
 
-@pytest.mark.parametrize(
-    ("begin", "piece", "end"),
-    [(b"", b"1\r\nx\r\n", b"0\r\n\r\n"), (b"0\r\n", b"x:\r\n", b"\r\n")],
-    ids=["chunks", "trailers"],
-)
-async def test_a_flood_of_small_pieces_leaves_others_their_turns(begin, piece, end):
+async def test_a_flood_of_small_chunks_leaves_others_their_turns():
     head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"1\r\nx\r\n"
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(head + begin + piece * 50_000 + end)
+        writer.write(head + chunk * 50_000 + b"0\r\n\r\n")
         reading = asyncio.create_task(reader.read())
         turns = 0
         while not reading.done():
             await asyncio.sleep(0)
             turns += 1
         assert (await reading).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert turns > 50_000 * len(piece) / 8192
+        assert turns > 50_000 * len(chunk) / 8192
         writer.close()
+
+
+async def test_trailers_larger_than_a_head_may_be_end_the_connection(say):
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    assert b"200 OK" not in await say(head, b"x:\r\n" * MAX_HEAD, b"\r\n")
+
+
+async def test_a_head_of_too_many_headers_is_refused_though_it_came_at_once(say):
+    head = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * MAX_HEADERS + b"\r\n"
+    assert (await say(head)).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_requests_that_wait_for_others_are_hardly_looked_at():

@@ -3,13 +3,14 @@ from typing import cast
 
 import httptools
 
-from sandbox_engine.proxy.headers import Headers, Request, Response
+from sandbox_http.headers import Header
+from sandbox_http.messages import RequestHead, ResponseHead
 
-# How much of a body may wait for a slow client before the application is made to wait.
-_BODY_BUFFER = 256 * 1024
+# How much of a body may wait for a slow client before the server in the sandbox is made to wait.
+_MOST_WAITING = 256 * 1024
 
-# How much an application may send that is not body: its heads, and what frames a chunk.
-_MAX_HEAD = 256 * 1024
+# How much may be sent that is no body: heads, and what frames a chunk.
+_LARGEST_HEAD = 256 * 1024
 
 # A read of 256 KiB is parsed at once if it holds no more than so many pieces: else it takes several turns of the loop.
 _PART = 4 * 1024
@@ -17,24 +18,23 @@ _MANY = 100
 
 
 class UpstreamLost(Exception):
-    """The application ended the connection before its answer was whole."""
+    """The connection ended before the response did."""
 
 
 class UpstreamInvalid(Exception):
-    """What the application sent is not an answer in HTTP/1.1."""
+    """The server broke HTTP/1.1; the message says how."""
 
 
 class Upstream(asyncio.Protocol):
-    """A connection to an application in a sandbox; carries one exchange at a time."""
+    """A connection to a server in a sandbox; carries one exchange at a time."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self) -> None:
         self.request_sent = False
         self._transport: asyncio.Transport
-        self._request: Request
+        self._request: RequestHead
         self._parser: httptools.HttpResponseParser
-        self._headers: Headers = []
-        self._response: Response | None = None
+        self._headers: list[Header] = []
+        self._response: ResponseHead | None = None
         self._body = bytearray()
         self._received = bytearray()
         self._parsing: asyncio.Handle | None = None
@@ -42,8 +42,8 @@ class Upstream(asyncio.Protocol):
         self._unparsed = 0
         self._early = b""
         self._is_switched = False
-        self._whole = True
-        self._keep_alive = False
+        self._is_whole = True
+        self._keeps_alive = False
         self._failure: Exception | None = None
         self._progress: asyncio.Future[None] | None = None
         self._writable = asyncio.Event()
@@ -51,22 +51,26 @@ class Upstream(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another request may follow on this connection."""
+        """Tell whether another request may follow on this connection."""
         return (
-            self._whole
+            self._is_whole
             and not self._body
             and not self._received
-            and self._keep_alive
+            and self._keeps_alive
             and self.request_sent
             and not self._transport.is_closing()
         )
 
+    @property
+    def failure(self) -> Exception | None:
+        """Tell why it was cut here, if it was."""
+        return self._failure
+
     def is_closing(self) -> bool:
-        """Whether the connection is lost or about to be."""
         return self._transport.is_closing()
 
-    def start(self, request: Request) -> None:
-        """Send the head of a request; its body follows by `write`."""
+    def start(self, request: RequestHead) -> None:
+        """Send the head of a request, whose body follows by `write`."""
         self.request_sent = not request.has_body
         self._request = request
         self._parser = httptools.HttpResponseParser(self)
@@ -74,45 +78,45 @@ class Upstream(asyncio.Protocol):
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
         self._response = None
         self._unparsed = 0
-        self._whole = self._keep_alive = False
+        self._is_whole = self._keeps_alive = False
         if not self._transport.is_closing():
-            self._transport.write(request.head)
+            self._transport.write(request.data)
 
     async def write(self, *data: bytes) -> None:
-        """Send a part of the request's body as soon as the application takes it."""
+        """Send a part of the request's body, as fast as it is taken."""
         if not self._transport.is_closing():
             self._transport.writelines(data)
             await self._writable.wait()
 
-    async def response(self) -> Response:
-        """Wait for the head of the answer."""
+    async def response(self) -> ResponseHead:
+        """Wait for the head of the response."""
         while self._response is None:
             await self._wait_progress()
         return self._response
 
     async def body(self) -> tuple[bytes, bool]:
         """Wait for more of the answer's body, and tell whether that was the last of it."""
-        while not self._body and not self._whole:
+        while not self._body and not self._is_whole:
             await self._wait_progress()
         body = bytes(self._body)
         self._body.clear()
         self._read_on()
-        return body, self._whole
+        return body, self._is_whole
 
     def take_over(self, protocol: asyncio.Protocol) -> bytes:
-        """Hand the connection to another protocol; returns what it had already received."""
+        """Hand the connection to another protocol; gives what it had received already."""
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         self._transport.resume_reading()
         return self._early
 
     def abort(self, reason: Exception) -> None:
-        """Cut the connection; who waits for the application is told the reason."""
+        """Cut the connection; who waits for an answer is told the reason."""
         self._fail(reason)
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -121,7 +125,7 @@ class Upstream(asyncio.Protocol):
 
     def eof_received(self) -> None:
         if self._response is not None and self._response.ends_with_connection:
-            self._whole = True
+            self._is_whole = True
         self._fail(UpstreamLost())
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -137,8 +141,8 @@ class Upstream(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._pieces += 1
-        if self._whole:
-            raise UpstreamInvalid("more than one answer")
+        if self._is_whole:
+            raise UpstreamInvalid("sent more than one answer")
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -147,23 +151,17 @@ class Upstream(asyncio.Protocol):
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        response = Response(self._parser.get_status_code(), self._headers)
+        response = ResponseHead(self._parser.get_status_code(), self._headers)
         if response.is_interim:
             return
-        if response.is_switch:
-            if not (self._request.upgrade and self._parser.should_upgrade()):
-                raise UpstreamInvalid("an upgrade that nobody asked for")
-        elif not response.is_final:
-            raise UpstreamInvalid(f"status {response.status}")
-        if response.coding not in {None, b"chunked"}:
-            raise UpstreamInvalid("a transfer encoding other than chunked")
+        self._require_forwardable(response)
         self._response = response
         if self._request.method == "HEAD":
             self.on_message_complete()
 
     def on_body(self, body: bytes) -> None:
-        if self._whole:
-            raise UpstreamInvalid("a body that must not be there")
+        if self._is_whole:
+            raise UpstreamInvalid("sent a body that must not be there")
         self._pieces += 1
         self._unparsed -= len(body)
         self._body += body
@@ -173,14 +171,23 @@ class Upstream(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._response is not None:
-            self._keep_alive = self._response.is_final and self._parser.should_keep_alive()
-            self._whole = True
+            self._keeps_alive = not self._response.is_switch and self._parser.should_keep_alive()
+            self._is_whole = True
+
+    def _require_forwardable(self, response: ResponseHead) -> None:
+        is_upgrade = self._request.upgrade is not None and self._parser.should_upgrade()
+        if response.is_switch and not is_upgrade:
+            raise UpstreamInvalid("switched protocols unasked")
+        if not response.is_sound:
+            raise UpstreamInvalid("answered with an invalid status or header")
+        if response.coding not in {None, b"chunked"}:
+            raise UpstreamInvalid("used a transfer coding other than chunked")
 
     def _parse_on(self) -> None:
         """Parse what was received, in one turn of the loop no more than others can wait for."""
         self._parsing = None
         self._pieces = 0
-        while self._received and self._pieces < _MANY and len(self._body) <= _BODY_BUFFER:
+        while self._received and self._pieces < _MANY and len(self._body) <= _MOST_WAITING:
             part = bytes(self._received[:_PART])
             del self._received[:_PART]
             self._parse(part)
@@ -193,16 +200,16 @@ class Upstream(asyncio.Protocol):
         """Have more parsed or received, once who reads the body has taken what there is."""
         if self._is_switched or self._transport.is_closing():
             return
-        if len(self._body) > _BODY_BUFFER or self._received:
+        if len(self._body) > _MOST_WAITING or self._received:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
-        if self._received and self._parsing is None and len(self._body) <= _BODY_BUFFER:
+        if self._received and self._parsing is None and len(self._body) <= _MOST_WAITING:
             self._parsing = asyncio.get_running_loop().call_soon(self._parse_on)
 
     def _parse(self, part: bytes) -> None:
-        if self._whole:
-            self.abort(UpstreamInvalid("data that nobody asked for"))
+        if self._is_whole:
+            self.abort(UpstreamInvalid("sent data without a request"))
             return
         self._unparsed += len(part)
         try:
@@ -213,11 +220,11 @@ class Upstream(asyncio.Protocol):
             self._is_switched = True
             self._transport.pause_reading()
         except httptools.HttpParserError as error:
-            self._keep_alive = False
-            if not self._whole:
-                self.abort(UpstreamInvalid(str(error)))
-        if self._unparsed > _MAX_HEAD:
-            self.abort(UpstreamInvalid("the head of the answer is too large"))
+            self._keeps_alive = False
+            if not self._is_whole:
+                self.abort(_reason_of(error))
+        if self._unparsed > _LARGEST_HEAD:
+            self.abort(UpstreamInvalid("answered with a head that is too large"))
 
     def _fail(self, reason: Exception) -> None:
         self._failure = self._failure or reason
@@ -232,3 +239,12 @@ class Upstream(asyncio.Protocol):
     def _tell_progress(self) -> None:
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
+
+
+def _reason_of(error: httptools.HttpParserError) -> UpstreamInvalid:
+    reason = error.__context__
+    return (
+        reason
+        if isinstance(reason, UpstreamInvalid)
+        else UpstreamInvalid("answered with invalid HTTP/1.1")
+    )

@@ -5,7 +5,7 @@ import random
 import pytest
 from websockets.frames import Frame, Opcode
 
-from sandbox_server.passing.frames import Frames, close_frame
+from sandbox_http.frames import Frames, close_frame
 
 
 def frame(opcode, size, *, mask=False):

@@ -1,16 +1,16 @@
-"""An application in a sandbox that answers as it likes."""
+"""A server in a sandbox that answers as it likes."""
 
 import asyncio
 
 import pytest
 
-from sandbox_engine.proxy.headers import Request
-from sandbox_engine.proxy.upstream import Upstream, UpstreamInvalid, UpstreamLost
+from sandbox_http.messages import RequestHead
+from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
-REQUEST = Request(
-    head=b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+REQUEST = RequestHead(
+    data=b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     method="GET",
-    chunked=False,
+    is_chunked=False,
     has_body=False,
     upgrade=None,
 )
@@ -58,7 +58,7 @@ async def answered_by():
         await answers.put(content)
         port = server.sockets[0].getsockname()[1]
         loop = asyncio.get_running_loop()
-        _, upstream = await loop.create_connection(lambda: Upstream(80), "127.0.0.1", port)
+        _, upstream = await loop.create_connection(Upstream, "127.0.0.1", port)
         opened.append(upstream)
         upstream.start(REQUEST)
         return upstream

@@ -2,17 +2,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from sandbox_server.passing.frames import Frames
+from sandbox_http.frames import Frames
 
-# An extension of ASGI, whose `connection` is the ClientConnection that our HTTP server lends.
-EXTENSION = "sandbox_server.client"
+# The ASGI extension whose `connection` is the ClientConnection that our HTTP server lends.
+EXTENSION = "sandbox_http.client"
 
-# In a scope the status with which its connection came to speak another protocol, of which ASGI knows nothing.
-SWITCHED = "sandbox_server.switched"
+# The key in a scope for the status with which its connection switched protocols, of which ASGI knows nothing.
+SWITCHED = "sandbox_http.switched"
 
-
-# What a client is told last.
+# Makes the last bytes for a client.
 Farewell = Callable[[], bytes]
+
+
+def _nothing() -> None:
+    pass
 
 
 class Connection(Protocol):
@@ -30,6 +33,12 @@ class ClientConnection(Connection, Protocol):
 
     def cut(self) -> None:
         """End it in the middle of an answer, which so cannot pass for whole."""
+
+    def abort(self) -> None:
+        """Break it at once, whatever is still to be sent."""
+
+    def keep_little_unsent(self) -> None:
+        """Let the kernel buffer little for a slow client."""
 
 
 class _End(asyncio.Protocol):
@@ -76,7 +85,7 @@ async def tunnel(
     server: Connection,
     *,
     head: bytes,
-    note: Callable[[], None],
+    note: Callable[[], None] = _nothing,
     farewell: Farewell | None = None,
 ) -> None:
     """Send `head` to the client, then pass bytes both ways until both ends are gone.
@@ -86,7 +95,7 @@ async def tunnel(
     """
     if client.is_closing() or server.is_closing():
         raise ConnectionAbortedError
-    outside = _End(note, None if farewell is None else _nothing)
+    outside = _End(note, None if farewell is None else _no_words)
     inside = _End(note, farewell)
     outside.other, inside.other = inside, outside
     from_client = client.take_over(outside)
@@ -102,5 +111,5 @@ async def tunnel(
         inside.transport.abort()
 
 
-def _nothing() -> bytes:
+def _no_words() -> bytes:
     return b""  # a server in a sandbox sees that its client is gone
