@@ -10,18 +10,18 @@ from benchmarks import fleet
 from benchmarks.queues.postgres import running_postgres
 from benchmarks.report import Figure
 from benchmarks.stub.process import Stub, started_stub
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.registry import Backends, KnownBackend
 from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.models import Event, Sandbox
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_engine, create_sessions
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.admission import Admission
-from sandbox_server.lifecycle.changes import Changes
-from sandbox_server.lifecycle.reconciler import Reconciler
-from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.changes import Changes
+from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.vault import KEY_LENGTH, Vault
 
 _SANDBOXES = 10_000

@@ -8,14 +8,14 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.provider import Access, NewSandbox
 from sandbox_server.db.models import Backend, Job, Sandbox, Tenant
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import OnTimeout, State, Target
-from sandbox_server.lifecycle.kinds import SANDBOX
-from sandbox_server.lifecycle.sealed import seal_access
+from sandbox_server.jobs.kinds import SANDBOX
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.provider import Access, NewSandbox
+from sandbox_server.sandboxes.services.sealed import seal_access
 from sandbox_server.vault import Vault
 
 _AT_ONCE = 64

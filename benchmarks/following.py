@@ -15,10 +15,10 @@ from benchmarks.report import Figure
 from benchmarks.server import Server, cpu_seconds_of, started_server
 from benchmarks.stub.process import started_stub
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.db.events import EventRepository
 from sandbox_server.db.models import Tenant
 from sandbox_server.db.session import Sessions, create_engine, create_sessions
 from sandbox_server.domain.events import SERVER, Cause, Stopping
+from sandbox_server.log.events import EventRepository
 
 _FOLLOWERS = 1000
 _PER_SECOND = 100

@@ -10,8 +10,8 @@ from benchmarks.queues.postgres import running_postgres
 from benchmarks.report import Figure
 from benchmarks.timing import medians, timed
 from sandbox_server.db.migrating import upgrade
-from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
 from sandbox_server.db.session import create_engine, create_sessions, without_transaction
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
 
 _FEW = 1_000
 _MANY = 100_000

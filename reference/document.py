@@ -10,11 +10,11 @@ from typing import Any
 
 from reference import snapshot
 from reference.examples import read_answers, read_examples
-from sandbox_server.api import faults
-from sandbox_server.api.faults import Fault
-from sandbox_server.api.openapi import codes_of
-from sandbox_server.api.problems import status_of
 from sandbox_server.domain.errors import SandboxError
+from sandbox_server.http import faults
+from sandbox_server.http.faults import Fault
+from sandbox_server.http.problems import status_of
+from sandbox_server.openapi import codes_of
 
 FILE = Path(__file__).parents[1] / "docs" / "api.md"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from benchmarks.stub.app import API_KEY
-from sandbox_server.backends.provider import Endpoint
+from sandbox_server.providers.protocol.provider import Endpoint
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 import sys
 
-from sandbox_server.cli import main
+from sandbox_server.cli.main import main
 
 sys.exit(main())

@@ -7,46 +7,43 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 
-from sandbox_server.api import (
-    agent_runs,
-    agent_socket,
-    backends,
-    commands,
-    docs,
-    events,
-    files,
-    health,
-    jobs,
-    keys,
-    logins,
-    logs,
-    mcp,
-    metrics,
-    page,
-    ports,
-    problems,
-    sandboxes,
-    sessions,
-    snapshots,
-    stats,
-    templates,
-    tenants,
-    terminals,
-    tickets,
-    verbs,
-)
-from sandbox_server.api.access_log import AccessLog
-from sandbox_server.api.authentication import Authentication
-from sandbox_server.api.exchange import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
-from sandbox_server.api.fair_load import FairLoad
-from sandbox_server.api.metrics_access import MetricsAccess
-from sandbox_server.api.openapi import DescribedApi
-from sandbox_server.api.path_form import PATH_FORM, PathForm
-from sandbox_server.api.request_metrics import RequestMetrics
-from sandbox_server.api.sandbox_hosts import SandboxHosts
-from sandbox_server.api.tenant_shares import TenantShares
+from sandbox_server.access import api_keys_api as keys
+from sandbox_server.access import api_logins as logins
+from sandbox_server.access import api_tenants as tenants
+from sandbox_server.access import api_tickets as tickets
+from sandbox_server.access.authentication import Authentication
+from sandbox_server.access.metrics_access import MetricsAccess
+from sandbox_server.admin import api_backends as backends
+from sandbox_server.admin import api_health as health
+from sandbox_server.admin import api_jobs as jobs
+from sandbox_server.admin import api_metrics as metrics
+from sandbox_server.admin import api_stats as stats
+from sandbox_server.agents import api as agent_runs
+from sandbox_server.agents import api_socket as agent_socket
+from sandbox_server.commands import api as commands
 from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
+from sandbox_server.events import api as events
+from sandbox_server.events import api_logs as logs
+from sandbox_server.files import api as files
+from sandbox_server.http import docs, problems
+from sandbox_server.http.access_log import AccessLog
+from sandbox_server.http.middleware import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
+from sandbox_server.http.request_metrics import RequestMetrics
+from sandbox_server.http.tenant_limits import FairLoad
+from sandbox_server.http.tenant_shares import TenantShares
+from sandbox_server.openapi import DescribedApi
+from sandbox_server.ports import api as ports
+from sandbox_server.ports.host_form import SandboxHosts
+from sandbox_server.ports.path_form import PATH_FORM, PathForm
+from sandbox_server.sandboxes import api as sandboxes
+from sandbox_server.sandboxes import api_sessions as sessions
 from sandbox_server.services import Services
+from sandbox_server.snapshots import api as snapshots
+from sandbox_server.templates import api as templates
+from sandbox_server.terminals import api as terminals
+from sandbox_server.tools import api as mcp
+from sandbox_server.verbs import api as verbs
+from sandbox_server.web import api as page
 
 # As the description lists them.
 _ROUTES = (

@@ -1,23 +1,23 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from sandbox_server.access.keys import Authenticator
-from sandbox_server.backends.registry import Backends
+from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.admin.exposition import Exposition
+from sandbox_server.agents.server_proxy import AgentServers
+from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import Sessions
-from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.furnishing import Furnishing
-from sandbox_server.ops.exposition import Exposition
-from sandbox_server.passing.agent_servers import AgentServers
-from sandbox_server.passing.destinations import PublicAddress
-from sandbox_server.passing.introduction import Introduction
-from sandbox_server.passing.passing import Passing
-from sandbox_server.passing.service_health import ServiceHealth
-from sandbox_server.passing.tool_servers import ToolServers
+from sandbox_server.log.hub import Streams
+from sandbox_server.ports.port_proxy import Passing
+from sandbox_server.providers.registry import Backends
+from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.sandboxes.services.config import Furnishing
 from sandbox_server.settings import Settings
-from sandbox_server.streams.commands import Commands
-from sandbox_server.streams.hub import Streams
-from sandbox_server.streams.service_logs import ServiceLogs
+from sandbox_server.tools.health_checks import ServiceHealth
+from sandbox_server.tools.server_proxy import ToolServers
+from sandbox_server.tools.service_logs import ServiceLogs
+from sandbox_server.tools.service_proxy import Introduction
 from sandbox_server.vault import Vault
 
 

@@ -16,7 +16,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from sandbox_server.backends.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
+from sandbox_server.providers.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 
 PREFIX = "SANDBOX_SERVER_"
 

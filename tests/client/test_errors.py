@@ -3,9 +3,9 @@ import pytest
 from sandbox_client import errors
 from sandbox_client.errors import ApiError, UnexpectedAnswer, error_of, errors_by_code
 from sandbox_client.models import Problem
-from sandbox_server.api import faults
-from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.domain.errors import SandboxError
+from sandbox_server.http import faults
+from sandbox_server.providers.protocol.errors import AnswerLost
 
 
 def kinds_of(kind):

@@ -3,7 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sandbox_server.processes.engine import LocalEngine
+from sandbox_server.supervisor.engine import LocalEngine
 from tests.docs.blocks import script_of
 from tests.server.running import ServerProcess
 

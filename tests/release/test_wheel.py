@@ -47,9 +47,9 @@ def test_the_wheel_has_all_that_is_ours(wheel, directory, target):
 
 
 def test_the_wheel_has_what_the_page_has_of_others(wheel):
-    vendor = ROOT / "src/sandbox_server/page/vendor"
+    vendor = ROOT / "src/sandbox_server/web/page/vendor"
     with zipfile.ZipFile(wheel) as archive:
-        there = {f"sandbox_server/page/vendor/{file.name}" for file in vendor.glob("*")}
+        there = {f"sandbox_server/web/page/vendor/{file.name}" for file in vendor.glob("*")}
         assert there <= set(archive.namelist())
         assert there or not vendor.exists()
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.provider import Endpoint, NewSandbox
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendError
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.provider import Endpoint, NewSandbox
 from tests.browser import WatchedPage, running_chromium
 from tests.engine.process import running_engine
 from tests.server.databases import BUNDLED, new_database, running_servers

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 
 from sandbox_server.db.embedded import EmbeddedPostgres
-from sandbox_server.processes.engine import EngineNote, LocalEngine
-from sandbox_server.processes.living import LivingProcess
 from sandbox_server.settings import Settings, variable_of
+from sandbox_server.supervisor.engine import EngineNote, LocalEngine
+from sandbox_server.supervisor.living import LivingProcess
 from tests.engine.process import IMAGES, EngineProcess
 from tests.ports import free_port
 from tests.server.scratch import scratch_parent

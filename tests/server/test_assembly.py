@@ -3,13 +3,13 @@ import asyncio
 import pytest
 from pydantic import SecretStr
 
-from sandbox_server import assembly
-from sandbox_server.assembly import open_server, open_services
-from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server import wiring as assembly
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.lifecycle.kinds import HOUSEKEEPING
+from sandbox_server.jobs.kinds import HOUSEKEEPING
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
+from sandbox_server.wiring import open_server, open_services
 from tests.engine.waiting import until
 
 NOWHERE = BackendSettings(

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from sandbox_server.log import (
+from sandbox_server.structured_logging import (
     JsonFormatter,
     TextFormatter,
     add_to_log_context,
@@ -17,7 +17,7 @@ log = logging.getLogger("sandbox_server.test")
 def record(message, *arguments, failure=None):
     failed = None if failure is None else (type(failure), failure, None)
     return logging.LogRecord(
-        "sandbox_server.scheduler.worker", logging.WARNING, "", 0, message, arguments, failed
+        "sandbox_server.jobs.worker", logging.WARNING, "", 0, message, arguments, failed
     )
 
 

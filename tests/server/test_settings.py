@@ -3,7 +3,7 @@ import os
 import pytest
 from pydantic import ValidationError
 
-from sandbox_server.cli import main
+from sandbox_server.cli.main import main
 from sandbox_server.settings import Settings, flags, forget_variables, variable_of
 
 

@@ -11,8 +11,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from sandbox_server.access.sealed_repository import SEALED_COLUMNS, SealedColumn, SealedRepository
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.sealed import SEALED_COLUMNS, SealedColumn, SealedRepository
 from sandbox_server.db.session import Sessions
 from sandbox_server.vault import KEY_LENGTH, Vault
 

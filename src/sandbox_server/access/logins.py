@@ -3,9 +3,9 @@ from datetime import timedelta
 
 from sqlalchemy import func
 
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.access.login_repository import LoginRepository, OwnedLogin
 from sandbox_server.access.secrets import hash_of, new_login
-from sandbox_server.db.logins import LoginRepository, OwnedLogin
 from sandbox_server.db.models import Login
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller, LoginCaller, TicketCaller

@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sandbox_server.backends.registry import Backends
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.access.tenant_repository import TenantRepository
 from sandbox_server.db.models import Tenant
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.db.tenants import TenantRepository
 from sandbox_server.domain.errors import InvalidRequest
-from sandbox_server.lifecycle import kinds
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.registry import Backends
 
 DEFAULT_TENANT = "default"
 MAX_RUNNING = 100

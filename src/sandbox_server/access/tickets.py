@@ -3,14 +3,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import func
 
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.secrets import hash_of, new_ticket
+from sandbox_server.access.ticket_repository import TicketRepository
 from sandbox_server.db.models import Ticket
-from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import Sessions
-from sandbox_server.db.tickets import TicketRepository
 from sandbox_server.domain.access import Caller, TicketCaller, TicketScope
 from sandbox_server.domain.errors import TicketRefused, TooManyTickets
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
 MOST = 10_000
 _RETRY_AFTER = timedelta(seconds=30)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sandbox_server.domain.agents import read_line
-from sandbox_server.streams.records import Record, RecordType
+from sandbox_server.log.records import Record, RecordType
 
 LONGEST_LINE = 512 * 1024
 """What is longer is told in parts: no agent's program says as much at once."""

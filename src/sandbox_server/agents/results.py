@@ -4,11 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox_server.agents.lines import LONGEST_LINE
-from sandbox_server.db.command_output import CommandOutputRepository
 from sandbox_server.db.models import Command
 from sandbox_server.domain.agents import RunState, read_line, state_of_run
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandState
-from sandbox_server.streams.records import Record, RecordType
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import Record, RecordType
 
 _LONGEST_OUTPUT = 256 * 1024
 _LONGEST_NAME = 4096

@@ -2,15 +2,15 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from sandbox_server.agents.requests import as_command
-from sandbox_server.backends.processes import ProcessSignal
+from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Command
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.agents import AgentRunRequest
 from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.domain.errors import AgentRunNotFound, CommandNotFound
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.lifecycle.controller import WAIT
-from sandbox_server.streams.commands import Commands
+from sandbox_server.providers.protocol.processes import ProcessSignal
+from sandbox_server.sandboxes.service import WAIT
 
 _KINDS = frozenset({CommandKind.AGENT})
 

@@ -7,11 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.agents.lines import LONGEST_LINE, Line, Lines, Missing, lines_of
 from sandbox_server.agents.results import find_result
 from sandbox_server.agents.telling import item_of, make_item
-from sandbox_server.db.command_output import CommandOutputRepository
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.streams.records import RecordType
-from sandbox_server.streams.source import Item, Page
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import RecordType
+from sandbox_server.log.source import Item, Page
 
 
 @dataclass(frozen=True, kw_only=True)

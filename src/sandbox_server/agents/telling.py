@@ -7,7 +7,7 @@ from typing import Any
 
 from sandbox_server.agents.lines import Line, Missing
 from sandbox_server.domain.agents import read_line
-from sandbox_server.streams.source import Item
+from sandbox_server.log.source import Item
 
 _STARTED = "started"
 _TOLD = (_STARTED, "message")

@@ -2,13 +2,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 
-from sandbox_server.backends.transfers import OpenedFile
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import ArchiveFailed, PathNotFound, PathRefused, SandboxError
 from sandbox_server.domain.files import Entry, EntryType
 from sandbox_server.domain.ids import new_id
 from sandbox_server.files.contents import Body
-from sandbox_server.files.way_in import Hands, Place, WayIn
+from sandbox_server.files.file_access import Hands, Place, WayIn
+from sandbox_server.providers.protocol.transfers import OpenedFile
 
 _LIMIT = timedelta(minutes=10)
 _LAST_WORDS = 2000

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from sandbox_server.backends.transfers import ByteRange
 from sandbox_server.domain.errors import FileChanged, RangeOutside
 from sandbox_server.domain.files import Entry
+from sandbox_server.providers.protocol.transfers import ByteRange
 
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*")
 

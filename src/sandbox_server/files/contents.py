@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import format_datetime
 
-from sandbox_server.backends.e2b.files import Files
-from sandbox_server.backends.errors import AnswerLost
-from sandbox_server.backends.transfers import ByteRange, OpenedFile
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import (
     DirectoryNotEmpty,
@@ -18,9 +15,12 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.files import Entry, EntryType
 from sandbox_server.domain.ids import new_id
-from sandbox_server.files.alone import Alone
 from sandbox_server.files.conditions import Conditions
-from sandbox_server.files.way_in import Hands, Place, WayIn
+from sandbox_server.files.file_access import Hands, Place, WayIn
+from sandbox_server.files.path_locks import Alone
+from sandbox_server.providers.e2b.files import Files
+from sandbox_server.providers.protocol.errors import AnswerLost
+from sandbox_server.providers.protocol.transfers import ByteRange, OpenedFile
 
 _LOOKS = 2  # at a file that changes while it is looked at
 _SET_MODE = 'chmod -- "$SANDBOX_MODE" "$SANDBOX_FILE"'

@@ -3,8 +3,8 @@ from dataclasses import dataclass
 
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.files import Entry
-from sandbox_server.files.alone import Alone
-from sandbox_server.files.way_in import Place, WayIn
+from sandbox_server.files.file_access import Place, WayIn
+from sandbox_server.files.path_locks import Alone
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.files import Change
-from sandbox_server.streams.following import Follower
+from sandbox_server.log.following import Follower
 
 ENDED = "ended"
 """What the last event is called, and its id: who comes back with it is told that there are no more."""

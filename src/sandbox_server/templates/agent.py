@@ -2,13 +2,13 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Template, TemplateBuild
 from sandbox_server.db.session import Sessions
-from sandbox_server.db.shared_templates import SharedTemplateRepository
-from sandbox_server.db.template_builds import TemplateBuildRepository
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.lifecycle.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
+from sandbox_server.jobs.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.templates.build_repository import TemplateBuildRepository
+from sandbox_server.templates.shared_repository import SharedTemplateRepository
 from sandbox_server.templates.shipped import ShippedTemplate
 
 _LOOK_EVERY = timedelta(minutes=10)

@@ -1,21 +1,21 @@
 import logging
 from datetime import datetime, timedelta
 
-from sandbox_server.backends.e2b.templates import ENTRIES, ProviderTemplates
-from sandbox_server.backends.provider import BuildProgress, BuildState, RequestedBuild
-from sandbox_server.backends.registry import Backends
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Template, TemplateBuild
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.db.template_builds import TemplateBuildRepository, log_of
-from sandbox_server.db.templates import TemplateRepository
-from sandbox_server.domain.build_log import BuildLog
 from sandbox_server.domain.errors import BackendBusy, BackendError, BackendRefused, InvalidRequest
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import Size, name_at_provider
-from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
-from sandbox_server.templates.awaiting import Awaiting
+from sandbox_server.jobs.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.e2b.templates import ENTRIES, ProviderTemplates
+from sandbox_server.providers.protocol.provider import BuildProgress, BuildState, RequestedBuild
+from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.template_waiters import Awaiting
+from sandbox_server.templates.build_log import BuildLog
+from sandbox_server.templates.build_repository import TemplateBuildRepository, log_of
 from sandbox_server.templates.plans import Plan, Plans
+from sandbox_server.templates.repository import TemplateRepository
 from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 from sandbox_server.vault import Vault
 

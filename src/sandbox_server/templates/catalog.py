@@ -3,15 +3,9 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.backends.e2b.recipe import check
-from sandbox_server.backends.registry import Backends
-from sandbox_server.backends.template_lookup import Offer, TemplateLookup, require_offered
 from sandbox_server.db.idempotency import IdempotencyRepository
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Template, TemplateBuild
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.db.template_builds import TemplateBuildRepository
-from sandbox_server.db.templates import TemplateRepository
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import (
     InvalidRequest,
@@ -23,8 +17,14 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.placing import having
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.templates import Definition, TemplateReference, name_at_provider
-from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.e2b.recipe import check
+from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup, require_offered
+from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.definitions import open_definition, seal_definition
+from sandbox_server.templates.repository import TemplateRepository
 from sandbox_server.vault import Vault
 
 MOST_TEMPLATES = 200

@@ -3,16 +3,16 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sandbox_server.backends.e2b.templates import ProviderTemplates
-from sandbox_server.backends.provider import ProviderTemplate
-from sandbox_server.backends.registry import Backends
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.db.shared_templates import Found, SharedTemplateRepository
-from sandbox_server.db.templates import TemplateRepository
 from sandbox_server.domain.errors import BackendError
 from sandbox_server.domain.ids import is_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import NAME, Size, is_made_by_a_server
+from sandbox_server.providers.e2b.templates import ProviderTemplates
+from sandbox_server.providers.protocol.provider import ProviderTemplate
+from sandbox_server.providers.registry import Backends
+from sandbox_server.templates.repository import TemplateRepository
+from sandbox_server.templates.shared_repository import Found, SharedTemplateRepository
 
 log = logging.getLogger(__name__)
 

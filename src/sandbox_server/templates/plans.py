@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from sandbox_server.db.models import Template, TemplateBuild
-from sandbox_server.domain.build_context import BuildContext
 from sandbox_server.domain.templates import Definition, name_at_provider
+from sandbox_server.providers.protocol.build_context import BuildContext
 from sandbox_server.templates.definitions import open_definition
 from sandbox_server.templates.shipped import Shipped
 from sandbox_server.vault import Vault

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sandbox_server.domain.build_context import BuildContext, ContextFile
 from sandbox_server.domain.templates import Definition
+from sandbox_server.providers.protocol.build_context import BuildContext, ContextFile
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_server.processes.state_directory import find_server
+from sandbox_server.supervisor.state_directory import find_server
 from tests.ports import free_port
 from tests.server.running import STOP_TIMEOUT_S, server_process
 

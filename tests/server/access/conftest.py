@@ -1,9 +1,9 @@
 import pytest
 
-from sandbox_server.access.key_ring import KeyRequest, KeyRing
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.api_keys import KeyRequest, KeyRing
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.tenants import Tenants
-from sandbox_server.backends.registry import Backends
+from sandbox_server.providers.registry import Backends
 
 
 class Clock:

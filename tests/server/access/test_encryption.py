@@ -15,8 +15,8 @@ from sandbox_server.access.encryption import (
     read_keys,
     reseal,
 )
+from sandbox_server.access.sealed_repository import SEALED_COLUMNS
 from sandbox_server.db.models import Installation, Row, Sandbox
-from sandbox_server.db.sealed import SEALED_COLUMNS
 from sandbox_server.vault import CannotUnseal, Vault
 from tests.server.access.sealing import add_sandboxes, envs_of
 from tests.server.locks import waiting_for_a_lock

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import event, select, text, update
 
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.secrets import new_secret
 from sandbox_server.db.models import ApiKey
 from sandbox_server.domain.access import Scope

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from sandbox_server.access import logins as module
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.logins import Logins
 from sandbox_server.access.tickets import Tickets
+from sandbox_server.admin.retention_repository import RemainsRepository
 from sandbox_server.db.models import Login
-from sandbox_server.db.remains import RemainsRepository
 from sandbox_server.domain.access import Scope, TicketScope
 from sandbox_server.domain.errors import LoginRefused, RateLimited, Unauthenticated
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select, text, update
 
 from sandbox_server.access import tickets as module
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.tickets import Tickets
 from sandbox_server.db.models import Tenant, Ticket
 from sandbox_server.domain.access import Scope, TicketScope

@@ -3,14 +3,14 @@
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.agents.afterwards import PausesAfterRuns
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.agents.follow_up import PausesAfterRuns
 from sandbox_server.db.models import Command, Job, Sandbox, Tenant
 from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import Target
-from sandbox_server.lifecycle.kinds import AGENT_RUN
+from sandbox_server.jobs.kinds import AGENT_RUN
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.api.rows import add_sandbox, now
 
 

@@ -6,30 +6,30 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.access.keys import Authenticator
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
+from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.overview import Overview
 from sandbox_server.app import create_app
-from sandbox_server.backends.placement import Placement
-from sandbox_server.backends.registry import Backends
+from sandbox_server.commands.recordings import open_recordings
+from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
-from sandbox_server.lifecycle.admission import Admission
-from sandbox_server.lifecycle.changes import Changes
-from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.reconciler import Reconciler
-from sandbox_server.lifecycle.using import Using
-from sandbox_server.ops.exposition import Exposition
-from sandbox_server.overview import Overview
-from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.log.hub import Streams
+from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.changes import Changes
+from sandbox_server.sandboxes.placement import Placement
+from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
-from sandbox_server.streams.commands import Commands
-from sandbox_server.streams.growth import LogGrowth
-from sandbox_server.streams.hub import Streams
-from sandbox_server.streams.recordings import open_recordings
-from sandbox_server.streams.service_logs import ServiceLogs
+from sandbox_server.tools.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
 from tests.server.api.described import require_described
 from tests.server.api.serving import running, serving

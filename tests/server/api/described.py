@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 
-from sandbox_server.api.openapi import codes_of
-from sandbox_server.api.problems import MEDIA_TYPE
 from sandbox_server.app import describe
+from sandbox_server.http.problems import MEDIA_TYPE
+from sandbox_server.openapi import codes_of
 
 
 @dataclass(frozen=True)

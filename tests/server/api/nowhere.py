@@ -2,10 +2,10 @@ from contextlib import asynccontextmanager
 
 from pydantic import SecretStr
 
-from sandbox_server.backends.registry import open_backends
-from sandbox_server.backends.settings import BackendSettings
+from sandbox_server.admin.registration import register_backends
 from sandbox_server.domain.ids import new_id
-from sandbox_server.lifecycle.registration import register_backends
+from sandbox_server.providers.registry import open_backends
+from sandbox_server.providers.settings import BackendSettings
 
 
 @asynccontextmanager

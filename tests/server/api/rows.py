@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import select
 
-from sandbox_server.db.events import EventRepository
 from sandbox_server.db.models import Backend, Sandbox, Tenant
 from sandbox_server.domain.events import SERVER, Cause, Stopping
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State, Target
+from sandbox_server.log.events import EventRepository
 
 HOUR = timedelta(hours=1)
 

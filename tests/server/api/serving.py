@@ -6,8 +6,8 @@ from typing import Any, cast
 import uvicorn
 
 from sandbox_http.protocol import HttpProtocol
-from sandbox_server.processes.http_server import render_refusal
-from sandbox_server.processes.listening import listen
+from sandbox_server.http.server import render_refusal
+from sandbox_server.supervisor.listening import listen
 
 
 @asynccontextmanager

@@ -4,9 +4,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from sandbox_server.api.access_log import AccessLog
-from sandbox_server.api.exchange import RequestIds
-from sandbox_server.log import TextFormatter, add_to_log_context
+from sandbox_server.http.access_log import AccessLog
+from sandbox_server.http.middleware import RequestIds
+from sandbox_server.structured_logging import TextFormatter, add_to_log_context
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 from fastapi import APIRouter
 
 from sandbox_server.access.secrets import new_secret
-from sandbox_server.api.deps import Admin, Operator, Reader
+from sandbox_server.http.deps import Admin, Operator, Reader
 from tests.server.api.conftest import caller_of
 from tests.server.api.test_problems import assert_problem
 

@@ -2,11 +2,11 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from sandbox_server.backends.registry import open_backends
-from sandbox_server.backends.settings import BackendSettings
+from sandbox_server.admin.registration import register_backends
 from sandbox_server.db.models import Job
 from sandbox_server.domain.ids import new_id
-from sandbox_server.lifecycle.registration import register_backends
+from sandbox_server.providers.registry import open_backends
+from sandbox_server.providers.settings import BackendSettings
 from tests.server.api.conftest import caller_of
 from tests.server.api.test_problems import assert_problem
 

@@ -3,8 +3,8 @@
 import pytest
 
 from sandbox_client.models import CommandSignal
-from sandbox_server.api.command_views import LONGEST_LISTED, MOST_TOLD
-from sandbox_server.api.commands import SIGNALS
+from sandbox_server.commands.api import SIGNALS
+from sandbox_server.commands.views import LONGEST_LISTED, MOST_TOLD
 from sandbox_server.domain.commands import CommandKind
 from sandbox_server.domain.state import State
 from tests.server.api.conftest import caller_of

@@ -4,13 +4,13 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from sandbox_server.api import faults
-from sandbox_server.api.authentication import is_open
-from sandbox_server.api.failures import failures_of, may_fail_with
-from sandbox_server.api.faults import Fault
-from sandbox_server.api.openapi import codes_of
-from sandbox_server.api.problems import status_of
+from sandbox_server.access.authentication import is_open
 from sandbox_server.domain import errors as e
+from sandbox_server.http import faults
+from sandbox_server.http.declared_errors import failures_of, may_fail_with
+from sandbox_server.http.faults import Fault
+from sandbox_server.http.problems import status_of
+from sandbox_server.openapi import codes_of
 from tests.server.api.test_problems import all_errors
 
 

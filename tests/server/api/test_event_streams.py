@@ -7,10 +7,10 @@ import uvicorn
 from sqlalchemy import delete, update
 from sse_starlette.sse import AppStatus
 
-from sandbox_server.db.events import EventRepository
 from sandbox_server.db.models import ApiKey, Event, Sandbox, Stream
 from sandbox_server.domain.events import SERVER, Cause, Silent
 from sandbox_server.domain.state import State
+from sandbox_server.log.events import EventRepository
 from tests.server.api.following import following
 from tests.server.api.rows import add_event, add_sandbox, find_tenant, now
 from tests.server.api.test_problems import assert_problem

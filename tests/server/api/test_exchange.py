@@ -9,9 +9,9 @@ from starlette.responses import StreamingResponse
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from sandbox_server.api.deps import Reader
-from sandbox_server.api.json_body import JsonRoute
 from sandbox_server.app import create_app
+from sandbox_server.http.deps import Reader
+from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.settings import Settings
 from tests.server.api.conftest import caller_of
 from tests.server.api.serving import exchange, serving

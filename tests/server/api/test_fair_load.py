@@ -7,8 +7,8 @@ import pytest
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from sandbox_server.api.deps import Operator
-from sandbox_server.api.fair_load import LARGE, LARGE_AT_ONCE
+from sandbox_server.http.deps import Operator
+from sandbox_server.http.tenant_limits import LARGE, LARGE_AT_ONCE
 from sandbox_server.settings import Settings
 from tests.server.api.conftest import caller_of
 from tests.server.api.test_problems import assert_problem

@@ -9,11 +9,11 @@ from http import HTTPStatus
 import pytest
 from fastapi import APIRouter, Request, Response
 
-from sandbox_server.api.deps import Operator
-from sandbox_server.api.file_answers import FileStream
-from sandbox_server.api.file_requests import a_body
-from sandbox_server.backends.transfers import OpenedFile
 from sandbox_server.domain.errors import BackendUnavailable
+from sandbox_server.files.requests import a_body
+from sandbox_server.files.views import FileStream
+from sandbox_server.http.deps import Operator
+from sandbox_server.providers.protocol.transfers import OpenedFile
 from tests.server.api.serving import exchange, serving
 
 SHORT = timedelta(milliseconds=200)

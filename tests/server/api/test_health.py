@@ -2,10 +2,10 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from sandbox_server.backends.registry import Backends, open_backends
-from sandbox_server.backends.settings import BackendSettings
+from sandbox_server.admin.overview import Overview
 from sandbox_server.db.session import create_engine, create_sessions
-from sandbox_server.overview import Overview
+from sandbox_server.providers.registry import Backends, open_backends
+from sandbox_server.providers.settings import BackendSettings
 from tests.server.api.rows import add_backend
 
 

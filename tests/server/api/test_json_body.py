@@ -1,8 +1,8 @@
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from sandbox_server.api.faults import Malformed
-from sandbox_server.api.json_body import JsonRoute, read_json
+from sandbox_server.http.faults import Malformed
+from sandbox_server.http.json_body import JsonRoute, read_json
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import subprocess
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from sandbox_server.db.events import GREW
 from sandbox_server.db.models import Command, CommandOutput, Event, Sandbox, Stream
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State
+from sandbox_server.log.events import GREW
 from tests.docs.blocks import BY_HTTP
 from tests.server.api.conftest import all_of, caller_of
 from tests.server.api.following import following

@@ -3,8 +3,8 @@ from fastapi import APIRouter
 from sqlalchemy import text
 
 from sandbox_server.access.secrets import new_secret
-from sandbox_server.api.deps import Reader, ServicesDep
 from sandbox_server.db.session import create_engine, create_sessions
+from sandbox_server.http.deps import Reader, ServicesDep
 from tests.server.api.conftest import caller_of
 from tests.server.api.test_problems import assert_problem
 

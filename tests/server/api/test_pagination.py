@@ -1,8 +1,8 @@
 import pytest
 from fastapi.exceptions import RequestValidationError
 
-from sandbox_server.api.pagination import page_of, read_id, read_number
 from sandbox_server.domain.ids import new_id
+from sandbox_server.http.pagination import page_of, read_id, read_number
 
 
 def test_a_cursor_leads_to_the_last_item_that_was_told():

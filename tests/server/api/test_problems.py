@@ -5,10 +5,10 @@ import pytest
 from fastapi import APIRouter, Header, Query
 from pydantic import BaseModel, ConfigDict
 
-from sandbox_server.api.deps import Operator, Reader
-from sandbox_server.api.problems import status_of
 from sandbox_server.domain import errors as e
 from sandbox_server.domain.errors import SandboxError
+from sandbox_server.http.deps import Operator, Reader
+from sandbox_server.http.problems import status_of
 
 
 class Part(BaseModel):

@@ -9,9 +9,9 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from sandbox_server.ops.instruments import FOLLOWERS
+from sandbox_server.log.hub import Streams
+from sandbox_server.metrics.instruments import FOLLOWERS
 from sandbox_server.settings import Settings
-from sandbox_server.streams.hub import Streams
 from tests.engine.waiting import until
 from tests.server.api.following import following
 from tests.server.api.rows import add_event, add_sandbox, find_tenant

@@ -1,8 +1,8 @@
 import pytest
 from fastapi import APIRouter, Request
 
-from sandbox_server.api.deps import Operator
-from sandbox_server.api.streamed import is_streamed
+from sandbox_server.http.deps import Operator
+from sandbox_server.http.streamed import is_streamed
 from sandbox_server.settings import Settings
 
 MEGABYTE = 2**20

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request, WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from sandbox_server.api.authentication import is_open
-from sandbox_server.api.deps import Operator, Reader
-from sandbox_server.db.tickets import TicketRepository
+from sandbox_server.access.authentication import is_open
+from sandbox_server.access.ticket_repository import TicketRepository
 from sandbox_server.domain.state import State, Target
+from sandbox_server.http.deps import Operator, Reader
 from tests.server.api.conftest import caller_of
 from tests.server.api.described import operations_of
 from tests.server.api.nowhere import backends_nowhere

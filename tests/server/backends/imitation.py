@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.provider import Endpoint
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.provider import Endpoint
 from tests.server.api.serving import serving
 
 INSTALLATION = "installation-of-the-test"

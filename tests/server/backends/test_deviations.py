@@ -6,17 +6,17 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.e2b import wire
-from sandbox_server.backends.errors import (
+from sandbox_server.domain.errors import BackendError, BackendRefused, BackendUnavailable
+from sandbox_server.domain.ids import new_id
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.protocol.errors import (
     CallNotSupported,
     MetadataNotKept,
     PauseConflict,
     SandboxGone,
     SandboxNotRunning,
 )
-from sandbox_server.backends.provider import ProviderState
-from sandbox_server.domain.errors import BackendError, BackendRefused, BackendUnavailable
-from sandbox_server.domain.ids import new_id
+from sandbox_server.providers.protocol.provider import ProviderState
 from tests.server.backends import imitation as api
 from tests.server.backends.imitation import E2B, INSTALLATION, Dialect, imitating
 

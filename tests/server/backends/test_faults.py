@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.domain.errors import BackendBusy, BackendRefused, BackendUnavailable
+from sandbox_server.providers.protocol.errors import AnswerLost
 from tests.engine.waiting import until
 from tests.server.faults import (
     answer_twice,

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_server.backends.errors import SandboxGone
+from sandbox_server.providers.protocol.errors import SandboxGone
 
 pytestmark = pytest.mark.needs_engine
 

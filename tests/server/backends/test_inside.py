@@ -3,9 +3,6 @@ from datetime import timedelta
 import pytest
 from e2b.exceptions import NotEnoughSpaceException
 
-from sandbox_server.backends.e2b.inside import Output
-from sandbox_server.backends.e2b.inside_failures import inside_failure
-from sandbox_server.backends.provider import Finished
 from sandbox_server.domain.errors import (
     BackendUnavailable,
     CommandTimedOut,
@@ -14,6 +11,9 @@ from sandbox_server.domain.errors import (
     PathNotFound,
     PathRefused,
 )
+from sandbox_server.providers.e2b.inside import Output
+from sandbox_server.providers.e2b.inside_failures import inside_failure
+from sandbox_server.providers.protocol.provider import Finished
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.backends.e2b import wire
-from sandbox_server.backends.errors import SandboxGone
-from sandbox_server.backends.provider import ProviderState
 from sandbox_server.domain.errors import BackendRefused
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.protocol.errors import SandboxGone
+from sandbox_server.providers.protocol.provider import ProviderState
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine

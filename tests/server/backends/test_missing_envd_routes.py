@@ -4,10 +4,10 @@ from contextlib import aclosing
 
 import pytest
 
-from sandbox_server.backends.errors import CallNotSupported, ProcessGone
-from sandbox_server.backends.processes import NewProcess, ProcessSignal
 from sandbox_server.domain.commands import TerminalSize
 from sandbox_server.domain.errors import BackendUnavailable, PathNotFound
+from sandbox_server.providers.protocol.errors import CallNotSupported, ProcessGone
+from sandbox_server.providers.protocol.processes import NewProcess, ProcessSignal
 from tests.server.faults import answer_with
 
 pytestmark = pytest.mark.needs_engine

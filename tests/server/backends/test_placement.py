@@ -4,15 +4,15 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from sandbox_server.backends.placement import Placement
-from sandbox_server.backends.registry import open_backends
-from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.backends.template_lookup import Offer, TemplateNotRecorded
+from sandbox_server.admin.registration import register_backends
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
-from sandbox_server.lifecycle.registration import register_backends
+from sandbox_server.providers.registry import open_backends
+from sandbox_server.providers.settings import BackendSettings
+from sandbox_server.sandboxes.placement import Placement
+from sandbox_server.sandboxes.template_lookup import Offer, TemplateNotRecorded
 
 HOUR = timedelta(hours=1)
 SETTINGS: dict[str, dict[str, Any]] = {

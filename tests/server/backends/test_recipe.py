@@ -3,11 +3,11 @@ import tarfile
 
 import pytest
 
-from sandbox_server.backends.e2b.recipe import build_request
-from sandbox_server.backends.e2b.uploads import archive_of
-from sandbox_server.domain.build_context import BuildContext, ContextFile
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.templates import Definition, Step, StepKind
+from sandbox_server.providers.e2b.recipe import build_request
+from sandbox_server.providers.e2b.uploads import archive_of
+from sandbox_server.providers.protocol.build_context import BuildContext, ContextFile
 
 
 def steps_of(definition):

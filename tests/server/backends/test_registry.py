@@ -4,12 +4,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.backends.registry import open_backends
-from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.db.backends import BackendRepository
+from sandbox_server.admin.registration import register_backends
 from sandbox_server.domain.deadlines import DEFAULT_RULES
 from sandbox_server.domain.errors import BackendNotFound, BackendUnavailable
-from sandbox_server.lifecycle.registration import register_backends
+from sandbox_server.providers.registry import open_backends
+from sandbox_server.providers.repository import BackendRepository
+from sandbox_server.providers.settings import BackendSettings
 
 
 def settings(name, **fields):

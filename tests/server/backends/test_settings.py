@@ -2,7 +2,7 @@ import pytest
 import trustme
 from pydantic import ValidationError
 
-from sandbox_server.backends.settings import BackendSettings, require_consistent
+from sandbox_server.providers.settings import BackendSettings, require_consistent
 
 KEY = "e2b_" + "5ec2e7" * 7
 

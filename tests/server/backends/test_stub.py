@@ -6,9 +6,9 @@ import pytest
 from benchmarks.stub.process import started_stub
 from e2b import AsyncSandbox, NotFoundException
 
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.errors import SandboxGone
-from sandbox_server.backends.provider import ProviderState
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.errors import SandboxGone
+from sandbox_server.providers.protocol.provider import ProviderState
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

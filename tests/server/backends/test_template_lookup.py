@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from sandbox_server.backends.registry import Backends, KnownBackend
-from sandbox_server.backends.template_lookup import Offer, TemplateLookup, TemplateNotRecorded
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.errors import BackendUnavailable, TemplateNotFound
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.templates import TemplateReference
+from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup, TemplateNotRecorded
 from tests.server.faults import answer_with
 
 pytestmark = pytest.mark.needs_engine

@@ -9,18 +9,18 @@ from datetime import timedelta
 import pytest
 import trustme
 
-from sandbox_server.backends.registry import open_backends
-from sandbox_server.backends.settings import BackendSettings
-from sandbox_server.db.backends import BackendRepository
+from sandbox_server.admin.backends import Fleet
+from sandbox_server.admin.registration import register_backends
 from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.fleet import Fleet
-from sandbox_server.lifecycle.patrol import Patrol, Rhythm
-from sandbox_server.lifecycle.reconciler import Reconciler
-from sandbox_server.lifecycle.registration import register_backends
+from sandbox_server.jobs import kinds
+from sandbox_server.providers.registry import open_backends
+from sandbox_server.providers.repository import BackendRepository
+from sandbox_server.providers.settings import BackendSettings
+from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
+from sandbox_server.sandboxes.reconciler import Reconciler
 from tests.engine.process import running_engine
 from tests.server.lifecycle.living import MINUTE, new_living
 from tests.server.lifecycle.serving import running_server

@@ -3,8 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.processes import Ended, NewProcess, Output
 from sandbox_server.domain.errors import BackendError, BackendRefused, PathNotFound
+from sandbox_server.providers.protocol.processes import Ended, NewProcess, Output
 from tests.server.faults import answer_with
 
 pytestmark = pytest.mark.needs_engine

@@ -16,18 +16,18 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.provider import Endpoint
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Backend, Job, Sandbox, Snapshot, Tenant
-from sandbox_server.db.sandboxes import deadlines_of
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import Rules
 from sandbox_server.domain.due import next_due
 from sandbox_server.domain.state import State, may_follow, serves
-from sandbox_server.lifecycle.kinds import HOUSEKEEPING, PATROL, SANDBOX
-from sandbox_server.lifecycle.settings_file import SETTINGS_FILE
+from sandbox_server.jobs.kinds import HOUSEKEEPING, PATROL, SANDBOX
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.provider import Endpoint
+from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
+from sandbox_server.sandboxes.services.settings_file import SETTINGS_FILE
 from tests.engine.process import EngineProcess
 from tests.engine.waiting import until
 from tests.server.crash.postgres import PostgresProxy

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, update
 
-from sandbox_server.db.activity import ActivityRepository
 from sandbox_server.db.models import Sandbox, Tenant
-from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.domain.ids import new_id
+from sandbox_server.sandboxes.repositories.activity import ActivityRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from tests.server.api.rows import add_sandbox
 
 SECOND = timedelta(seconds=1)

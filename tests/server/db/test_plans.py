@@ -7,17 +7,17 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.activity import ActivityRepository
-from sandbox_server.db.events import EventRepository
+from sandbox_server.access.key_repository import KeyRepository
+from sandbox_server.access.ticket_repository import TicketRepository
 from sandbox_server.db.idempotency import IdempotencyRepository
-from sandbox_server.db.keys import KeyRepository
-from sandbox_server.db.patrol import PatrolRepository
-from sandbox_server.db.sandboxes import SandboxFilter, SandboxRepository
 from sandbox_server.db.session import create_engine
-from sandbox_server.db.tickets import TicketRepository
 from sandbox_server.domain.errors import IdempotencyMismatch
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.state import State
+from sandbox_server.log.events import EventRepository
+from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.repositories.activity import ActivityRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
 from tests.server.databases import EVERY_POSTGRES, new_database
 from tests.server.plans import explain, reads_by_index, rows_read, vacuum
 

@@ -1,4 +1,4 @@
-from sandbox_server.domain.build_log import BuildLog
+from sandbox_server.templates.build_log import BuildLog
 
 
 def filled(*texts, head=4, tail=4):

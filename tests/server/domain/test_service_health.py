@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sandbox_server.domain.service_health import (
+from sandbox_server.tools.health import (
     Answer,
     McpServer,
     ToolServerHealth,

@@ -4,7 +4,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.domain.turns import Share, Turn, Waiting, take_turns
+from sandbox_server.domain.fair_share import Share, Turn, Waiting, take_turns
 from tests.server.domain.lives import NOON, SECOND
 
 TENANTS = ("a", "b", "c")

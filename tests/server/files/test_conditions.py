@@ -1,9 +1,9 @@
 import pytest
 
-from sandbox_server.backends.transfers import ByteRange
 from sandbox_server.domain.errors import FileChanged, RangeOutside
 from sandbox_server.domain.files import Entry, EntryType
 from sandbox_server.files.conditions import Conditions
+from sandbox_server.providers.protocol.transfers import ByteRange
 
 SIZE = 10
 FOUND = Entry(

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import select
 
 from sandbox_server.db.models import Backend, Job, Sandbox, Tenant
-from sandbox_server.db.sandboxes import set_deadlines
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import Deadlines, admit, pause, queue, start, want_back
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.wish import Wish
+from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.sandboxes.repositories.sandboxes import set_deadlines
 
 HOUR = timedelta(hours=1)
 KEY = Actor(kind="key", id="k")

@@ -9,12 +9,7 @@ from typing import Any
 from e2b import AsyncSandbox
 from sqlalchemy import delete, select, update
 
-from sandbox_server.backends.e2b import E2BBackend
-from sandbox_server.backends.registry import Backends, KnownBackend
-from sandbox_server.db.events import EventRepository
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Backend, Event, Job, Sandbox, Tenant
-from sandbox_server.db.sandboxes import SandboxRepository, deadlines_of, set_deadlines
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import DEFAULT_RULES, Deadlines, Rules, admit, queue
 from sandbox_server.domain.errors import BackendError
@@ -22,10 +17,19 @@ from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.wish import Wish
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.reconciler import Reconciler
-from sandbox_server.lifecycle.sealed import open_access
+from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.log.events import EventRepository
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.repositories.sandboxes import (
+    SandboxRepository,
+    deadlines_of,
+    set_deadlines,
+)
+from sandbox_server.sandboxes.services.sealed import open_access
 from sandbox_server.vault import Vault
 
 MINUTE = timedelta(minutes=1)

@@ -10,29 +10,29 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from sandbox_server.backends.placement import Placement
+from sandbox_server.commands.recordings import Recordings, open_recordings
+from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Backend, Sandbox, Snapshot, Tenant
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.db.sandboxes import SandboxFilter
 from sandbox_server.db.session import create_sessions
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.ids import ApiKeyId, TenantId, new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.admission import Admission
-from sandbox_server.lifecycle.changes import Changes
-from sandbox_server.lifecycle.controller import SandboxController
-from sandbox_server.lifecycle.furnishing import Furnishing
-from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX, SERVICES, SNAPSHOT, TEMPLATE_BUILD
-from sandbox_server.lifecycle.reconciler import Reconciler
-from sandbox_server.lifecycle.snapshots import Snapshots
-from sandbox_server.lifecycle.using import Using
-from sandbox_server.passing.destinations import PublicAddress
-from sandbox_server.scheduler.policy import Policy
-from sandbox_server.scheduler.queue import SandboxQueueScheduler
-from sandbox_server.streams.commands import Commands
-from sandbox_server.streams.growth import LogGrowth
-from sandbox_server.streams.recordings import Recordings, open_recordings
+from sandbox_server.jobs.kinds import ADMISSION, SANDBOX, SERVICES, SNAPSHOT, TEMPLATE_BUILD
+from sandbox_server.jobs.policy import Policy
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.changes import Changes
+from sandbox_server.sandboxes.placement import Placement
+from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
+from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.snapshots.deletion import Snapshots
 from sandbox_server.templates.builds import Builds
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE, Living

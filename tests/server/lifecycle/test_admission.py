@@ -3,14 +3,14 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.db.events import EventRepository
 from sandbox_server.db.models import Backend, Sandbox
 from sandbox_server.domain.errors import QueueFull
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle.admission import Admission, require_room_in_queue
-from sandbox_server.lifecycle.kinds import ADMISSION, SANDBOX
+from sandbox_server.jobs.kinds import ADMISSION, SANDBOX
+from sandbox_server.log.events import EventRepository
+from sandbox_server.sandboxes.admission import Admission, require_room_in_queue
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.lifecycle.crowd import (
     HOUR,

@@ -2,9 +2,9 @@ from random import Random
 
 import pytest
 
+from sandbox_server.domain.fair_share import Share, Waiting, take_turns
 from sandbox_server.domain.state import State
-from sandbox_server.domain.turns import Share, Waiting, take_turns
-from sandbox_server.lifecycle.admission import Admission
+from sandbox_server.sandboxes.admission import Admission
 from tests.server.lifecycle.crowd import HOUR, add, backend, now, read, sandbox, tenant
 
 BACKENDS = ("x", "y", "z")

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.rooms import RoomRepository
-from sandbox_server.lifecycle.admission import Admission
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.repositories.capacity import RoomRepository
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.lifecycle.crowd import add, backend, tenant
 from tests.server.plans import explain, rows_read, vacuum

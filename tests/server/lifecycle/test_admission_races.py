@@ -6,14 +6,14 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
-from sandbox_server.db.places import runs
-from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle.admission import Admission
-from sandbox_server.lifecycle.kinds import ADMISSION
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
+from sandbox_server.sandboxes.repositories.slots import runs
 from tests.engine.waiting import until
 from tests.server.lifecycle.crowd import add, backend, read, sandbox, states, tenant
 from tests.server.scheduler.scheduling import HEARING, Work, running_scheduler

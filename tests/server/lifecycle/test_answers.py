@@ -10,8 +10,8 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.wish import Wish
-from sandbox_server.lifecycle.answers import require_begun, require_on_its_way
+from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.sandboxes.answers import require_begun, require_on_its_way
 
 
 def paused(cause):

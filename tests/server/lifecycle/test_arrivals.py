@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from sandbox_server.db.arrivals import ArrivalRepository, fresh
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.arrivals import Arrivals
-from sandbox_server.lifecycle.kinds import ADMISSION
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.sandboxes.direct_admission import Arrivals
+from sandbox_server.sandboxes.repositories.direct_admission import ArrivalRepository, fresh
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.lifecycle.crowd import add, backend, due_subjects, read, sandbox, states, tenant
 from tests.server.scheduler.acts import wait_for_a_lock

@@ -6,16 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.processes import ProcessSignal
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.commands.output_source import CommandOutputSource
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.commands import CommandKind, CommandRequest, TerminalSize
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.work import Work
-from sandbox_server.streams.command_source import CommandOutputSource
-from sandbox_server.streams.hub import Streams
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.log.hub import Streams
+from sandbox_server.providers.protocol.processes import ProcessSignal
+from sandbox_server.verbs.service import Work
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import HOUR, MINUTE
 

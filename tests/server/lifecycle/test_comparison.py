@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sandbox_server.backends.provider import ProviderSandbox, ProviderState
 from sandbox_server.domain.state import ENDED, State
-from sandbox_server.lifecycle.comparison import Seen, compare
+from sandbox_server.providers.protocol.provider import ProviderSandbox, ProviderState
+from sandbox_server.sandboxes.drift.diff import Seen, compare
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 AT_REST = {State.RUNNING: ProviderState.RUNNING, State.PAUSED: ProviderState.PAUSED}

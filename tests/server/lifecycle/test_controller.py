@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.db.sandboxes import SandboxFilter
 from sandbox_server.domain.errors import (
     IdempotencyMismatch,
     InvalidRequest,
@@ -16,7 +15,8 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import OnTimeout, State, Target
-from sandbox_server.lifecycle.sealed import open_envs
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
+from sandbox_server.sandboxes.services.sealed import open_envs
 from tests.server.lifecycle.living import HOUR, MINUTE
 from tests.server.lifecycle.serving import caller_of, running_server
 from tests.server.scheduler.scheduling import POLLING

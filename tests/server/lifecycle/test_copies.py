@@ -4,9 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Snapshot
-from sandbox_server.db.snapshots import SnapshotRepository
 from sandbox_server.domain.errors import (
     NotReady,
     SnapshotFailed,
@@ -17,9 +15,11 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.kinds import SNAPSHOT
-from sandbox_server.lifecycle.queue_view import describe_queue
-from sandbox_server.lifecycle.sealed import open_envs
+from sandbox_server.jobs.kinds import SNAPSHOT
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.queue.view import describe_queue
+from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.snapshots.repository import SnapshotRepository
 from tests.engine.waiting import until
 from tests.server.faults import hold, lose_answer
 from tests.server.lifecycle.living import HOUR, MINUTE

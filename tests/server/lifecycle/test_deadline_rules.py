@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.state import OnTimeout, State, Target
-from sandbox_server.lifecycle import kinds
+from sandbox_server.jobs import kinds
 from tests.engine.waiting import until
 from tests.server.faults import answer_with
 from tests.server.lifecycle.living import DAY, HOUR, MINUTE, SOON

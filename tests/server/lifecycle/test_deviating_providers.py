@@ -6,19 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.e2b import wire
-from sandbox_server.backends.errors import AnswerLost, CallNotSupported, PauseConflict
-from sandbox_server.db.backends import BackendRepository
-from sandbox_server.db.patrol import PatrolRepository
 from sandbox_server.domain.errors import BackendError, ResumeFailed, SnapshotFailed, StartRefused
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.patrol import Patrol, Rhythm
-from sandbox_server.lifecycle.silence import Patience
-from sandbox_server.lifecycle.truth import ask
-from sandbox_server.scheduler.backoff import Backoff
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported, PauseConflict
+from sandbox_server.providers.repository import BackendRepository
+from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
+from sandbox_server.sandboxes.drift.liveness import Patience
+from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.provider_state import ask
 from tests.engine.waiting import until
 from tests.server.backends import imitation as api
 from tests.server.backends.imitation import INSTALLATION, PROFILES, Dialect, imitating

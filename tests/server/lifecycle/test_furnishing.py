@@ -8,10 +8,10 @@ import pytest
 from sandbox_server.domain.errors import BackendUnavailable, ToolsRefused
 from sandbox_server.domain.requests import ForkRequest
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.furnishing import Furnishing
-from sandbox_server.lifecycle.sealed import seal_envs
-from sandbox_server.lifecycle.service_settings import settings_of
-from sandbox_server.lifecycle.settings_file import SETTINGS_FILE
+from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.sandboxes.services.sealed import seal_envs
+from sandbox_server.sandboxes.services.settings import settings_of
+from sandbox_server.sandboxes.services.settings_file import SETTINGS_FILE
 from tests.engine.waiting import until
 from tests.server.faults import answer_with, lose_answer
 from tests.server.lifecycle.living import MINUTE

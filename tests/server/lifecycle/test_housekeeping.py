@@ -3,7 +3,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, text
 
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.admin import retention as housekeeping
+from sandbox_server.admin.retention import HOURLY, Housekeeping, Retention
 from sandbox_server.db.models import (
     ApiKey,
     Command,
@@ -17,9 +18,8 @@ from sandbox_server.db.models import (
 )
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.lifecycle import housekeeping
-from sandbox_server.lifecycle.housekeeping import HOURLY, Housekeeping, Retention
-from sandbox_server.lifecycle.kinds import HOUSEKEEPING, SANDBOX
+from sandbox_server.jobs.kinds import HOUSEKEEPING, SANDBOX
+from sandbox_server.jobs.repository import JobRepository
 
 DAY = timedelta(days=1)
 now = func.clock_timestamp()

@@ -8,9 +8,9 @@ import pytest
 
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.patrol import Patrol, Rhythm
-from sandbox_server.scheduler.backoff import Backoff
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.backoff import Backoff
+from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
 from tests.engine.waiting import until
 from tests.server.lifecycle.serving import running_server
 from tests.server.scheduler.scheduling import POLLING

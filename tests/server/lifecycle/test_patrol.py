@@ -5,19 +5,19 @@ from urllib.parse import urlsplit
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.backends.e2b import wire
-from sandbox_server.db.backends import BackendRepository
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.wording import clock
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.patrol import Patrol, Rhythm
-from sandbox_server.lifecycle.sealed import open_access
-from sandbox_server.lifecycle.silence import Patience
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.repository import BackendRepository
+from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
+from sandbox_server.sandboxes.drift.liveness import Patience
+from sandbox_server.sandboxes.services.sealed import open_access
 from tests.server.databases import new_database
 from tests.server.faults import answer_with, hold
 from tests.server.lifecycle.living import HOUR, MINUTE, living_at

@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.backends.e2b import wire
-from sandbox_server.backends.errors import AnswerLost
-from sandbox_server.db.backends import BackendRepository
 from sandbox_server.domain.errors import BackendRefused, BackendUnavailable
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle import kinds
+from sandbox_server.jobs import kinds
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.protocol.errors import AnswerLost
+from sandbox_server.providers.repository import BackendRepository
 from tests.server.faults import answer_with, cut, deliver_twice, lose_answer
 from tests.server.lifecycle.living import MINUTE, WISH
 

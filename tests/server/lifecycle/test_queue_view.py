@@ -6,8 +6,8 @@ from sqlalchemy import event
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.state import OnTimeout, State, Target
-from sandbox_server.lifecycle.admission import Admission
-from sandbox_server.lifecycle.queue_view import describe_queue, describe_queues
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.queue.view import describe_queue, describe_queues
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.lifecycle.crowd import HOUR, add, backend, now, sandbox, tenant
 

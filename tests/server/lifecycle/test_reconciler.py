@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_server.backends.lanes import Lanes
 from sandbox_server.domain.jobs import Crowded
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.sealed import seal_envs
+from sandbox_server.jobs import kinds
+from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.sandboxes.services.sealed import seal_envs
 from tests.server.lifecycle.living import HOUR, MINUTE, WISH, living_at
 
 pytestmark = pytest.mark.needs_engine

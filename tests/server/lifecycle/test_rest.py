@@ -4,15 +4,15 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from sandbox_server.assembly import open_server
-from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.db.models import Job, Sandbox, Tenant
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.ids import ApiKeyId, TenantId, new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
-from sandbox_server.lifecycle.kinds import ADMISSION
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
+from sandbox_server.wiring import open_server
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine

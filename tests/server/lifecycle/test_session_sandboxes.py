@@ -3,10 +3,10 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.db.sandboxes import SandboxFilter
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
 from tests.server.lifecycle.living import HOUR, MINUTE
 from tests.server.lifecycle.serving import caller_of
 

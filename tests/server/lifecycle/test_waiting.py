@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.db.sandboxes import SandboxRepository
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.changes import Changes
-from sandbox_server.lifecycle.waiting import Waiting
+from sandbox_server.sandboxes.changes import Changes
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
+from sandbox_server.sandboxes.waiting import Waiting
 from tests.server.lifecycle.crowd import add, sandbox, tenant
 
 MINUTE = timedelta(minutes=1)

@@ -3,13 +3,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.errors import NotReady
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.kinds import ADMISSION
-from sandbox_server.lifecycle.work import Work
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.verbs.service import Work
 from tests.server.lifecycle.living import MINUTE
 
 pytestmark = pytest.mark.needs_engine

@@ -8,7 +8,7 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from sandbox_server.processes.serving import let_go
+from sandbox_server.supervisor.serving import let_go
 from tests.engine.waiting import until
 from tests.server.databases import new_database
 from tests.server.passing.outside import WAIT, inside, serving_outside

@@ -6,7 +6,7 @@ import json
 import pytest
 from fastmcp.client.messages import MessageHandler
 
-from sandbox_server.processes.serving import let_go
+from sandbox_server.supervisor.serving import let_go
 from tests.engine.waiting import until
 from tests.server.databases import new_database
 from tests.server.passing.outside import serving_outside

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.errors import BackendError
-from sandbox_server.ops.event_loop import watch_event_loop
-from sandbox_server.ops.instruments import PROCESS
+from sandbox_server.metrics.event_loop import watch_event_loop
+from sandbox_server.metrics.instruments import PROCESS
 from tests.engine.waiting import until
 from tests.server.faults import answer_with, lose_answer
 from tests.server.lifecycle.living import new_living

@@ -6,12 +6,12 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.overview import Overview
 from sandbox_server.app import create_app
 from sandbox_server.db.models import Job
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.state import State, Target
-from sandbox_server.ops.exposition import Exposition
-from sandbox_server.overview import Overview
 from tests.server.api.rows import add_backend, add_sandbox, find_tenant, now
 from tests.server.api.test_problems import assert_problem
 from tests.server.ops.reading import labelled, read_metrics, samples_in

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from sandbox_server.db.stats import StatsRepository
+from sandbox_server.admin.stats_repository import StatsRepository
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.plans import explain, nodes, rows_read, vacuum
 

@@ -12,19 +12,19 @@ import httpx
 from e2b import AsyncSandbox
 from pydantic import SecretStr
 
-from sandbox_server.access.key_ring import KeyRequest, KeyRing
+from sandbox_server.access.api_keys import KeyRequest, KeyRing
 from sandbox_server.access.tenants import Tenants
-from sandbox_server.api.passed_on import PassedOn
 from sandbox_server.app import create_app
-from sandbox_server.assembly import open_server
-from sandbox_server.backends.settings import BackendSettings
 from sandbox_server.db.models import Sandbox
-from sandbox_server.processes.http_server import HttpServer
-from sandbox_server.processes.listening import listen
-from sandbox_server.processes.serving import let_go
+from sandbox_server.http.forwarded import PassedOn
+from sandbox_server.http.server import HttpServer
+from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
+from sandbox_server.supervisor.listening import listen
+from sandbox_server.supervisor.serving import let_go
 from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
+from sandbox_server.wiring import open_server
 from tests.engine.process import EngineProcess
 from tests.server.passing.recorder import start_recorder
 

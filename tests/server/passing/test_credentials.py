@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from websockets.asyncio.client import connect
 
-from sandbox_server.passing.destinations import Destination, path_of
+from sandbox_server.proxy.targets import Destination, path_of
 from tests.server.passing.outside import PORT
 from tests.server.passing.recorder import Recorded
 

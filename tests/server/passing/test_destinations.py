@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_server.domain.errors import SandboxNotFound
-from sandbox_server.passing.destinations import Destination, PublicAddress
+from sandbox_server.proxy.targets import Destination, PublicAddress
 
 ID = "0hoadxm9zokq4h0r4j5e"
 PUBLIC = PublicAddress("https://Sandboxes.example.org:8443")

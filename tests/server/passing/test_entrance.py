@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox_server.passing.destinations import Destination, path_of
+from sandbox_server.proxy.targets import Destination, path_of
 from tests.engine.waiting import until
 from tests.server.passing.outside import PORT, inside, new_sandbox
 from tests.server.passing.recorder import Recorded

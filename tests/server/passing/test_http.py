@@ -5,7 +5,7 @@ import os
 import httpx
 import pytest
 
-from sandbox_server.passing.destinations import Destination, path_of
+from sandbox_server.proxy.targets import Destination, path_of
 from tests.engine.waiting import until
 from tests.server.passing.outside import PORT
 from tests.server.passing.recorder import Recorded

@@ -6,7 +6,7 @@ from sqlalchemy import func, update
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from sandbox_server.access.key_ring import KeyRing
+from sandbox_server.access.api_keys import KeyRing
 from sandbox_server.db.models import Ticket
 from tests.server.passing.outside import PORT
 from tests.server.passing.recorder import Recorded

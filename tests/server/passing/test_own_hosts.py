@@ -5,11 +5,11 @@ import ssl
 import pytest
 
 from sandbox_http.messages import ResponseHead
-from sandbox_server.backends.e2b.ports import Ports
-from sandbox_server.backends.provider import Access, Endpoint, PortRefusal
-from sandbox_server.passing.answer import headers_for
-from sandbox_server.passing.outside import Outside
-from sandbox_server.passing.request import read_request
+from sandbox_server.providers.e2b.ports import Ports
+from sandbox_server.providers.protocol.provider import Access, Endpoint, PortRefusal
+from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.request import read_request
+from sandbox_server.proxy.response import headers_for
 
 ENDPOINT = Endpoint(name="e2b", api_url="https://api.e2b.app", api_key="k", domain="e2b.app")
 ACCESS = Access(

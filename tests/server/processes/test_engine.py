@@ -9,8 +9,8 @@ import httpx
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_server.processes.engine import NOTE, LocalEngine
-from sandbox_server.processes.living import LivingProcess
+from sandbox_server.supervisor.engine import NOTE, LocalEngine
+from sandbox_server.supervisor.living import LivingProcess
 from tests.engine.waiting import until
 from tests.server.running import server_process
 

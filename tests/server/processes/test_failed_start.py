@@ -12,8 +12,8 @@ import pytest
 from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.domain.state import State
-from sandbox_server.processes.engine import LocalEngine
-from sandbox_server.processes.living import LivingProcess
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.living import LivingProcess
 from tests.engine import leftovers
 from tests.engine.waiting import until
 from tests.server.lifecycle.crowd import add, backend, sandbox, tenant

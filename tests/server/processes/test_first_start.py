@@ -3,10 +3,10 @@ from pydantic import SecretStr
 
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.domain.state import State
-from sandbox_server.processes.engine import EngineAddress
-from sandbox_server.processes.errors import CannotServe
-from sandbox_server.processes.first_start import get_ready
 from sandbox_server.settings import Settings
+from sandbox_server.supervisor.engine import EngineAddress
+from sandbox_server.supervisor.errors import CannotServe
+from sandbox_server.supervisor.first_start import get_ready
 from tests.server.lifecycle.crowd import add, backend, read, sandbox, tenant
 
 OURS = EngineAddress(port=3400, api_key="ours")

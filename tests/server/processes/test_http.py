@@ -10,8 +10,8 @@ import pytest
 
 from sandbox_http import protocol as http_protocol
 from sandbox_http.protocol import MAX_HEAD, MAX_HEADERS
-from sandbox_server.processes.http_server import HttpServer
-from sandbox_server.processes.listening import listen
+from sandbox_server.http.server import HttpServer
+from sandbox_server.supervisor.listening import listen
 
 
 async def answer_headers(scope, receive, send):

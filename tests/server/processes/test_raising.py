@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_server.processes.engine import LocalEngine
-from sandbox_server.processes.errors import CannotServe
-from sandbox_server.processes.living import LivingProcess
-from sandbox_server.processes.raising import COMMAND, raised_guard
+from sandbox_server.supervisor.engine import LocalEngine
+from sandbox_server.supervisor.errors import CannotServe
+from sandbox_server.supervisor.living import LivingProcess
+from sandbox_server.supervisor.raising import COMMAND, raised_guard
 from tests.engine import leftovers
 from tests.engine.process import IMAGES
 from tests.engine.waiting import until

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.processes import websocket_protocol
-from sandbox_server.processes.http_server import HttpServer
-from sandbox_server.processes.listening import listen
+from sandbox_server.http import websocket_protocol
+from sandbox_server.http.server import HttpServer
+from sandbox_server.supervisor.listening import listen
 from tests.engine.waiting import until
 
 HANDSHAKE = (

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Job
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.jobs.repository import JobRepository
 
 KIND = "sandbox"
 MINUTE = timedelta(minutes=1)

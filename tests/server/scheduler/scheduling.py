@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.scheduler.policy import Policy
-from sandbox_server.scheduler.queue import SandboxQueueScheduler
-from sandbox_server.scheduler.worker import Handler
+from sandbox_server.jobs.policy import Policy
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.jobs.worker import Handler
 from tests.server.scheduler.acts import KIND
 
 POLLING = Policy(look_again=timedelta(milliseconds=20), grace=timedelta(seconds=60))

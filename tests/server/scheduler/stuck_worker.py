@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.scheduler.policy import Policy
-from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.jobs.policy import Policy
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from tests.server.scheduler.acts import KIND
 
 LEASE = timedelta(seconds=3)

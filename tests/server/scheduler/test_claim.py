@@ -1,6 +1,6 @@
 import asyncio
 
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.scheduler.acts import KIND, LAPSED, MINUTE, claim, claim_in, enqueue, in_
 

@@ -1,7 +1,7 @@
 from sqlalchemy import func, select
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import Job
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.scheduler.acts import KIND, claim, enqueue, fail, in_, read, settle
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.domain.errors import JobNotFound
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.scheduler.acts import MINUTE, claim, enqueue, fail, read
 
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_server.backends.lanes import Lanes, beside_lanes
-from sandbox_server.backends.registry import Backends, KnownBackend
 from sandbox_server.db.models import Backend
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.jobs import Crowded
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle import kinds
-from sandbox_server.lifecycle.reconciler import Reconciler
-from sandbox_server.scheduler.policy import Policy
-from sandbox_server.scheduler.queue import SandboxQueueScheduler
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.policy import Policy
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.providers.protocol.limits import Lanes, beside_lanes
+from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.sandboxes.reconciler import Reconciler
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import new_living
 from tests.server.scheduler.scheduling import POLLING

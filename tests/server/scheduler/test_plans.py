@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.jobs import JobRepository
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.plans import explain, nodes, reads_by_index, vacuum
 from tests.server.scheduler.acts import KIND, MINUTE, claim, in_

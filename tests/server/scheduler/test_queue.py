@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from sandbox_server.scheduler.backoff import Backoff
+from sandbox_server.jobs.backoff import Backoff
 from tests.engine.waiting import until
 from tests.server.scheduler.acts import claim, enqueue, in_, read
 from tests.server.scheduler.scheduling import HEARING, POLLING, Work, lease, running_scheduler

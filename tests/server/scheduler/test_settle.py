@@ -3,9 +3,9 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.domain.jobs import LeaseLost
-from sandbox_server.scheduler.settling import Settling
+from sandbox_server.jobs.ack import Settling
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.scheduler.acts import (
     KIND,

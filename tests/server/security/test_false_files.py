@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.e2b.files import Files
-from sandbox_server.backends.e2b.transfers import Transfers
-from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.domain.errors import BackendError, SandboxError, TooManyEntries
+from sandbox_server.providers.e2b.files import Files
+from sandbox_server.providers.e2b.transfers import Transfers
+from sandbox_server.providers.protocol.errors import AnswerLost
 from tests.server.faults import answer_with, hold, stall
 
 pytestmark = pytest.mark.needs_engine

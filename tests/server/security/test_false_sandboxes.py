@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.e2b.inside import Inside
-from sandbox_server.backends.errors import AnswerLost
 from sandbox_server.domain.errors import SandboxError
+from sandbox_server.providers.e2b.inside import Inside
+from sandbox_server.providers.protocol.errors import AnswerLost
 from tests.server.faults import stall
 
 pytestmark = pytest.mark.needs_engine

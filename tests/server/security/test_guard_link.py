@@ -1,4 +1,4 @@
-from sandbox_server.processes.link import STOP, make_link
+from sandbox_server.supervisor.link import STOP, make_link
 
 
 def test_of_an_order_that_never_ends_the_guard_reads_no_more_than_any_order_has():

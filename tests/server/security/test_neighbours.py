@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from e2b import AsyncVolume
 
-from sandbox_server.backends.e2b import wire
 from sandbox_server.domain.errors import BackendRefused
+from sandbox_server.providers.e2b import wire
 
 pytestmark = pytest.mark.needs_engine
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from sandbox_server.processes.errors import CannotServe
-from sandbox_server.processes.state_directory import sole_server
+from sandbox_server.supervisor.errors import CannotServe
+from sandbox_server.supervisor.state_directory import sole_server
 
 NOBODY = 65534
 

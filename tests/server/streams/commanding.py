@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from sandbox_server.db.command_output import CommandOutputRepository
 from sandbox_server.domain.commands import CommandRequest
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import RecordType
 
 MINUTE = timedelta(minutes=1)
 

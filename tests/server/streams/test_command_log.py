@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.streams.allowance import TRICKLE
-from sandbox_server.streams.bounds import (
+from sandbox_server.commands.allowance import TRICKLE
+from sandbox_server.commands.command_log import OUTPUTS, CommandLog, StoredRecord
+from sandbox_server.commands.retention import (
     LARGEST_PIECE,
     QUIET_S,
     ROW_COST,
     SMALLEST_BOUND,
     unfinished,
 )
-from sandbox_server.streams.command_log import OUTPUTS, CommandLog, StoredRecord
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.records import RecordType
 
 BOUND = SMALLEST_BOUND
 STDOUT, STDERR = OUTPUTS

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from sandbox_server.db.command_output import LARGEST_PART
+from sandbox_server.commands.output_source import CommandOutputSource
 from sandbox_server.db.models import Command, CommandOutput
-from sandbox_server.streams.command_source import CommandOutputSource
+from sandbox_server.log.output_repository import LARGEST_PART
 from tests.server.api.conftest import find_or_make
 from tests.server.api.rows import add_sandbox
 from tests.server.streams.recorded import record_command

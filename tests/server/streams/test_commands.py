@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.backends.processes import ProcessSignal
+from sandbox_server.commands.service import Commands
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.commands import CommandKind, CommandRequest, CommandState, TerminalSize
 from sandbox_server.domain.errors import (
@@ -17,9 +17,9 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.streams.commands import Commands
-from sandbox_server.streams.growth import LogGrowth
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.records import RecordType
+from sandbox_server.providers.protocol.processes import ProcessSignal
 from tests.engine.waiting import until
 from tests.server.lifecycle.serving import caller_of
 from tests.server.streams.commanding import MINUTE, records, run, start, written

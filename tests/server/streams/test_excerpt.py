@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox_server.streams.excerpt import excerpt
-from sandbox_server.streams.records import Record, RecordType
+from sandbox_server.commands.excerpt import excerpt
+from sandbox_server.log.records import Record, RecordType
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 same_examples = settings(derandomize=True, database=None, deadline=None)

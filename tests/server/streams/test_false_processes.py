@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.commands import CommandState
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.records import RecordType
 from tests.server.faults import Exchange
 from tests.server.lifecycle.living import new_living
 from tests.server.streams.commanding import records, run, start, written

@@ -8,19 +8,19 @@ from itertools import pairwise
 import asyncpg
 import pytest
 
-from sandbox_server.db.command_output import CommandOutputRepository
+from sandbox_server.commands.command_log import CommandLog
+from sandbox_server.commands.recorder import Limits, Recorder
+from sandbox_server.commands.recording import HANDED_OVER
+from sandbox_server.commands.recording_repository import RecordingRepository
+from sandbox_server.commands.retention import SMALLEST_BOUND
 from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.models import Sandbox, Tenant
-from sandbox_server.db.recording import RecordingRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
-from sandbox_server.streams.bounds import SMALLEST_BOUND
-from sandbox_server.streams.command_log import CommandLog
-from sandbox_server.streams.recorder import Limits, Recorder
-from sandbox_server.streams.recording import HANDED_OVER
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import RecordType
 from tests.engine.waiting import until
 from tests.server.lifecycle.serving import running_server
 from tests.server.running import server_process, variables_of

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.event_log import EventLogRepository
-from sandbox_server.db.merged_log import MergedLog, MergedLogRepository
 from sandbox_server.db.session import create_engine
 from sandbox_server.domain.commands import CommandKind
+from sandbox_server.events.merged_repository import MergedLog, MergedLogRepository
+from sandbox_server.log.event_repository import EventLogRepository
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.plans import explain, nodes, rows_read, vacuum
 

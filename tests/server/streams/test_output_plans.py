@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.command_output import CommandOutputRepository
+from sandbox_server.commands.terminal_repository import TerminalRepository
 from sandbox_server.db.session import create_engine
-from sandbox_server.db.terminals import TerminalRepository
 from sandbox_server.domain.commands import TerminalSize
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import RecordType
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.plans import explain, reads_by_index, rows_read, vacuum
 

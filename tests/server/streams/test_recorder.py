@@ -6,16 +6,16 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.db.command_output import CommandOutputRepository
+from sandbox_server.commands.command_log import CommandLog
+from sandbox_server.commands.recorder import Limits, Recorder
+from sandbox_server.commands.recording_repository import Growth, NewRecord, RecordingRepository
+from sandbox_server.commands.retention import SMALLEST_BOUND
 from sandbox_server.db.models import Command, Sandbox, Tenant
-from sandbox_server.db.recording import Growth, NewRecord, RecordingRepository
 from sandbox_server.db.session import create_engine, create_sessions, without_transaction
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
-from sandbox_server.streams.bounds import SMALLEST_BOUND
-from sandbox_server.streams.command_log import CommandLog
-from sandbox_server.streams.recorder import Limits, Recorder
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import RecordType
 from tests.server.streams.lossy import LossyPostgres
 
 MINUTE = timedelta(minutes=1)

@@ -5,7 +5,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.recording import Growth, NewGap, NewRecord, RecordingRepository
+from sandbox_server.commands.recording_repository import (
+    Growth,
+    NewGap,
+    NewRecord,
+    RecordingRepository,
+)
 from sandbox_server.db.session import create_engine
 from tests.server.databases import EVERY_POSTGRES
 from tests.server.plans import explain, reads_by_index, rows_read, vacuum

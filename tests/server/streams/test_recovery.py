@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, update
 
-from sandbox_server.backends.processes import NewProcess, Started
+from sandbox_server.commands.recording_repository import RecordingRepository
 from sandbox_server.db.models import Command
-from sandbox_server.db.recording import RecordingRepository
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
-from sandbox_server.lifecycle.sealed import open_access
-from sandbox_server.streams.records import RecordType
+from sandbox_server.log.records import RecordType
+from sandbox_server.providers.protocol.processes import NewProcess, Started
+from sandbox_server.sandboxes.services.sealed import open_access
 from tests.engine.waiting import until
 from tests.server.lifecycle.serving import running_server
 from tests.server.streams.commanding import (

@@ -10,9 +10,9 @@ from sqlalchemy import select
 from sandbox_server.db.models import Command
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.using import Using
-from sandbox_server.streams.log_source import LogKind, LogSource
-from sandbox_server.streams.service_logs import ServiceLogs
+from sandbox_server.events.log_source import LogKind, LogSource
+from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.tools.service_logs import ServiceLogs
 from tests.engine.waiting import until
 from tests.server.api.serving import running
 from tests.server.streams.commanding import run

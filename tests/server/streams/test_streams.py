@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.db.events import EventRepository
 from sandbox_server.db.models import Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.domain.events import SERVER, Cause, Stopping
 from sandbox_server.domain.ids import new_id
-from sandbox_server.streams.blocks import WINDOW_BYTES
-from sandbox_server.streams.event_source import EventSource
-from sandbox_server.streams.hub import LOOK_EVERY, Streams
+from sandbox_server.events.event_source import EventSource
+from sandbox_server.log.blocks import WINDOW_BYTES
+from sandbox_server.log.events import EventRepository
+from sandbox_server.log.hub import LOOK_EVERY, Streams
 
 PATIENCE_S = 10
 SANDBOX = "s" * 20

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sandbox_server.streams.records import Record, RecordType
-from sandbox_server.streams.telling import Cut, tell, transcribe
+from sandbox_server.log.records import Record, RecordType
+from sandbox_server.log.serialize import Cut, tell, transcribe
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

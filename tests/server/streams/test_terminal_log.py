@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from sqlalchemy import select
 
+from sandbox_server.commands.terminal_repository import TerminalRepository
 from sandbox_server.db.models import Command, CommandOutput
-from sandbox_server.db.terminals import TerminalRepository
 from sandbox_server.domain.commands import CommandKind, TerminalSize
-from sandbox_server.streams.terminal_source import Shown, TerminalSource
+from sandbox_server.terminals.source import Shown, TerminalSource
 from tests.server.api.conftest import find_or_make
 from tests.server.api.rows import add_sandbox
 from tests.server.locks import waiting_for_a_lock

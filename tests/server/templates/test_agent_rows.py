@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from sandbox_server.db.models import Backend, Job, Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.lifecycle.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
+from sandbox_server.jobs.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
 from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.shipped import read_shipped
 from tests.server.templates.shipping import write_context

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from sqlalchemy import update
 
-from sandbox_server.db.jobs import JobRepository
 from sandbox_server.db.models import TemplateBuild
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State
-from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.repository import JobRepository
 from tests.server.lifecycle.living import MINUTE
 from tests.server.locks import waiting_for_a_lock
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.db.models import Template
-from sandbox_server.db.template_builds import TemplateBuildRepository
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import Definition, Step, StepKind
-from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.kinds import TEMPLATE_BUILD
+from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.builds import LONGEST_BUILD, Builds
 from sandbox_server.templates.definitions import seal_definition
 from tests.engine.waiting import until

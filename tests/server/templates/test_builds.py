@@ -2,8 +2,8 @@
 
 import pytest
 
-from sandbox_server.db.jobs import JobRepository
-from sandbox_server.lifecycle.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.kinds import TEMPLATE_BUILD
+from sandbox_server.jobs.repository import JobRepository
 from tests.engine.waiting import until
 from tests.server.lifecycle.living import MINUTE
 

@@ -7,16 +7,16 @@ import pytest
 from e2b import AsyncTemplate
 from sqlalchemy import select, update
 
-from sandbox_server.backends.placement import Placement
-from sandbox_server.backends.registry import Backends, KnownBackend
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
-from sandbox_server.db.shared_templates import MISSING
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.requests import SandboxRequest
-from sandbox_server.lifecycle.kinds import TEMPLATES
+from sandbox_server.jobs.kinds import TEMPLATES
+from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.templates.listing import Listing
+from sandbox_server.templates.shared_repository import MISSING
 from tests.server.faults import answer_with
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]

@@ -1,0 +1,88 @@
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import BeforeValidator
+
+from sandbox_client.models import KeyCreate, KeyCreated, KeyRead, KeyUpdate, Page, TenantName
+from sandbox_server.access.api_keys import KeyRequest
+from sandbox_server.access.key_repository import OwnedKey
+from sandbox_server.domain import errors
+from sandbox_server.domain.errors import KeyNotFound
+from sandbox_server.domain.ids import PATTERN
+from sandbox_server.http.declared_errors import may_fail_with
+from sandbox_server.http.deps import Admin, KeyRingDep, find_admin
+from sandbox_server.http.json_body import JsonRoute
+from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+from sandbox_server.sandboxes.requests import IdempotencyKey, repeatable
+
+router = APIRouter(
+    prefix="/v1/keys", tags=["access"], route_class=JsonRoute, dependencies=[Depends(find_admin)]
+)
+
+
+def _an_id(given: str) -> str:
+    if re.match(PATTERN, given) is None:
+        raise KeyNotFound(given)
+    return given
+
+
+KeyId = Annotated[str, BeforeValidator(_an_id), may_fail_with(KeyNotFound), Path()]
+
+
+@router.post("", status_code=201)
+@may_fail_with(errors.KeyIssuedBefore, errors.TenantNotFound)
+async def create_key(
+    caller: Admin,
+    body: KeyCreate,
+    request: Request,
+    key_ring: KeyRingDep,
+    idempotency_key: IdempotencyKey = None,
+) -> KeyCreated:
+    """Make an API key. Its secret is in this answer and can never be told again."""
+    issued = await key_ring.issue(
+        KeyRequest(**body.model_dump()),
+        caller=caller,
+        idempotency=repeatable(request, idempotency_key, body),
+    )
+    return KeyCreated(**_told(issued.owned), secret=issued.secret)
+
+
+@router.get("")
+async def list_keys(
+    key_ring: KeyRingDep,
+    tenant: Annotated[TenantName | None, Query(description="Only this tenant's.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[KeyRead]:
+    """List the API keys of all tenants, newest first, and those that were revoked too."""
+    rows = await key_ring.list_page(limit=limit + 1, before=read_id(cursor), tenant=tenant)
+    items = [_view(row) for row in rows]
+    return page_of(rows, items, limit=limit, position=lambda row: row.key.id)
+
+
+@router.get("/{key_id}")
+async def get_key(key_id: KeyId, key_ring: KeyRingDep) -> KeyRead:
+    """Tell all of an API key but its secret."""
+    return _view(await key_ring.get(key_id))
+
+
+@router.patch("/{key_id}")
+async def update_key(key_id: KeyId, changes: KeyUpdate, key_ring: KeyRingDep) -> KeyRead:
+    """Change what an API key may do. All servers know within a second."""
+    return _view(await key_ring.update(key_id, changes.model_dump(exclude_unset=True)))
+
+
+@router.delete("/{key_id}", status_code=204)
+async def revoke_key(key_id: KeyId, key_ring: KeyRingDep) -> None:
+    """Revoke an API key for good. All servers refuse it within a second."""
+    await key_ring.revoke(key_id)
+
+
+def _view(owned: OwnedKey) -> KeyRead:
+    return KeyRead(**_told(owned))
+
+
+def _told(owned: OwnedKey) -> dict[str, Any]:
+    told = {name: getattr(owned.key, name) for name in KeyRead.model_fields if name != "tenant"}
+    return {**told, "tenant": owned.tenant}

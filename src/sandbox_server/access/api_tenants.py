@@ -1,0 +1,49 @@
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from sandbox_client.models import Page, TenantName, TenantRead, TenantWrite
+from sandbox_server.db.models import Tenant
+from sandbox_server.domain import errors
+from sandbox_server.http.declared_errors import may_fail_with
+from sandbox_server.http.deps import TenantsDep, find_admin
+from sandbox_server.http.json_body import JsonRoute
+from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+
+router = APIRouter(
+    prefix="/v1/tenants", tags=["access"], route_class=JsonRoute, dependencies=[Depends(find_admin)]
+)
+
+Name = Annotated[TenantName, Path()]
+
+
+@router.get("")
+async def list_tenants(
+    tenants: TenantsDep, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
+) -> Page[TenantRead]:
+    """List the tenants, oldest first."""
+    rows = await tenants.list_page(limit=limit + 1, after=read_id(cursor))
+    items = [_view(row) for row in rows]
+    return page_of(rows, items, limit=limit, position=lambda row: row.id)
+
+
+@router.get("/{name}")
+@may_fail_with(errors.TenantNotFound)
+async def get_tenant(name: Name, tenants: TenantsDep) -> TenantRead:
+    """Tell what a tenant may have, and what its sandboxes are when their requests do not say."""
+    return _view(await tenants.get(name))
+
+
+@router.put("/{name}", responses={201: {"model": TenantRead, "description": "It is new."}})
+@may_fail_with(errors.InvalidRequest)
+async def put_tenant(
+    name: Name, wanted: TenantWrite, tenants: TenantsDep, response: Response
+) -> TenantRead:
+    """Make a tenant, or replace all that it may have; what is left out is as for a new one."""
+    tenant, is_new = await tenants.put(name, **wanted.documents())
+    response.status_code = 201 if is_new else 200
+    return _view(tenant)
+
+
+def _view(row: Tenant) -> TenantRead:
+    return TenantRead(**{name: getattr(row, name) for name in TenantRead.model_fields})

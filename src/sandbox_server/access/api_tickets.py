@@ -1,0 +1,38 @@
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+
+from sandbox_client.models import TicketCreate, TicketCreated
+from sandbox_server.domain import errors
+from sandbox_server.domain.access import TicketScope
+from sandbox_server.http.declared_errors import may_fail_with
+from sandbox_server.http.deps import Reader, TicketsDep
+from sandbox_server.http.json_body import JsonRoute
+
+router = APIRouter(prefix="/v1/tickets", tags=["access"], route_class=JsonRoute)
+
+
+@router.post("", status_code=201)
+@may_fail_with(errors.SandboxNotFound, errors.TooManyTickets)
+async def create_ticket(
+    caller: Reader,
+    body: Annotated[TicketCreate, Body(default_factory=TicketCreate)],
+    tickets: TicketsDep,
+) -> TicketCreated:
+    """Make a ticket for a browser, which can send no header with an EventSource or a WebSocket.
+
+    It may stand in the URL as `?ticket=`, as often as you like until it ends: with its time, or with the key that made it.
+    """
+    issued = await tickets.issue(
+        caller,
+        scope=TicketScope(body.scope),
+        sandbox_id=body.sandbox_id,
+        ttl=timedelta(seconds=body.ttl_s),
+    )
+    return TicketCreated(
+        ticket=issued.secret,
+        scope=body.scope,
+        sandbox_id=body.sandbox_id,
+        expires_at=issued.expires_at,
+    )

@@ -1,0 +1,74 @@
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.access.login_cookie import find_login
+from sandbox_server.access.metrics_access import METRICS_PATH, MetricsAccess
+from sandbox_server.access.own_page import require_own_page
+from sandbox_server.access.secrets import is_secret
+from sandbox_server.access.ticket_reach import require_reach, take_ticket
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import Unauthenticated
+from sandbox_server.proxy.targets import PublicAddress
+
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
+_OPEN_BELOW = ("/docs/", "/page/")
+
+
+class Authentication:
+    """Lets nothing through without a key, a ticket or a login but what is open to all, before any of the body is read.
+
+    It stands before the routes, so that no route can forget it, and a stranger learns of none.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        authenticator: Authenticator,
+        metrics: MetricsAccess,
+        public_address: PublicAddress,
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._public_address = public_address
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in {"http", "websocket"} and not is_open(scope["path"]):
+            secret = _secret_in(Headers(scope=scope))
+            if scope["path"] == METRICS_PATH:
+                self._metrics.require(scope, secret)
+            else:
+                scope["state"]["caller"] = await self._find_caller(scope, secret)
+        await self._app(scope, receive, send)
+
+    async def _find_caller(self, scope: Scope, secret: str | None) -> Caller:
+        ticket = take_ticket(scope)
+        if secret is not None:
+            return await self._authenticator.authenticate(secret)
+        if ticket is None:
+            return await self._find_signed_in(scope)
+        caller = await self._authenticator.authenticate_ticket(ticket)
+        require_reach(caller, scope)
+        return caller
+
+    async def _find_signed_in(self, scope: Scope) -> Caller:
+        login = find_login(scope, self._public_address)
+        if login is None:
+            raise Unauthenticated
+        require_own_page(scope, self._public_address)
+        return await self._authenticator.authenticate_login(login)
+
+
+def is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path.startswith(_OPEN_BELOW)
+
+
+def _secret_in(headers: Headers) -> str | None:
+    """Find what should be a key; beside one of ours, `Authorization` may be for the server in a sandbox."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    bearer = secret.strip() if scheme.lower() == "bearer" else None
+    if bearer is not None and is_secret(bearer):
+        return bearer
+    return headers.get("x-api-key", bearer)

@@ -1,0 +1,59 @@
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path
+
+from sandbox_client.models import BackendRead, BackendUpdate, Page
+from sandbox_server.admin.backends import Member
+from sandbox_server.domain.errors import BackendNotFound
+from sandbox_server.http.declared_errors import may_fail_with
+from sandbox_server.http.deps import FleetDep, find_admin, find_reader
+from sandbox_server.http.json_body import JsonRoute
+
+router = APIRouter(
+    prefix="/v1/backends",
+    tags=["operations"],
+    route_class=JsonRoute,
+    dependencies=[Depends(find_reader)],
+)
+
+
+Name = Annotated[str, may_fail_with(BackendNotFound), Path()]
+
+
+@router.get("")
+async def list_backends(fleet: FleetDep) -> Page[BackendRead]:
+    """List the providers of sandboxes, by name; there are few, so all are in one part."""
+    return Page(items=[_view(one) for one in await fleet.list_all()], next_cursor=None)
+
+
+@router.get("/{name}")
+async def get_backend(name: Name, fleet: FleetDep) -> BackendRead:
+    """Tell whether a provider of sandboxes answers, and what holds there."""
+    return _view(await fleet.get(name))
+
+
+@router.patch("/{name}", dependencies=[Depends(find_admin)])
+async def update_backend(name: Name, change: BackendUpdate, fleet: FleetDep) -> BackendRead:
+    """Drain a provider before it is taken away, or let it have new sandboxes again."""
+    return _view(await fleet.set_drained(name, drained=change.drained))
+
+
+def _view(member: Member) -> BackendRead:
+    row, known = member.row, member.known
+    longest_run = known and known.rules.longest_run
+    return BackendRead(
+        name=row.name,
+        is_default=member.is_default,
+        configured=known is not None,
+        state=row.state,
+        state_reason=row.state_reason,
+        seen_at=row.seen_at,
+        drained=row.drained,
+        capacity=row.capacity,
+        paused_takes_place=row.paused_takes_place,
+        busy_until=row.busy_until,
+        overflow_to=known and known.overflow_to,
+        max_continuous_run_s=longest_run / timedelta(seconds=1) if longest_run else None,
+        strangers=row.strangers,
+    )

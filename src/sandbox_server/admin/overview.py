@@ -1,0 +1,119 @@
+from asyncio import timeout
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sandbox_server.admin.stats_repository import Crowd, StatsRepository, Totals
+from sandbox_server.db.migrating import find_revision, is_current
+from sandbox_server.db.models import Backend, Event, Tenant
+from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
+from sandbox_server.domain.access import Caller, Scope
+from sandbox_server.domain.jobs import DeadJob
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
+from sandbox_server.log.events import EventRepository
+from sandbox_server.providers.registry import Backends
+from sandbox_server.providers.repository import BackendRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
+
+_PATIENCE_S = 5
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Who is where: of all tenants, or of one."""
+
+    crowds: Sequence[Crowd]
+    backends: Sequence[Backend]
+    tenants: Sequence[Tenant]
+    jobs_dead: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What keeps the server from serving, if anything does."""
+
+    obstacles: Sequence[str] = ()
+    backends: Sequence[Backend] = field(default_factory=list)
+
+
+class Overview:
+    """Answers what is asked about the whole, and changes nothing but dead jobs."""
+
+    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+        self._sessions = sessions
+        self._backends = backends
+
+    async def list_events(
+        self,
+        caller: Caller,
+        *,
+        sandbox_id: str | None = None,
+        wanted: EventFilter = EVERY_EVENT,
+        after: int,
+        limit: int,
+    ) -> Sequence[Event]:
+        """List what happened to the caller's sandboxes, or to one that there must be."""
+        async with without_transaction(self._sessions) as session:
+            if sandbox_id is not None:
+                await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
+            return await EventRepository(session).list_page(
+                caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted, after=after, limit=limit
+            )
+
+    async def require_sandboxes(self, caller: Caller, *sandbox_ids: str) -> None:
+        """See to it that there are these sandboxes, and that they are the caller's."""
+        async with without_transaction(self._sessions) as session:
+            for sandbox_id in sandbox_ids:
+                await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
+
+    async def count_occupancy(self, caller: Caller) -> Occupancy:
+        """Count all tenants' sandboxes for an admin, for others their own."""
+        everybody = caller.may(Scope.ADMIN)
+        tenant_id = None if everybody else caller.tenant_id
+        async with without_transaction(self._sessions) as session:
+            stats = StatsRepository(session)
+            return Occupancy(
+                crowds=await stats.list_crowds(tenant_id=tenant_id),
+                backends=await BackendRepository(session).list_all(),
+                tenants=await stats.list_tenants(tenant_id=tenant_id),
+                jobs_dead=await stats.count_dead_jobs() if everybody else None,
+            )
+
+    async def find_totals(self) -> Totals | None:
+        """Count everything, if the database answers; what has ended costs nothing."""
+        with suppress(*OUTAGES):
+            async with timeout(_PATIENCE_S):
+                return await self._count_totals()
+        return None
+
+    async def _count_totals(self) -> Totals:
+        async with without_transaction(self._sessions) as session:
+            stats = StatsRepository(session)
+            return Totals(
+                counts=await stats.list_counts(),
+                queues=await stats.list_lines(),
+                due=await stats.list_due_jobs(),
+                jobs_dead=await stats.count_dead_jobs(),
+                backends=await BackendRepository(session).list_all(),
+            )
+
+    async def list_dead_jobs(self, *, after: int, limit: int) -> Sequence[DeadJob]:
+        async with without_transaction(self._sessions) as session:
+            return await JobRepository(session).list_dead(after=after, limit=limit)
+
+    async def retry_job(self, job_id: int) -> None:
+        async with self._sessions.begin() as session:
+            await JobRepository(session).retry(job_id)
+
+    async def check_condition(self) -> Condition:
+        """Tell whether requests can be served; a backend that is down does not keep them from it."""
+        try:
+            async with timeout(_PATIENCE_S), without_transaction(self._sessions) as session:
+                if not is_current(await find_revision(session)):
+                    return Condition(obstacles=["The database's schema is older than this server."])
+                backends = await BackendRepository(session).list_all()
+        except OUTAGES:
+            return Condition(obstacles=["The database does not answer."])
+        ours = [backend for backend in backends if backend.name in self._backends]
+        return Condition(obstacles=[] if ours else ["No backend is configured."], backends=ours)

@@ -1,0 +1,120 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Backend, Job, Sandbox, Tenant
+from sandbox_server.domain.state import State
+from sandbox_server.jobs.statements import NOW, ROW, UNLEASED
+from sandbox_server.sandboxes.repositories.slots import waits
+
+# What has no place yet is counted where it would go first.
+_backend = func.coalesce(Sandbox.backend, Sandbox.candidates[1])
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Sandboxes of one tenant at one backend in one state, and how many of them wait for a place."""
+
+    tenant_id: str
+    backend: str | None
+    state: State
+    count: int
+    waiting: int
+    oldest: timedelta | None
+
+
+@dataclass(frozen=True)
+class Count:
+    """Sandboxes at one backend in one state."""
+
+    backend: str | None
+    state: State
+    count: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """Who waits for a place at one backend."""
+
+    backend: str | None
+    depth: int
+    oldest: timedelta
+
+
+@dataclass(frozen=True)
+class DueJobs:
+    """Jobs of one kind that are due and that nobody works on."""
+
+    kind: str
+    count: int
+    oldest: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """How much there is of everything, whoever's it is."""
+
+    counts: Sequence[Count]
+    queues: Sequence[Line]
+    due: Sequence[DueJobs]
+    jobs_dead: int
+    backends: Sequence[Backend]
+
+
+class StatsRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def list_crowds(self, *, tenant_id: str | None = None) -> Sequence[Crowd]:
+        """Count what has not ended, of one tenant or of all."""
+        counted = select(
+            Sandbox.tenant_id,
+            _backend,
+            Sandbox.state,
+            func.count(),
+            func.count().filter(waits),
+            func.clock_timestamp() - func.min(Sandbox.queued_at).filter(waits),
+        ).where(Sandbox.ended_at.is_(None))
+        if tenant_id is not None:
+            counted = counted.where(Sandbox.tenant_id == tenant_id)
+        grouped = counted.group_by(Sandbox.tenant_id, _backend, Sandbox.state)
+        return [Crowd(*row) for row in await self._session.execute(grouped)]
+
+    async def list_counts(self) -> Sequence[Count]:
+        """Count what has not ended, by an index alone but for those that have no place yet."""
+        living = select(Sandbox).where(Sandbox.ended_at.is_(None))
+        at_backends = living.where(Sandbox.backend.is_not(None))
+        placed = at_backends.with_only_columns(Sandbox.backend, Sandbox.state, func.count())
+        grouped = placed.group_by(Sandbox.backend, Sandbox.state)
+        placeless = living.where(Sandbox.backend.is_(None)).with_only_columns(
+            Sandbox.candidates[1].label("first"), Sandbox.state, func.count()
+        )
+        every = [grouped, placeless.group_by("first", Sandbox.state)]
+        return [Count(*row) for query in every for row in await self._session.execute(query)]
+
+    async def list_lines(self) -> Sequence[Line]:
+        """Tell who waits for a place, by the index of the queue."""
+        lines = select(
+            _backend.label("where"),
+            func.count(),
+            func.clock_timestamp() - func.min(Sandbox.queued_at),
+        ).where(waits)
+        return [Line(*row) for row in await self._session.execute(lines.group_by("where"))]
+
+    async def list_due_jobs(self) -> Sequence[DueJobs]:
+        due = select(ROW.kind, func.count(), NOW - func.min(ROW.run_at))
+        overdue = due.where(ROW.run_at <= NOW, UNLEASED).group_by(ROW.kind)
+        return [DueJobs(*row) for row in await self._session.execute(overdue)]
+
+    async def list_tenants(self, *, tenant_id: str | None = None) -> Sequence[Tenant]:
+        query = select(Tenant).order_by(Tenant.name)
+        if tenant_id is not None:
+            query = query.where(Tenant.id == tenant_id)
+        return (await self._session.scalars(query)).all()
+
+    async def count_dead_jobs(self) -> int:
+        counted = select(func.count()).select_from(Job).where(Job.dead_at.is_not(None))
+        return (await self._session.execute(counted)).scalar_one()

@@ -1,0 +1,143 @@
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from sandbox_client.models import AgentRunCreate, AgentRunOutcome, AgentRunRead, Page
+from sandbox_server.agents.runs import AgentRuns
+from sandbox_server.agents.source import AgentRunSource
+from sandbox_server.agents.views import view_run, view_run_outcome
+from sandbox_server.commands.api import Wait, say_whether_done
+from sandbox_server.db.models import Command
+from sandbox_server.domain import errors
+from sandbox_server.domain.commands import COMMAND_LIVING
+from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
+from sandbox_server.http.deps import (
+    AgentRunIdPath,
+    AgentRunsDep,
+    Operator,
+    Reader,
+    SandboxIdPath,
+    ServicesDep,
+)
+from sandbox_server.http.json_body import JsonRoute
+from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+from sandbox_server.http.patience import Patience
+from sandbox_server.http.sse import (
+    EVENT_STREAM,
+    EVENTS_OVER,
+    STARTED_STREAM,
+    ListenerDep,
+    asks_for_events,
+    started_at,
+    stream,
+)
+from sandbox_server.sandboxes.requests import IdempotencyKey, an_agent_run, repeatable
+
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/agent/runs", tags=["agents"]
+)
+
+Running = Annotated[bool, Query(description="Only those that have not ended.")]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=AgentRunOutcome,
+    responses={202: {"model": AgentRunOutcome}, 200: STARTED_STREAM},
+)
+@may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.InvalidRequest)
+async def run_agent(
+    sandbox_id: SandboxIdPath,
+    body: AgentRunCreate,
+    request: Request,
+    response: Response,
+    caller: Operator,
+    services: ServicesDep,
+    idempotency_key: IdempotencyKey = None,
+    wait: Wait = 60,
+) -> AgentRunOutcome | Response:
+    """Have a coding agent carry out a prompt. It has ended (201), or works on (202): ask `Location`.
+
+    With `Accept: text/event-stream` it is told what the agent says, as it does: `started`, `message`, `text`, `gap`, and `result`
+    as the last. The agent keeps working when the client disconnects: follow it again at `Content-Location`, after `Last-Event-ID`.
+    `run_id` in `started` is its id.
+    """
+    runs, patience = AgentRuns(services.commands), Patience(wait)
+    run = await runs.start(
+        caller,
+        sandbox_id,
+        an_agent_run(body),
+        idempotency=repeatable(request, idempotency_key, body),
+        wait=patience.left,
+    )
+    path = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
+    if asks_for_events(request):
+        headers = started_at(path, stream="events")
+        return await stream(request, services, _events_of(run), headers=headers)
+    run = await runs.wait_ended(run, wait=patience.left)
+    say_whether_done(response, run)
+    response.headers["Location"] = path
+    return await view_run_outcome(services, run)
+
+
+@router.get("")
+async def list_agent_runs(
+    sandbox_id: SandboxIdPath,
+    caller: Reader,
+    runs: AgentRunsDep,
+    running: Running = False,  # noqa: FBT002 - a parameter of the query
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[AgentRunRead]:
+    """List a sandbox's runs of agents, newest first, without their results."""
+    states = COMMAND_LIVING if running else ()
+    rows = await runs.list_page(
+        caller, sandbox_id, states=states, limit=limit + 1, before=read_id(cursor)
+    )
+    return page_of(rows, [view_run(row) for row in rows], limit=limit, position=lambda row: row.id)
+
+
+@router.get("/{run_id}")
+async def get_agent_run(
+    sandbox_id: SandboxIdPath,
+    run_id: AgentRunIdPath,
+    caller: Reader,
+    services: ServicesDep,
+    runs: AgentRunsDep,
+) -> AgentRunOutcome:
+    """Tell what has become of a run."""
+    return await view_run_outcome(services, await runs.get(caller, sandbox_id, run_id))
+
+
+@router.get(
+    "/{run_id}/events",
+    response_class=Response,
+    responses={200: EVENT_STREAM, 204: EVENTS_OVER},
+)
+async def follow_agent_run(
+    sandbox_id: SandboxIdPath,
+    run_id: AgentRunIdPath,
+    caller: Reader,
+    runs: AgentRunsDep,
+    listener: ListenerDep,
+) -> Response:
+    """Follow what an agent says, from the start or from where one was.
+
+    Events are `started`, `message`, `text` (what is no message), `gap` and, as the last one, `result`: JSON with a `type`, under an
+    `id` to go on after.
+    """
+    return await listener.stream(_events_of(await runs.get(caller, sandbox_id, run_id)))
+
+
+@router.post("/{run_id}/interrupt", status_code=204)
+@may_fail_with(*WORKED_IN, errors.CommandNotRunning, errors.CommandNotFound)
+async def interrupt_agent_run(
+    sandbox_id: SandboxIdPath, run_id: AgentRunIdPath, caller: Operator, runs: AgentRunsDep
+) -> None:
+    """Have the agent stop. The run ends with a `result`, within half a minute at the latest."""
+    await runs.interrupt(caller, sandbox_id, run_id)
+
+
+def _events_of(run: Command) -> AgentRunSource:
+    return AgentRunSource(tenant_id=run.tenant_id, run_id=run.id)

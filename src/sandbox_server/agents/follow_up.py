@@ -1,0 +1,62 @@
+import logging
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.agents.repository import AgentRunRepository
+from sandbox_server.db.models import Command
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.agents import Afterwards
+from sandbox_server.domain.commands import COMMAND_LIVING
+from sandbox_server.domain.errors import SandboxNotFound
+from sandbox_server.domain.events import Cause
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.state import ENDED, Target
+from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.jobs.kinds import AGENT_RUN, SANDBOX
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
+from sandbox_server.sandboxes.targets import note_wish
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = timedelta(seconds=2)
+
+
+class PausesAfterRuns:
+    """Pauses sandboxes when runs that this was asked of have ended: once, and only if nothing else runs in them."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def work(self, job: LeasedJob) -> datetime | None:
+        """Look whether a run has ended; gives when to look again."""
+        async with self._sessions.begin() as session:
+            run, now = await AgentRunRepository(session).find(job.subject)
+            if run is not None and run.state in COMMAND_LIVING:
+                return now + _LOOK_EVERY
+            if run is not None:
+                with suppress(SandboxNotFound):
+                    await _decide(session, run)
+            await JobRepository(session).remove(AGENT_RUN, job.subject)
+        return None
+
+
+async def _decide(session: AsyncSession, run: Command) -> None:
+    row, _ = await SandboxRepository(session).lock(run.sandbox_id, tenant_id=run.tenant_id)
+    runs = AgentRunRepository(session)
+    if row.state in ENDED or row.target is Target.GONE:
+        return
+    in_use = not await runs.is_only_one(run)
+    becomes = Afterwards.IN_USE if in_use else Afterwards.PAUSED
+    if not await runs.note_afterwards(run, becomes) or in_use or row.target is Target.PAUSED:
+        return
+    note_wish(row, Target.PAUSED, _wish(run))
+    await JobRepository(session).due(SANDBOX, row.id)
+    log.info("paused after a run sandbox_id=%s run_id=%s", row.id, run.id)
+
+
+def _wish(run: Command) -> Wish:
+    agent = (run.agent or {}).get("agent")
+    return Wish(cause=Cause.REQUEST, reason=f"It was to be paused after a run of {agent}.")

@@ -1,5 +1,0 @@
-"""The only importer of the `e2b` SDK."""
-
-from sandbox_server.backends.e2b.backend import E2BBackend
-
-__all__ = ["E2BBackend"]

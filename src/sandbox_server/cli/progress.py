@@ -1,0 +1,73 @@
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from sandbox_server.templates.build_log import BuildLog
+
+_CLEAR = "\r\x1b[2K"
+
+
+class Progress:
+    """Shows how a build goes: its steps as they come and the last that it said on a terminal, else all that it says."""
+
+    def __init__(self, name: str, backend: str) -> None:
+        self._name = name
+        self._backend = backend
+        self._is_live = sys.stdout.isatty()
+        self._began = time.monotonic()
+        self._told = 0
+        self._step: str | None = None
+
+    def __enter__(self) -> Self:
+        self._line(f"{self._name} is being built at {self._backend}.")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        if kind is None:
+            return
+        self._line(
+            "This command has ended, the build need not have: give the command again to follow it."
+        )
+
+    def show(self, log: BuildLog, *, step: str | None) -> None:
+        """Show what is new."""
+        if log.size < self._told:  # another build was asked for since
+            self._told = 0
+        piece = log.read(self._told)
+        self._told = piece.next_offset
+        lines = [_printable(line) for line in piece.text.splitlines() if line.strip()]
+        if not self._is_live:
+            for line in lines:
+                self._line(line)
+        elif step is not None and step != self._step:
+            self._step = step
+            self._line(_printable(step))
+        if self._is_live and lines:
+            self._replace(lines[-1])
+
+    def end(self, *, is_ready: bool, reason: str | None) -> None:
+        took = f"after {time.monotonic() - self._began:.0f} s"
+        if is_ready:
+            self._line(f"{self._name} is ready at {self._backend} {took}.")
+            return
+        self._line(f"{self._name} was not built {took}.")
+        said = "\n".join(map(_printable, (reason or "Nobody noted why.").splitlines()))
+        sys.stderr.write(f"{said}\n")
+
+    def _line(self, text: str) -> None:
+        sys.stdout.write(f"{_CLEAR if self._is_live else ''}{text}\n")
+        sys.stdout.flush()
+
+    def _replace(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        sys.stdout.write(f"{_CLEAR}{f'  {text}'[:width]}")
+        sys.stdout.flush()
+
+
+def _printable(text: str) -> str:
+    """Leave nothing that a terminal would obey: the words are of programs in a sandbox."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,0 +1,52 @@
+from sqlalchemy import func, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import CommandOutput
+from sandbox_server.domain.commands import TerminalSize
+from sandbox_server.log.events import GREW
+from sandbox_server.log.output_repository import end_of_record
+from sandbox_server.log.records import RecordType
+
+# The number is taken last, as by everybody who holds a command. Of all sizes the last is kept, where it was given.
+_RESIZE = text(f"""
+WITH resized AS (
+    UPDATE commands SET cols = :cols, rows = :rows
+    WHERE id = :terminal_id AND ended_at IS NULL AND (cols, rows) IS DISTINCT FROM (:cols, :rows)
+    RETURNING id, tenant_id, sandbox_id
+), taken AS (
+    INSERT INTO streams (tenant_id, next_seq) SELECT tenant_id, 2 FROM resized
+    ON CONFLICT (tenant_id) DO UPDATE SET next_seq = streams.next_seq + 1
+    RETURNING next_seq - 1 AS seq
+)
+INSERT INTO command_output (sandbox_id, seq, command_id, type, data)
+SELECT sandbox_id, seq, id, 'resized', jsonb_build_object('cols', :cols, 'rows', :rows) FROM resized, taken
+ON CONFLICT (command_id) WHERE type = 'resized'
+    DO UPDATE SET seq = excluded.seq, data = excluded.data, created_at = excluded.created_at
+RETURNING pg_notify('{GREW}', 'sandbox/' || sandbox_id || ' command/' || command_id)
+""")  # noqa: S608 - the channel's name is ours
+
+
+class TerminalRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def find_position(self, terminal_id: str, *, offset: int) -> int:
+        """Find after which number of its log comes all that it showed from that byte on."""
+        row = CommandOutput
+        numbers = select(row.seq).where(row.command_id == terminal_id)
+        beyond = numbers.where(
+            row.type.in_([RecordType.STDOUT, RecordType.GAP]),
+            or_(row.offset >= offset, end_of_record > offset),
+        )
+        shown = numbers.where(row.type == RecordType.STDOUT)
+        first = beyond.order_by(row.seq).limit(1).scalar_subquery()
+        last = shown.order_by(row.seq.desc()).limit(1).scalar_subquery()
+        position: int = (
+            await self._session.execute(select(func.coalesce(first - 1, last, 0)))
+        ).scalar_one()
+        return position
+
+    async def note_size(self, terminal_id: str, size: TerminalSize) -> None:
+        """Tell all who see the terminal how large it is now, unless that is no news."""
+        given = {"terminal_id": terminal_id, "cols": size.cols, "rows": size.rows}
+        await self._session.execute(_RESIZE, given)

@@ -1,0 +1,90 @@
+"""Commands as the API tells them."""
+
+from datetime import timedelta
+from typing import Any
+
+from sandbox_client.models import (
+    CommandOutcome,
+    CommandRead,
+    CommandState,
+    OutputCut,
+    OutputGap,
+    OutputPart,
+    OutputPiece,
+)
+from sandbox_server.commands.excerpt import excerpt
+from sandbox_server.db.models import Command
+from sandbox_server.db.session import without_transaction
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import Record, RecordType
+from sandbox_server.log.serialize import Cut, tell, transcribe
+from sandbox_server.services import Services
+
+MOST_TOLD = 1024 * 1024
+"""Of each output in one answer, in bytes: it is in memory until its caller has taken it."""
+
+LONGEST_LISTED = 1000
+
+_MOST_PIECES = 1000
+_FACTS = CommandRead.model_fields.keys() - {"timeout_s"}
+
+
+def view_command(row: Command) -> CommandRead:
+    """Tell a command among others."""
+    facts = _facts_of(row)
+    if len(row.cmd) > LONGEST_LISTED:
+        facts["cmd"] = row.cmd[:LONGEST_LISTED] + "…"
+    return CommandRead(**facts)
+
+
+async def view_outcome(services: Services, row: Command) -> CommandOutcome:
+    """Tell what a command wrote, with the row as it was when it was read before."""
+    async with without_transaction(services.sessions) as session:
+        output = await CommandOutputRepository(session).list_ends(row.id, most=MOST_TOLD)
+    stdout = transcribe(output, RecordType.STDOUT, size=row.stdout_size)
+    stderr = transcribe(output, RecordType.STDERR, size=row.stderr_size)
+    return CommandOutcome(
+        **_facts_of(row),
+        stdout=stdout.text,
+        stderr=stderr.text,
+        stdout_cut=_cut(stdout.cut),
+        stderr_cut=_cut(stderr.cut),
+    )
+
+
+async def view_part(
+    services: Services, row: Command, stream: RecordType, *, offset: int, limit: int
+) -> OutputPart:
+    """Tell some of one stream, with the row as it was when it was read before."""
+    async with without_transaction(services.sessions) as session:
+        part = await CommandOutputRepository(session).list_stream(
+            row.id, stream, offset=offset, limit=_MOST_PIECES
+        )
+    found = excerpt(part.records, offset=offset, limit=limit)
+    of_stderr = stream is RecordType.STDERR
+    size = row.stderr_size if of_stderr else row.stdout_size
+    return OutputPart(
+        items=[_item(record) for record in found.records],
+        next_offset=found.next_offset,
+        size=max(size, found.next_offset) if found.records else size,  # it may have grown since
+        cut=row.stderr_cut if of_stderr else row.stdout_cut,
+        state=CommandState(row.state),
+    )
+
+
+def _facts_of(row: Command) -> dict[str, Any]:
+    facts = {name: getattr(row, name) for name in _FACTS}
+    return facts | {"timeout_s": _seconds(row.timeout)}
+
+
+def _item(record: Record) -> OutputPiece | OutputGap:
+    kind = OutputGap if record.type is RecordType.GAP else OutputPiece
+    return kind.model_validate(tell(record))
+
+
+def _cut(cut: Cut | None) -> OutputCut | None:
+    return None if cut is None else OutputCut(offset=cut.offset, size=cut.size)
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

@@ -1,0 +1,83 @@
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from sandbox_client.models import LogEvent, LogGap, LogRecord, Page
+from sandbox_server.events.log_source import USUAL, LogKind, LogSource
+from sandbox_server.http.deps import OverviewDep, Reader, SandboxIdPath, SandboxIdsQuery
+from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, cursor_at, read_number
+from sandbox_server.http.sse import EVENT_STREAM, EVENTS_OVER, Listener, ListenerDep
+
+router = APIRouter(prefix="/v1", tags=["events"])
+
+Sources = Annotated[
+    list[LogKind] | None,
+    Query(alias="source", description="Only these; else all but terminals."),
+]
+LogPage = Page[LogEvent | LogRecord | LogGap]
+
+
+@router.get("/logs", response_model=LogPage, responses={200: EVENT_STREAM, 204: EVENTS_OVER})
+async def read_logs(
+    sandbox_ids: SandboxIdsQuery,
+    caller: Reader,
+    overview: OverviewDep,
+    listener: ListenerDep,
+    sources: Sources = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Response:
+    """Tell what happened to some of your sandboxes and what ran in them, in one order; as a stream until all have ended."""
+    source = LogSource(
+        tenant_id=caller.tenant_id,
+        sandbox_ids=tuple(sorted(set(sandbox_ids))),
+        kinds=frozenset(sources or USUAL),
+    )
+    await overview.require_sandboxes(caller, *source.sandbox_ids)
+    return await _answer(listener, source, cursor=cursor, limit=limit)
+
+
+@router.get(
+    "/sandboxes/{sandbox_id}/logs",
+    response_model=LogPage,
+    responses={200: EVENT_STREAM, 204: EVENTS_OVER},
+)
+async def read_sandbox_logs(
+    sandbox_id: SandboxIdPath,
+    caller: Reader,
+    overview: OverviewDep,
+    listener: ListenerDep,
+    sources: Sources = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Response:
+    """Tell what happened to a sandbox and what ran in it, in one order; as a stream until it has ended."""
+    await overview.require_sandboxes(caller, sandbox_id)
+    source = LogSource(
+        tenant_id=caller.tenant_id,
+        sandbox_ids=(sandbox_id,),
+        kinds=frozenset(sources or USUAL),
+    )
+    return await _answer(listener, source, cursor=cursor, limit=limit)
+
+
+async def _answer(
+    listener: Listener, source: LogSource, *, cursor: str | None, limit: int
+) -> Response:
+    if listener.asks_for_events:
+        return await listener.stream(source, meanwhile=_recording(listener, source))
+    begin = read_number(cursor) or listener.after or 0
+    page = await source.read(listener.services.sessions, after=begin, limit=limit)
+    following = f'"{cursor_at(page.position)}"' if page.more else "null"
+    # Each is JSON already.
+    items = b",".join(item.data for item in page.items)
+    content = b'{"items":[%b],"next_cursor":%b}' % (items, following.encode())
+    return Response(content, media_type="application/json")
+
+
+def _recording(listener: Listener, source: LogSource) -> AbstractContextManager[None]:
+    if LogKind.SERVICE not in source.kinds:
+        return nullcontext()
+    logs = listener.services.service_logs
+    return logs.followed(listener.caller, source.sandbox_ids)

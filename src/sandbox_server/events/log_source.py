@@ -1,0 +1,115 @@
+"""All that is told of sandboxes in one stream, each with where it comes from.
+
+source   events                 something happened to a sandbox
+command terminal       a record of what ran in it, see streams/records.py
+service                a record of a service's log, by the service's `name`
+(none)                 a gap: what was there is no longer kept
+"""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sandbox_server.db.models import Event
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.commands import CommandKind
+from sandbox_server.events.event_source import find_gap, tell_event
+from sandbox_server.events.merged_repository import LogState, MergedLog, MergedLogRepository, Output
+from sandbox_server.log.event_repository import EventLog
+from sandbox_server.log.serialize import tell
+from sandbox_server.log.source import Item, Page
+
+
+class LogKind(StrEnum):
+    EVENTS = "events"
+    COMMAND = "command"
+    TERMINAL = "terminal"
+    SERVICE = "service"
+    AGENT = "agent"
+
+
+# Of a terminal there is all that it showed, which few want to read with the rest.
+USUAL = frozenset(LogKind) - {LogKind.TERMINAL}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSource:
+    """What happens to some of a tenant's sandboxes and what runs in them, until all of them have ended."""
+
+    tenant_id: str
+    sandbox_ids: tuple[str, ...]
+    kinds: frozenset[LogKind] = USUAL
+
+    @property
+    def topic(self) -> str:
+        return " ".join(f"sandbox/{sandbox_id}" for sandbox_id in self.sandbox_ids)
+
+    async def read(self, sessions: Sessions, *, after: int, limit: int) -> Page:
+        log = self._log
+        async with without_transaction(sessions) as session:
+            merged = MergedLogRepository(session)
+            state = await merged.find_state(log)
+            gap = find_gap(self._kept(state), after=after)
+            if gap is not None:
+                return Page(items=[gap], position=gap.id, more=True)
+            part = await merged.read(log, after=after, until=state.counted, limit=limit)
+        items = [*map(_of_event, part.events), *map(_of_output, part.output)]
+        return Page(
+            items=sorted(items, key=lambda item: item.id),
+            position=part.position,
+            more=part.more,
+            over=state.has_ended and not part.more,
+        )
+
+    async def find_tail(self, sessions: Sessions, *, count: int) -> int:
+        async with without_transaction(sessions) as session:
+            merged = MergedLogRepository(session)
+            state = await merged.find_state(self._log)
+            found = await merged.find_tail(self._log, count=count)
+        return max(found, self._kept(state).removed_seq)
+
+    @property
+    def _log(self) -> MergedLog:
+        return MergedLog(
+            tenant_id=self.tenant_id,
+            sandbox_ids=self.sandbox_ids,
+            events=LogKind.EVENTS in self.kinds,
+            kinds=[CommandKind(kind) for kind in sorted(self.kinds - {LogKind.EVENTS})],
+        )
+
+    def _kept(self, state: LogState) -> EventLog:
+        """Tell how far what is asked for was removed."""
+        removed = []
+        if LogKind.EVENTS in self.kinds:
+            removed.append((state.events_removed_seq, state.events_removed_at))
+        if self.kinds - {LogKind.EVENTS}:
+            removed.append((state.output_removed_seq, state.output_removed_at))
+        seq, at = max(removed, key=lambda each: each[0], default=(0, None))
+        return EventLog(
+            counted=state.counted,
+            removed_seq=seq,
+            removed_at=at,
+            created_at=state.first_created_at,
+        )
+
+
+def _of_event(event: Event) -> Item:
+    told = tell_event(event).model_dump(mode="json")
+    return _item(event.seq, {"source": LogKind.EVENTS.value, **told})
+
+
+def _of_output(output: Output) -> Item:
+    record = output.record
+    told = {
+        "source": output.kind.value,
+        "seq": record.seq,
+        "sandbox_id": record.sandbox_id,
+        "command_id": record.command_id,
+        **({} if output.name is None else {"name": output.name}),
+        **tell(record),
+    }
+    return _item(record.seq, told)
+
+
+def _item(number: int, told: dict[str, object]) -> Item:
+    return Item(number, json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())

@@ -1,0 +1,261 @@
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Row,
+    Select,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    case,
+    column,
+    exists,
+    func,
+    not_,
+    select,
+    true,
+)
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute, aliased
+
+from sandbox_server.db.models import Command, CommandOutput, Event, Sandbox, Stream
+from sandbox_server.domain.commands import CommandKind
+from sandbox_server.log.output_repository import LARGEST_PART
+from sandbox_server.log.records import Record, RecordType
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedLog:
+    """Which of a tenant's sandboxes are told about, and what."""
+
+    tenant_id: str
+    sandbox_ids: Sequence[str]
+    events: bool
+    kinds: Collection[CommandKind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogState:
+    """What is known of a log as a whole."""
+
+    counted: int = 0
+    """The last number that was given: whatever has it or one before can be read from now on."""
+    events_removed_seq: int = 0
+    events_removed_at: datetime | None = None
+    output_removed_seq: int = 0
+    output_removed_at: datetime | None = None
+    """The last of what is not kept any more."""
+    first_created_at: datetime | None = None
+    """Of the sandboxes that are still on record."""
+    has_ended: bool = False
+    """None of them goes on, and no command in them that is told about."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A record of a command's log, and what it is the log of."""
+
+    record: Record
+    kind: CommandKind
+    name: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedPart:
+    """Some of a log."""
+
+    events: Sequence[Event] = ()
+    output: Sequence[Output] = field(default=())
+    position: int
+    """As far as all of it was read."""
+    more: bool
+
+
+class MergedLogRepository:
+    """Reads what happened to sandboxes together with what ran in them, in the one order of their tenant's log."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def find_state(self, log: MergedLog) -> LogState:
+        """Find out about all of it; to be asked before it is read."""
+        row = (await self._session.execute(_STATE, _asked(log))).one_or_none()
+        return LogState() if row is None else LogState(**row._asdict())
+
+    async def read(self, log: MergedLog, *, after: int, until: int, limit: int) -> MergedPart:
+        """Read some of what comes after one number, up to another."""
+        asked = _asked(log) | {"after": after, "until": until, "limit": limit}
+        events = list(await self._session.scalars(_EVENTS, asked)) if log.events else []
+        output, seen, more = await self._read_output(asked) if log.kinds else ([], until, False)
+        position = until
+        if len(events) == limit:
+            position, more = events[-1].seq, True
+        return _cut(events, output, limit=limit, position=min(position, seen), more=more)
+
+    async def find_tail(self, log: MergedLog, *, count: int) -> int:
+        """Find after which number the last so many come."""
+        asked = _asked(log) | {"limit": count + 1}
+        found = list(await self._session.scalars(_LAST_EVENTS, asked)) if log.events else []
+        if log.kinds:
+            found += await self._session.scalars(_LAST_OUTPUT, asked)
+        found.sort(reverse=True)
+        return found[count] if len(found) > count else 0
+
+    async def _read_output(self, asked: dict[str, Any]) -> tuple[list[Output], int, bool]:
+        """Read output; gives how far that was, and whether there is more."""
+        rows = (await self._session.execute(_OUTPUT, asked)).all()
+        is_full = len(rows) == asked["limit"] or sum(row.size for row in rows) >= LARGEST_PART
+        seen = rows[-1].seq if is_full else asked["until"]
+        return [_output(row) for row in rows if row.is_wanted], seen, is_full
+
+
+def _asked(log: MergedLog) -> dict[str, Any]:
+    return {
+        "tenant_id": log.tenant_id,
+        "sandbox_ids": list(log.sandbox_ids),
+        "kinds": [kind.value for kind in log.kinds],
+    }
+
+
+def _cut(
+    events: Sequence[Event], output: Sequence[Output], *, limit: int, position: int, more: bool
+) -> MergedPart:
+    """Leave out what comes after something that was not read, and more than was asked for."""
+    numbers = sorted(
+        number
+        for number in (
+            *(event.seq for event in events),
+            *(each.record.seq for each in output),
+        )
+        if number <= position
+    )
+    if len(numbers) > limit:
+        position, more = numbers[limit - 1], True
+    return MergedPart(
+        events=[event for event in events if event.seq <= position],
+        output=[each for each in output if each.record.seq <= position],
+        position=position,
+        more=more,
+    )
+
+
+def _output(row: Row[Any]) -> Output:
+    record = Record(
+        seq=row.seq,
+        command_id=row.command_id,
+        sandbox_id=row.sandbox_id,
+        type=RecordType(row.type),
+        offset=row.start,
+        content=row.content,
+        data=row.data,
+        at=row.at,
+    )
+    return Output(record, CommandKind(row.kind), row.name)
+
+
+_sandbox_ids = bindparam("sandbox_ids", type_=ARRAY(Text))
+_each = func.unnest(_sandbox_ids).table_valued(column("id", Text), name="each").render_derived()
+_tenant_id = bindparam("tenant_id", type_=Text)
+_limit = bindparam("limit", type_=BigInteger)
+_is_wanted = Command.kind.cast(Text) == any_(bindparam("kinds", type_=ARRAY(Text)))
+
+
+def _between(seq: InstrumentedAttribute[int]) -> ColumnElement[bool]:
+    after, until = (bindparam(name, type_=BigInteger) for name in ("after", "until"))
+    return (seq > after) & (seq <= until)
+
+
+def _state() -> Select[*tuple[Any, ...]]:
+    theirs = Sandbox.tenant_id == _tenant_id, Sandbox.id == any_(_sandbox_ids)
+    goes_on = exists().where(*theirs, Sandbox.ended_at.is_(None))
+    runs = exists().where(
+        Command.sandbox_id == any_(_sandbox_ids), Command.ended_at.is_(None), _is_wanted
+    )
+    return select(
+        (Stream.next_seq - 1).label("counted"),
+        Stream.removed_seq.label("events_removed_seq"),
+        Stream.removed_at.label("events_removed_at"),
+        Stream.output_removed_seq,
+        Stream.output_removed_at,
+        select(func.min(Sandbox.created_at))
+        .where(*theirs)
+        .scalar_subquery()
+        .label("first_created_at"),
+        and_(not_(goes_on), not_(runs)).label("has_ended"),
+    ).where(Stream.tenant_id == _tenant_id)
+
+
+def _events() -> Select[*tuple[Any, ...]]:
+    of_one = select(Event).where(
+        Event.tenant_id == _tenant_id, Event.sandbox_id == _each.c.id, _between(Event.seq)
+    )
+    some = of_one.order_by(Event.seq).limit(_limit).lateral("some")
+    event = aliased(Event, some)
+    return select(event).select_from(_each.join(some, true())).order_by(event.seq).limit(_limit)
+
+
+def _output_of_all() -> Select[*tuple[Any, ...]]:
+    """Select records with how many bytes come before each, for which none of the bytes are read."""
+    of_one = select(CommandOutput).where(
+        CommandOutput.sandbox_id == _each.c.id, _between(CommandOutput.seq)
+    )
+    some = of_one.order_by(CommandOutput.seq).limit(_limit).lateral("some")
+    record = aliased(CommandOutput, some)
+    size = case((_is_wanted, func.octet_length(record.content)), else_=0)
+    numbered = (
+        select(
+            record.seq,
+            record.command_id,
+            record.sandbox_id,
+            record.type,
+            record.offset.label("start"),
+            record.content,
+            record.data,
+            record.created_at.label("at"),
+            Command.kind.label("kind"),
+            Command.name.label("name"),
+            _is_wanted.label("is_wanted"),
+            size.label("size"),
+            (func.sum(size).over(order_by=record.seq) - size).label("before"),
+        )
+        .select_from(_each.join(some, true()))
+        .join(Command, Command.id == record.command_id)
+        .order_by(record.seq)
+        .limit(_limit)
+        .subquery()
+    )
+    columns = [each for each in numbered.c if each.name not in {"content", "before"}]
+    content = case((numbered.c.is_wanted, numbered.c.content), else_=b"").label("content")
+    fitting = select(*columns, content).where(numbered.c.before < LARGEST_PART)
+    return fitting.order_by(numbered.c.seq)
+
+
+def _last_events() -> Select[*tuple[Any, ...]]:
+    of_one = select(Event.seq).where(Event.tenant_id == _tenant_id, Event.sandbox_id == _each.c.id)
+    some = of_one.order_by(Event.seq.desc()).limit(_limit).lateral("some")
+    found = select(some.c.seq).select_from(_each.join(some, true()))
+    return found.order_by(some.c.seq.desc()).limit(_limit)
+
+
+def _last_output() -> Select[*tuple[Any, ...]]:
+    of_one = (
+        select(CommandOutput.seq)
+        .join(Command, Command.id == CommandOutput.command_id)
+        .where(CommandOutput.sandbox_id == _each.c.id, _is_wanted)
+    )
+    some = of_one.order_by(CommandOutput.seq.desc()).limit(_limit).lateral("some")
+    found = select(some.c.seq).select_from(_each.join(some, true()))
+    return found.order_by(some.c.seq.desc()).limit(_limit)
+
+
+_STATE = _state()
+_EVENTS = _events()
+_OUTPUT = _output_of_all()
+_LAST_EVENTS = _last_events()
+_LAST_OUTPUT = _last_output()

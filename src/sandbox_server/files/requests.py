@@ -1,0 +1,141 @@
+"""What callers send about files: where they are, which version is meant, and what is to be in them."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Depends, Query, Request
+
+from sandbox_client.models import DirectoryPath, FilePath, FileUser
+from sandbox_server.domain.errors import FileChanged, InvalidRequest, TransferStalled
+from sandbox_server.files.archives import Archives
+from sandbox_server.files.conditions import Conditions
+from sandbox_server.files.contents import Body, FileContents
+from sandbox_server.files.file_access import Place, WayIn
+from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.tree import FileTree
+from sandbox_server.http.declared_errors import FILES_USED, may_fail_with
+from sandbox_server.http.deps import SandboxIdPath, ServicesDep
+from sandbox_server.http.faults import Malformed
+
+STALL = timedelta(minutes=2)
+"""How long a caller may send nothing of a body."""
+
+Wake = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=300,
+        allow_inf_nan=False,
+        description="For how many seconds to wait until the sandbox is awake.",
+    ),
+]
+PATIENCE_S = 55.0
+WORKING_DIRECTORY = "."
+User = Annotated[FileUser | None, Query()]
+Depth = Annotated[int, Query(ge=1, le=20, description="How many levels to list.")]
+
+
+@may_fail_with(*FILES_USED, InvalidRequest)
+async def find_place(
+    request: Request,
+    sandbox_id: SandboxIdPath,
+    path: Annotated[FilePath, Query()],
+    user: User = None,
+    wait: Wake = PATIENCE_S,
+) -> Place:
+    _require_text(request.scope["query_string"])
+    return a_place(sandbox_id, path, user, wait)
+
+
+def a_place(sandbox_id: str, path: str, user: str | None, wait: float) -> Place:
+    return Place(sandbox_id=sandbox_id, path=path, user=user, wait=timedelta(seconds=wait))
+
+
+@may_fail_with(*FILES_USED, InvalidRequest)
+async def find_directory(
+    request: Request,
+    sandbox_id: SandboxIdPath,
+    path: Annotated[DirectoryPath, Query()] = WORKING_DIRECTORY,
+    user: User = None,
+    wait: Wake = PATIENCE_S,
+) -> Place:
+    return await find_place(request, sandbox_id, path or WORKING_DIRECTORY, user, wait)
+
+
+@may_fail_with(FileChanged)
+async def find_conditions(request: Request) -> Conditions:
+    headers = request.headers
+    return Conditions(
+        if_match=_all_of(request, "if-match"),
+        if_none_match=_all_of(request, "if-none-match"),
+        if_modified_since=headers.get("if-modified-since"),
+        if_unmodified_since=headers.get("if-unmodified-since"),
+        if_range=headers.get("if-range"),
+        range=headers.get("range"),
+    )
+
+
+async def find_way_in(services: ServicesDep) -> WayIn:
+    return WayIn(services.controller)
+
+
+async def find_contents(services: ServicesDep) -> FileContents:
+    return FileContents(WayIn(services.controller), Alone(services.locks))
+
+
+async def find_tree(services: ServicesDep) -> FileTree:
+    return FileTree(WayIn(services.controller), Alone(services.locks))
+
+
+async def find_archives(services: ServicesDep) -> Archives:
+    return Archives(WayIn(services.controller))
+
+
+WayInDep = Annotated[WayIn, Depends(find_way_in)]
+PlaceDep = Annotated[Place, Depends(find_place)]
+DirectoryDep = Annotated[Place, Depends(find_directory)]
+ConditionsDep = Annotated[Conditions, Depends(find_conditions)]
+ContentsDep = Annotated[FileContents, Depends(find_contents)]
+TreeDep = Annotated[FileTree, Depends(find_tree)]
+ArchivesDep = Annotated[Archives, Depends(find_archives)]
+
+
+def a_body(request: Request, *, stall: timedelta = STALL) -> Body:
+    """Take what is sent as it is, part by part."""
+    headers = request.headers
+    if "content-range" in headers:
+        raise InvalidRequest("A part of a file cannot be written: send all of it.")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise InvalidRequest("The content is taken as it is: send it without a Content-Encoding.")
+    length = headers.get("content-length")
+    return Body(parts=_parts(request, stall), length=None if length is None else int(length))
+
+
+async def _parts(request: Request, stall: timedelta) -> AsyncGenerator[bytes, None]:
+    more = True
+    while more:
+        try:
+            async with asyncio.timeout(stall.total_seconds()):
+                message = await request.receive()
+        except TimeoutError:
+            raise TransferStalled(stall) from None
+        if message["type"] == "http.disconnect":
+            raise Malformed("The client left before the end of the body.")
+        more = message.get("more_body", False)
+        if part := message.get("body"):
+            yield part
+
+
+def _all_of(request: Request, name: str) -> str | None:
+    return ",".join(request.headers.getlist(name)) or None
+
+
+def _require_text(query: bytes) -> None:
+    # Read as they are, bytes that are no text would all become the same character, and so another path.
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest("The query is not UTF-8.") from None

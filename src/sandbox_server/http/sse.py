@@ -1,0 +1,220 @@
+"""Streams as Server-Sent Events: the one way in which all of them are answered."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractContextManager, aclosing, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request, Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import AppStatus
+from starlette.datastructures import Headers
+
+from sandbox_server.db.session import OUTAGES, cancelled_once
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import AccessDenied
+from sandbox_server.http.connection import abort_of, connection_of
+from sandbox_server.http.deps import ServicesDep
+from sandbox_server.log.following import Follower, Following
+from sandbox_server.log.source import Source
+from sandbox_server.services import Services
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "text/event-stream"
+EVENT_STREAM: dict[str, Any] = {
+    "description": "As events of `text/event-stream`, if the header `Accept` asks for them.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+STARTED_STREAM: dict[str, Any] = {
+    **EVENT_STREAM,
+    "headers": {
+        "Location": {
+            "description": "Path of the resource that the request created.",
+            "schema": {"type": "string"},
+        },
+        "Content-Location": {
+            "description": "Path of the same stream: send `Last-Event-ID` there to resume it.",
+            "schema": {"type": "string"},
+        },
+    },
+}
+EVENTS_OVER: dict[str, Any] = {
+    "model": None,
+    "description": "A stream of which all was told; nothing will follow.",
+}
+
+# The server ends its streams itself, before its connections; a signal to another server in the process ends none of ours.
+AppStatus.enable_automatic_graceful_drain = False
+
+_LARGEST_NUMBER = 2**63 - 1
+_MOST_OF_TAIL = 10_000
+_HEARTBEAT_S = 15
+_RECHECK_EVERY = timedelta(seconds=3)
+# When a client comes back whose connection was lost; not all of them at once.
+_RETRY_MS = range(1000, 2000)
+
+After = Annotated[
+    int | None,
+    Query(ge=0, le=_LARGEST_NUMBER, description="Tell what came after the event of this number."),
+]
+LastEventId = Annotated[
+    int | None,
+    Header(
+        alias="Last-Event-ID",
+        ge=0,
+        le=_LARGEST_NUMBER,
+        description="The `id` of the last event that came; a browser sends it by itself. It goes before `after`.",
+    ),
+]
+Tail = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=_MOST_OF_TAIL,
+        description="Begin a stream with so many of the last events, if no number says where.",
+    ),
+]
+
+
+def asks_for_events(request: Request) -> bool:
+    return accepts_events(request.headers)
+
+
+def accepts_events(headers: Headers) -> bool:
+    asked = ",".join(headers.getlist("accept")).split(",")
+    return any(one.partition(";")[0].strip().lower() == MEDIA_TYPE for one in asked)
+
+
+async def stream(
+    request: Request,
+    services: Services,
+    source: Source,
+    *,
+    after: int | None = None,
+    last_event_id: int | None = None,
+    tail: int | None = None,
+    meanwhile: AbstractContextManager[None] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Answer with a stream from its start or from where the client was; 204 where all of it was told and no more will be."""
+    following = await services.streams.follow(
+        source,
+        after=after if last_event_id is None else last_event_id,
+        tail=tail,
+        cut=abort_of(request.scope),
+    )
+    if following.is_over:
+        return Response(status_code=204)
+    texts = _texts(following, meanwhile or nullcontext())
+    return answer(request, services, following, texts, headers=headers)
+
+
+def started_at(path: str, *, stream: str) -> dict[str, str]:
+    """Make the headers that identify what a streamed request created, and where its stream is resumed."""
+    return {"Location": path, "Content-Location": f"{path}/{stream}"}
+
+
+def answer(
+    request: Request,
+    services: Services,
+    follower: Follower,
+    texts: AsyncGenerator[bytes, None],
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Answer with what one is told who follows something, as long as they may."""
+    connection = connection_of(request.scope)
+    if connection is not None:
+        connection.keep_little_unsent()
+    return EventSourceResponse(
+        _opened(texts),
+        headers=headers,
+        ping=_HEARTBEAT_S,
+        ping_message_factory=_heartbeat,
+        data_sender_callable=lambda: _recheck(services, request.state.caller, follower),
+    )
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One who asks for what may be answered as a stream, and where that is to begin."""
+
+    request: Request
+    services: Services
+    after: int | None
+    last_event_id: int | None
+    tail: int | None
+
+    @property
+    def caller(self) -> Caller:
+        caller: Caller = self.request.state.caller
+        return caller
+
+    @property
+    def asks_for_events(self) -> bool:
+        return asks_for_events(self.request)
+
+    async def stream(
+        self, source: Source, *, meanwhile: AbstractContextManager[None] | None = None
+    ) -> Response:
+        return await stream(
+            self.request,
+            self.services,
+            source,
+            after=self.after,
+            last_event_id=self.last_event_id,
+            tail=self.tail,
+            meanwhile=meanwhile,
+        )
+
+
+async def find_listener(
+    request: Request,
+    services: ServicesDep,
+    after: After = None,
+    last_event_id: LastEventId = None,
+    tail: Tail = None,
+) -> Listener:
+    return Listener(request, services, after, last_event_id, tail)
+
+
+ListenerDep = Annotated[Listener, Depends(find_listener)]
+
+
+async def _opened(texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    retry = secrets.choice(_RETRY_MS)
+    yield b": this stream is open\nretry: %d\n\n" % retry
+    async with aclosing(texts):
+        async for text in texts:
+            yield text
+
+
+async def _texts(
+    following: Following, meanwhile: AbstractContextManager[None]
+) -> AsyncGenerator[bytes, None]:
+    with meanwhile:
+        async with aclosing(following.blocks()) as blocks:
+            async for block in blocks:
+                yield block.text
+
+
+def _heartbeat() -> ServerSentEvent:
+    return ServerSentEvent(comment="", sep="\n")
+
+
+async def _recheck(services: Services, caller: Caller, follower: Follower) -> None:
+    """End the stream when who follows would not be let in any more."""
+    while True:
+        await asyncio.sleep(_RECHECK_EVERY.total_seconds())
+        try:
+            await cancelled_once(services.authenticator.recheck(caller))
+        except AccessDenied as error:
+            log.info("a stream is ended reason=%s", error)
+            follower.end()
+        except OUTAGES as error:
+            log.warning("cannot check who follows a stream error=%r", error)

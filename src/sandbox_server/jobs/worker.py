@@ -1,0 +1,131 @@
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.jobs import Crowded, LeasedJob, LeaseLost
+from sandbox_server.jobs.ack import Settling
+from sandbox_server.jobs.heartbeat import Heartbeat
+from sandbox_server.jobs.policy import Policy
+from sandbox_server.jobs.repository import AT_ONCE, JobRepository
+from sandbox_server.metrics.instruments import JOB_FAILURES
+
+log = logging.getLogger(__name__)
+
+_WHILE_CROWDED = timedelta(seconds=1)
+
+# Does what is to be done about the subject, and says when to look again; None is: when it is due.
+Handler = Callable[[LeasedJob], Awaitable[datetime | None]]
+
+
+class Abandoned(Exception):
+    """A job ended every process that worked on it, or none got to say how it went."""
+
+    def __init__(self, job: LeasedJob) -> None:
+        super().__init__(f"{job.attempts - 1} workers were gone before they could say how it went")
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    job: LeasedJob
+    task: asyncio.Task[object]
+
+
+class Worker:
+    """This process as a holder of leases: carries out what is leased to it, and keeps it leased."""
+
+    def __init__(self, sessions: Sessions, handlers: Mapping[str, Handler], policy: Policy) -> None:
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.heartbeat = Heartbeat(sessions, self._jobs, lease=policy.lease)
+        self._sessions = sessions
+        self._handlers = handlers
+        self._policy = policy
+        self._settling = Settling(sessions)
+        self._held: set[_Held] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def work(
+        self, job: LeasedJob, *, leave: Callable[[], None] = lambda: None
+    ) -> Exception | None:
+        """Carry out the job and settle it; gives what it failed with, if its next attempt is set.
+
+        `leave` is called when the handler is done.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        held = _Held(job, task)
+        self._held.add(held)
+        self._idle.clear()
+        try:
+            return await self._settle(job, leave)
+        except asyncio.CancelledError:
+            await self._release(job)
+            raise
+        finally:
+            self._held.discard(held)
+            if not self._held:
+                self._idle.set()
+
+    async def finish(self, *, grace: timedelta) -> None:
+        """Wait until nothing is worked on; what takes longer is cancelled, so that others go on."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace.total_seconds()):
+                await self._idle.wait()
+        for held in self._held:
+            held.task.cancel()
+        await self._idle.wait()
+
+    async def _settle(self, job: LeasedJob, leave: Callable[[], None]) -> Exception | None:
+        try:
+            at = await self._carry_out(job, leave)
+        except Crowded as crowded:
+            await self._release(job, delay=_WHILE_CROWDED)
+            return crowded
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
+            await self._fail(job, error)
+            return error
+        await self._settling.settle(job, at)
+        return None
+
+    async def _carry_out(self, job: LeasedJob, leave: Callable[[], None]) -> datetime | None:
+        try:
+            if job.attempts > self._policy.max_attempts:
+                raise Abandoned(job)
+            async with asyncio.timeout(self._policy.longest_run.total_seconds()):
+                return await self._handlers[job.kind](job)
+        finally:
+            leave()
+
+    async def _fail(self, job: LeasedJob, error: Exception) -> None:
+        JOB_FAILURES.labels(job.kind).inc()
+        text = f"{type(error).__name__}: {error}"
+        log.warning(
+            "job failed kind=%s subject=%s attempt=%d error=%s",
+            *(job.kind, job.subject, job.attempts, text),
+        )
+        async with self._sessions.begin() as session:
+            await JobRepository(session).fail(
+                job,
+                error=text,
+                delay=self._policy.backoff.delay(job.attempts),
+                max_attempts=self._policy.max_attempts,
+            )
+
+    async def _release(self, job: LeasedJob, *, delay: timedelta = AT_ONCE) -> None:
+        try:
+            async with self._sessions.begin() as session:
+                await JobRepository(session).release(job, delay=delay)
+        except (SQLAlchemyError, OSError, LeaseLost) as error:
+            log.warning("not released kind=%s subject=%s error=%r", job.kind, job.subject, error)
+
+    def _jobs(self) -> list[LeasedJob]:
+        return [held.job for held in self._held]

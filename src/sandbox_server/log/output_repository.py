@@ -1,0 +1,163 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, case, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
+from sandbox_server.db.models import Command, CommandOutput
+from sandbox_server.domain.commands import COMMAND_LIVING
+from sandbox_server.log.records import Record, RecordType
+
+LARGEST_PART = 2**20
+"""How many bytes are read at once; by one piece more, so that there is always one."""
+
+_OUTPUT = (RecordType.STDOUT, RecordType.STDERR)
+_kept = func.octet_length(CommandOutput.content)
+end_of_record = CommandOutput.offset + case(
+    (CommandOutput.type == RecordType.GAP, CommandOutput.data["size"].astext.cast(BigInteger)),
+    else_=_kept,
+)
+_in_order = CommandOutput.seq.asc()
+_columns = (
+    CommandOutput.seq,
+    CommandOutput.command_id,
+    CommandOutput.sandbox_id,
+    CommandOutput.type,
+    CommandOutput.offset.label("start"),
+    CommandOutput.content,
+    CommandOutput.data,
+    CommandOutput.created_at.label("at"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a log in its order, and whether there may be more."""
+
+    records: Sequence[Record]
+    more: bool
+
+
+class CommandOutputRepository:
+    """Reads what commands wrote; it is written by who records them."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def list_after(self, command_id: str, *, after: int, limit: int) -> Part:
+        """List what a command's log has beyond that number."""
+        beyond = _some(CommandOutput.command_id == command_id, CommandOutput.seq > after)
+        return await self._read(beyond, limit=limit)
+
+    async def list_stream(
+        self, command_id: str, stream: RecordType, *, offset: int, limit: int
+    ) -> Part:
+        """List what is kept of one stream from that byte on, and what of it is not."""
+        found = _some(
+            CommandOutput.command_id == command_id,
+            _is_about(stream),
+            or_(CommandOutput.offset >= offset, end_of_record > offset),
+        )
+        return await self._read(found, limit=limit)
+
+    async def find_seq_at(self, command_id: str, stream: RecordType, *, offset: int) -> int:
+        """Find after which number of its log comes all that one stream has from that byte on."""
+        before = select(CommandOutput.seq).where(
+            CommandOutput.command_id == command_id, _is_about(stream), end_of_record <= offset
+        )
+        # Backwards, since most who ask are near the end.
+        last = before.order_by(CommandOutput.seq.desc()).limit(1)
+        return await self._session.scalar(last) or 0
+
+    async def list_stream_after(
+        self, command_id: str, stream: RecordType, *, after: int, limit: int
+    ) -> Part:
+        """List what is kept of one stream beyond that number, and what of it is not."""
+        beyond = _some(
+            CommandOutput.command_id == command_id, _is_about(stream), CommandOutput.seq > after
+        )
+        return await self._read(beyond, limit=limit)
+
+    async def list_last(
+        self, command_id: str, stream: RecordType, *, most: int
+    ) -> Sequence[Record]:
+        """List the last of one stream: about so many bytes, and none from before a gap."""
+        found = (
+            select(*_columns, _sum(CommandOutput.seq.desc()).label("behind"))
+            .where(CommandOutput.command_id == command_id, _is_about(stream))
+            .subquery()
+        )
+        rows = await self._session.execute(
+            select(found).where(found.c.behind < most).order_by(found.c.seq.desc())
+        )
+        last = takewhile(lambda record: record.type is stream, map(_record, rows))
+        return [*last][::-1]
+
+    async def list_ends(self, command_id: str, *, most: int) -> Sequence[Record]:
+        """List all that is kept of a command's output; if a stream has more than `most` bytes, its beginning and its end."""
+        before = _sum(_in_order, partition_by=CommandOutput.type)
+        behind = _sum(CommandOutput.seq.desc(), partition_by=CommandOutput.type)
+        every = (
+            select(*_columns, before.label("before"), behind.label("behind"))
+            .where(
+                CommandOutput.command_id == command_id,
+                CommandOutput.type.in_([*_OUTPUT, RecordType.GAP]),
+            )
+            .subquery()
+        )
+        at_an_end = or_(every.c.before < most // 2, every.c.behind < most // 2)
+        rows = await self._session.execute(select(every).where(at_an_end).order_by(every.c.seq))
+        return [_record(row) for row in rows]
+
+    async def find_tail(self, command_id: str, *, count: int) -> int:
+        """Find after which number the last so many records come."""
+        mine = select(CommandOutput.seq).where(CommandOutput.command_id == command_id)
+        beyond = mine.order_by(CommandOutput.seq.desc()).offset(count).limit(1)
+        return await self._session.scalar(beyond) or 0
+
+    async def has_ended(self, command_id: str) -> bool:
+        """Tell whether a command's log is complete; one that is not there any more has nothing to come."""
+        mine = select(Command.state).where(Command.id == command_id)
+        return await self._session.scalar(mine) not in COMMAND_LIVING
+
+    async def _read(self, some: Select[*tuple[Any, ...]], *, limit: int) -> Part:
+        numbered = some.order_by(_in_order).limit(limit).subquery()
+        fitting = select(numbered).where(numbered.c.before < LARGEST_PART)
+        rows = await self._session.execute(fitting.order_by(numbered.c.seq))
+        records = [_record(row) for row in rows]
+        size = sum(len(record.content) for record in records)
+        return Part(records, more=len(records) == limit or size >= LARGEST_PART)
+
+
+def _some(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Select records with how many bytes come before each, for which none of the bytes are read."""
+    return select(*_columns, _sum(_in_order).label("before")).where(*conditions)
+
+
+def _sum(
+    order: ColumnElement[Any], *, partition_by: InstrumentedAttribute[str] | None = None
+) -> ColumnElement[int]:
+    """Count the bytes that come before each record, in that order."""
+    return func.sum(_kept).over(order_by=order, partition_by=partition_by) - _kept
+
+
+def _is_about(stream: RecordType) -> ColumnElement[bool]:
+    of_gap = CommandOutput.data["stream"].astext
+    gap = (CommandOutput.type == RecordType.GAP) & or_(of_gap.is_(None), of_gap == stream)
+    return or_(CommandOutput.type == stream, gap)
+
+
+def _record(row: Row[Any]) -> Record:
+    return Record(
+        seq=row.seq,
+        command_id=row.command_id,
+        sandbox_id=row.sandbox_id,
+        type=RecordType(row.type),
+        offset=row.start,
+        content=row.content,
+        data=row.data,
+        at=row.at,
+    )

@@ -1,0 +1,129 @@
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sandbox_server.access.secrets import is_secret
+from sandbox_server.access.ticket_reach import take_ticket
+from sandbox_server.domain.access import Caller, TicketCaller
+from sandbox_server.domain.access import Scope as KeyScope
+from sandbox_server.domain.errors import TicketRefused
+from sandbox_server.domain.ids import new_id
+from sandbox_server.http.access_log import AccessLog
+from sandbox_server.http.html_pages import is_navigation, render
+from sandbox_server.http.request_metrics import NamedRoute, RequestMetrics
+from sandbox_server.http.tenant_limits import lasts
+from sandbox_server.http.tenant_shares import TenantShares
+from sandbox_server.ports.preview_cookie import remember, remembered
+from sandbox_server.proxy.client import Client, ClientGone
+from sandbox_server.proxy.proxy_request import Passage
+from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.targets import Destination
+from sandbox_server.services import Services
+from sandbox_server.structured_logging import log_context
+
+_HOST_FORM = NamedRoute("{port}-{sandbox_id}")
+
+
+class SandboxHosts:
+    """Has requests whose host is a sandbox's answered from there, and never by the API; all others by it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        services: Services,
+        requests: TenantShares,
+        streams: TenantShares,
+    ) -> None:
+        self._app = app
+        self._services = services
+        self._requests = requests
+        self._streams = streams
+        self._at_sandbox = AccessLog(RequestMetrics(self._answer))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        hosts = Headers(scope=scope).getlist("host") if scope["type"] == "http" else []
+        if len(hosts) != 1 or not self._services.public_address.is_sandbox_host(hosts[0]):
+            await self._app(scope, receive, send)
+            return
+        request_id = new_id()
+        scope.setdefault("state", {})["request_id"] = request_id
+        scope["route"] = _HOST_FORM
+        with log_context(request_id=request_id):
+            await self._at_sandbox(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def send_watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            answer = await self._pass_on(Client(scope, receive, send_watched))
+        except Exception as error:
+            if started:
+                raise
+            answer = render(error, scope)
+        if answer is not None:
+            await answer(scope, receive, send)
+
+    async def _pass_on(self, client: Client) -> Response | None:
+        services, scope = self._services, client.scope
+        destination = services.public_address.find(client.host)
+        outside = Outside(
+            scheme=services.public_address.scheme, host=client.host, client=client.address
+        )
+        with log_context(sandbox_id=destination.sandbox_id):
+            ticket = take_ticket(scope)
+            try:
+                caller = await self._find_caller(client, destination, ticket)
+            except ClientGone:
+                return None
+            if ticket is not None and scope["method"] == "GET" and is_navigation(scope):
+                return remember(ticket, outside, scope)
+            shares = self._streams if lasts(scope) else self._requests
+            with shares.one_more(caller.tenant_id):
+                await services.passing.pass_on(
+                    Passage(
+                        client=client,
+                        caller=caller,
+                        destination=destination,
+                        outside=outside,
+                        path=scope["raw_path"],
+                    )
+                )
+        return None
+
+    async def _find_caller(
+        self, client: Client, destination: Destination, ticket: str | None
+    ) -> Caller:
+        authenticator, scope = self._services.authenticator, client.scope
+        key = _key_in(Headers(scope=scope))
+        if key is not None:
+            caller = await authenticator.authenticate(key)
+            caller.require(KeyScope.SANDBOXES)
+            return caller
+        if ticket is not None:
+            return _let_in(await authenticator.authenticate_ticket(ticket), destination)
+        return await authenticator.authenticate_preview(
+            remembered(scope, destination, self._services.public_address),
+            sandbox_id=destination.sandbox_id,
+            port=destination.port,
+            require_present=client.require_present,
+        )
+
+
+def _key_in(headers: Headers) -> str | None:
+    """Find a key of ours; what does not look like one is the application's."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    given = (bearer.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
+    return next((key for key in given if is_secret(key)), None)
+
+
+def _let_in(caller: TicketCaller, destination: Destination) -> TicketCaller:
+    # Only a ticket for the port itself: the pages there may come to see what stands in their URLs.
+    if (caller.sandbox_id, caller.port) != (destination.sandbox_id, destination.port):
+        raise TicketRefused("The ticket is for something else.")
+    return caller

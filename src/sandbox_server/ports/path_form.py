@@ -1,0 +1,72 @@
+import re
+
+from starlette.types import Receive, Scope, Send
+
+from sandbox_server.domain.access import Caller
+from sandbox_server.domain.access import Scope as KeyScope
+from sandbox_server.domain.errors import SandboxNotFound
+from sandbox_server.domain.ids import PATTERN
+from sandbox_server.http.faults import Malformed
+from sandbox_server.http.request_metrics import NamedRoute
+from sandbox_server.proxy.client import Client
+from sandbox_server.proxy.proxy_request import Passage
+from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.targets import Destination, path_of
+from sandbox_server.services import Services
+from sandbox_server.structured_logging import add_to_log_context
+
+PATH_FORM = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
+
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_MOST = 65_535
+_ROUTE = NamedRoute(PATH_FORM)
+
+
+class PathForm:
+    """Passes what is asked below a path of the API on to a port of a sandbox.
+
+    Whatever comes back is of the API's origin to a browser: it runs no scripts there, and leaves no cookies.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = _ROUTE
+        services: Services = scope["app"].state.services
+        caller: Caller = scope["state"]["caller"]
+        caller.require(KeyScope.SANDBOXES)
+        destination = _destination_of(scope)
+        add_to_log_context(sandbox_id=destination.sandbox_id)
+        client = Client(scope, receive, send)
+        await services.passing.pass_on(
+            Passage(
+                client=client,
+                caller=caller,
+                destination=destination,
+                outside=outside_of(client, services, path=path_of(destination)),
+                path=_path_below(destination, scope),
+            )
+        )
+
+
+def outside_of(client: Client, services: Services, *, path: str) -> Outside:
+    """Tell how a path of the API is reached."""
+    host = client.host
+    scheme = services.public_address.scheme_at(host, otherwise=client.scope["scheme"])
+    return Outside(scheme=scheme, host=host, client=client.address, path=path)
+
+
+def _destination_of(scope: Scope) -> Destination:
+    sandbox_id, port = (scope["path_params"][name] for name in ("sandbox_id", "port"))
+    if re.match(PATTERN, sandbox_id) is None:
+        raise SandboxNotFound(sandbox_id)
+    if _PORT.fullmatch(port) is None or int(port) > _MOST:
+        raise Malformed(f"There is no port {port!r}.")
+    return Destination(sandbox_id, int(port))
+
+
+def _path_below(destination: Destination, scope: Scope) -> bytes:
+    asked: bytes = scope["raw_path"]
+    below = asked.removeprefix(path_of(destination).encode())
+    # What only means the same with its escapes undone is read in different ways by different proxies.
+    if below == asked or (below and not below.startswith(b"/")):
+        raise Malformed("What comes before the path in the sandbox has escapes in it.")
+    return below or b"/"

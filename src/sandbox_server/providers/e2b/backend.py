@@ -1,0 +1,391 @@
+import contextlib
+import logging
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+from e2b import AsyncSandbox
+from e2b.api.client.api.sandboxes import (
+    delete_sandboxes_sandbox_id,
+    get_sandboxes_sandbox_id_metrics,
+    post_sandboxes_sandbox_id_pause,
+    post_sandboxes_sandbox_id_snapshots,
+    post_sandboxes_sandbox_id_timeout,
+    post_v2_sandboxes,
+    post_v_2_sandboxes_sandbox_id_connect,
+)
+from e2b.api.client.api.snapshots import get_snapshots
+from e2b.api.client.api.templates import delete_templates_template_id
+from e2b.api.client.models import (
+    ConnectSandboxV2,
+    Sandbox,
+    SandboxMetric,
+    SandboxPauseRequest,
+    SandboxSnapshotRequest,
+    SandboxTimeoutRequest,
+    SnapshotInfo,
+)
+from e2b.api.client.types import UNSET, Response
+from e2b.envd.api import ENVD_API_HEALTH_ROUTE
+
+from sandbox_server.domain.errors import BackendError
+from sandbox_server.domain.jobs import Crowded
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.e2b.connection import Connection
+from sandbox_server.providers.e2b.failures import ErrorAnswer
+from sandbox_server.providers.e2b.files import Files
+from sandbox_server.providers.e2b.handles import Handles
+from sandbox_server.providers.e2b.inside import Inside
+from sandbox_server.providers.e2b.listing import read_all
+from sandbox_server.providers.e2b.lookup import Lookup
+from sandbox_server.providers.e2b.ports import Ports
+from sandbox_server.providers.e2b.processes import Processes
+from sandbox_server.providers.e2b.templates import ProviderTemplates
+from sandbox_server.providers.e2b.transfers import Transfers
+from sandbox_server.providers.e2b.working_directories import WorkingDirectories
+from sandbox_server.providers.protocol.errors import (
+    MetadataNotKept,
+    PauseConflict,
+    SandboxGone,
+    SandboxNotRunning,
+)
+from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.providers.protocol.provider import (
+    Access,
+    Endpoint,
+    NewSandbox,
+    PortAddress,
+    PortRefusal,
+    ProviderSandbox,
+    ProviderState,
+    Usage,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+QUESTION_LIMIT = timedelta(seconds=30)
+WORK_LIMIT = timedelta(minutes=2)
+"""For what starts, stops or copies a sandbox."""
+
+_HANDLES = 1000
+_PAGE = 100
+# Answers by which what is wanted turns out to be so already.
+_NOTHING: frozenset[int] = frozenset()
+_CONFLICT = frozenset({HTTPStatus.CONFLICT})
+_GONE = frozenset({HTTPStatus.NOT_FOUND})
+
+
+class E2BBackend:
+    """One provider that speaks E2B's protocol, as the lifecycle of sandboxes needs it.
+
+    Nothing is repeated here: who asks decides what an error means for what it wants.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        installation_id: str,
+        lanes: Lanes | None = None,
+        question_limit: timedelta = QUESTION_LIMIT,
+        work_limit: timedelta = WORK_LIMIT,
+        handles: int = _HANDLES,
+        page: int = _PAGE,
+    ) -> None:
+        self.name = endpoint.name
+        self._ports = Ports(endpoint)
+        self._public_traffic = endpoint.public_traffic
+        self.installation_id = installation_id
+        self._lanes = lanes or Lanes(1)
+        self._question_limit = question_limit
+        self._work_limit = work_limit
+        self._connection = Connection(endpoint)
+        self._api = self._connection.api
+        self._handles = Handles(endpoint, most=handles)
+        self.templates = ProviderTemplates(self.name, self._api, self._ask, self._connection.put)
+        self._lookup = Lookup(
+            self.name, self._api, self._ask, installation_id=installation_id, page=page
+        )
+        self._page = page
+        self._keeps_metadata = False
+
+    def enter(self) -> None:
+        """Have the current job go on only if it may ask here: before it says that it is about to."""
+        self._lanes.enter(self.name)
+
+    async def create(self, wanted: NewSandbox) -> Access:
+        """Start a sandbox; asked again with the same words, the provider gives the same one."""
+        answer = await self._change(
+            "create",
+            post_v2_sandboxes.asyncio_detailed(
+                client=self._api,
+                body=wire.new_sandbox(
+                    wanted,
+                    installation_id=self.installation_id,
+                    public_traffic=self._public_traffic,
+                ),
+                idempotency_key=wanted.sandbox_id,
+            ),
+        )
+        access = wire.access(cast("Sandbox", answer.parsed))
+        if not self._keeps_metadata:
+            await self._require_metadata(access.provider_id)
+        return access
+
+    async def connect(self, provider_id: str, *, timeout: timedelta) -> Access:
+        """Resume the sandbox if it is paused; its deadline is never brought forward."""
+        answer = await self._change(
+            "connect",
+            post_v_2_sandboxes_sandbox_id_connect.asyncio_detailed(
+                provider_id,
+                client=self._api,
+                body=ConnectSandboxV2(timeout=wire.seconds(timeout)),
+            ),
+            of=provider_id,
+        )
+        return wire.access(cast("Sandbox", answer.parsed))
+
+    async def pause(self, provider_id: str) -> None:
+        """Freeze the sandbox; one that is paused already stays so."""
+        request = post_sandboxes_sandbox_id_pause.asyncio_detailed(
+            provider_id, client=self._api, body=SandboxPauseRequest()
+        )
+        try:
+            await self._change("pause", request, of=provider_id, settles=_CONFLICT)
+        except SandboxNotRunning:
+            return
+        except ErrorAnswer as answer:
+            conflict = answer
+        else:
+            return
+        # Paused already, in another transition, or not to be paused at all: a 409 may mean any.
+        if (await self._read(provider_id)).state is ProviderState.RUNNING:
+            raise PauseConflict(self.name, f"answered 409: {conflict.message}")
+
+    async def kill(self, provider_id: str) -> None:
+        """End the sandbox and all that is in it; one that is gone already stays gone."""
+        self._handles.forget(provider_id)
+        request = delete_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api)
+        with contextlib.suppress(SandboxGone):
+            await self._change("kill", request, of=provider_id)
+
+    async def set_timeout(self, provider_id: str, timeout: timedelta) -> None:
+        """Have a running sandbox paused this long from now, sooner or later than before."""
+        await self._ask(
+            "set-timeout",
+            post_sandboxes_sandbox_id_timeout.asyncio_detailed(
+                provider_id,
+                client=self._api,
+                body=SandboxTimeoutRequest(timeout=wire.seconds(timeout)),
+            ),
+            of=provider_id,
+            changes=True,
+        )
+
+    async def info(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
+        """Ask about one sandbox; another installation's is none of ours."""
+        found = await self._read(provider_id, limit=limit)
+        if found.installation_id is None:
+            self._keeps_metadata = False  # as after an upgrade; the next create checks again
+            raise MetadataNotKept(self.name, provider_id)
+        return found
+
+    async def list_all(self, *, limit: timedelta | None = None) -> Sequence[ProviderSandbox]:
+        """List all sandboxes of this installation, running and paused; `limit` is for each page."""
+        return await self._lookup.find({}, limit=limit)
+
+    async def find(self, sandbox_id: str) -> Sequence[ProviderSandbox]:
+        """Find the sandboxes with our id, oldest first: usually one, after a lost answer any number."""
+        found = await self._lookup.find({wire.SANDBOX: sandbox_id})
+        return sorted(found, key=lambda one: (one.started_at, one.id))
+
+    async def metrics(self, provider_id: str) -> Sequence[Usage]:
+        """Tell what the sandbox used over time, as far back as the provider knows."""
+        answer = await self._ask(
+            "metrics",
+            get_sandboxes_sandbox_id_metrics.asyncio_detailed(provider_id, client=self._api),
+            of=provider_id,
+        )
+        return [wire.usage(one) for one in cast("list[SandboxMetric]", answer.parsed)]
+
+    async def snapshot(self, provider_id: str, *, name: str | None = None) -> str:
+        """Keep the sandbox as it is now; gives what to create sandboxes from, as their template."""
+        answer = await self._change(
+            "snapshot",
+            post_sandboxes_sandbox_id_snapshots.asyncio_detailed(
+                provider_id,
+                client=self._api,
+                body=SandboxSnapshotRequest(name=name or UNSET),
+            ),
+            of=provider_id,
+        )
+        return cast("SnapshotInfo", answer.parsed).snapshot_id
+
+    async def find_snapshot(self, name: str) -> str | None:
+        """Find the snapshot that was taken under this name."""
+        # Checked here too: some providers ignore the name and answer with everybody's snapshots.
+        found = await self._list_snapshots(name)
+        return next((one.snapshot_id for one in found if wire.is_named(one, name)), None)
+
+    async def delete_snapshot(self, snapshot_id: str) -> None:
+        """Delete a snapshot; one that is gone already stays gone."""
+        request = delete_templates_template_id.asyncio_detailed(
+            quote(snapshot_id, safe=""), client=self._api
+        )
+        try:
+            await self._change("delete-snapshot", request, settles=_GONE)
+        except ErrorAnswer as answer:
+            missing = answer
+        else:
+            return
+        if missing.names(snapshot_id):
+            return
+        if any(one.snapshot_id == snapshot_id for one in await self._list_snapshots()):
+            raise missing.lacks_call(self.name)
+
+    async def _list_snapshots(self, name: str | None = None) -> list[SnapshotInfo]:
+        async def read_page(token: str) -> Response[list[SnapshotInfo]]:
+            request = get_snapshots.asyncio_detailed(
+                client=self._api, name=name or UNSET, limit=self._page, next_token=token or UNSET
+            )
+            return cast("Response[list[SnapshotInfo]]", await self._ask("find-snapshot", request))
+
+        return await read_all(self.name, read_page)
+
+    def handle(self, access: Access) -> AsyncSandbox:
+        """Get the SDK's object for what is done inside the sandbox; the provider is not asked."""
+        return self._handles.get(access)
+
+    def inside(self, access: Access) -> Inside:
+        """Work in the sandbox by commands and files, with the server's own errors."""
+        return Inside(
+            self.name,
+            self.handle(access),
+            processes=self.processes(access),
+            directories=self.directories(access),
+        )
+
+    def directories(self, access: Access) -> WorkingDirectories:
+        """Resolve relative paths in the sandbox."""
+        return self._handles.directories(access)
+
+    def processes(self, access: Access) -> Processes:
+        """Start and follow processes in the sandbox."""
+        return self._handles.processes(access)
+
+    def files(self, access: Access, *, user: str | None = None) -> Files:
+        """Look at files in the sandbox and move them around, as one of its users."""
+        return Files(
+            self.name,
+            self.handle(access),
+            envd_version=access.envd_version,
+            user=user,
+            directories=self.directories(access),
+        )
+
+    def transfers(self, access: Access, *, user: str | None = None) -> Transfers:
+        """Read and write files in the sandbox as streams, as one of its users."""
+        return Transfers(
+            self.name,
+            self.handle(access),
+            envd_version=access.envd_version,
+            user=user,
+            directories=self.directories(access),
+        )
+
+    def port_address(self, access: Access, port: int) -> PortAddress:
+        """Tell where a server in the sandbox is asked; nobody is, to find it out."""
+        return self._ports.address(access, port)
+
+    def find_refusal(self, address: PortAddress, status: int, body: bytes) -> PortRefusal | None:
+        """Tell an answer of the provider's from one of the sandbox's server."""
+        return self._ports.find_refusal(address, status, body)
+
+    def host(self, access: Access, port: int) -> str:
+        """Name the host at which a port of the sandbox is reached from outside."""
+        return self.handle(access).get_host(port)
+
+    async def is_answering(self, access: Access, *, limit: timedelta | None = None) -> bool:
+        """Ask the sandbox itself for a sign of life; False is also that it takes too long."""
+        url, headers = self._handles.address(access)
+        return await self._connection.is_answering(
+            f"{url}{ENVD_API_HEALTH_ROUTE}",
+            headers=headers,
+            limit=limit or self._question_limit,
+        )
+
+    async def close(self) -> None:
+        await self._handles.close()
+        await self._connection.close()
+
+    async def _read(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
+        try:
+            return await self._lookup.read(provider_id, limit=limit)
+        except SandboxGone:
+            self._handles.forget(provider_id)
+            raise
+
+    async def _require_metadata(self, provider_id: str) -> None:
+        """Refuse a provider that does not keep metadata, and kill what it has just created.
+
+        Its sandboxes could never be found again: they would count as gone, and run on.
+        """
+        try:
+            found = await self._read(provider_id)
+        except BackendError:
+            return  # nothing is known; the next create checks again
+        if found.installation_id is not None and found.sandbox_id is not None:
+            self._keeps_metadata = True
+            return
+        try:
+            await self.kill(provider_id)
+        except BackendError as error:
+            log.error(
+                "sandbox left behind backend=%s id=%s error=%s", self.name, provider_id, error
+            )
+        raise MetadataNotKept(self.name, provider_id)
+
+    async def _change(
+        self,
+        call: str,
+        request: Coroutine[Any, Any, Response[T]],
+        *,
+        of: str | None = None,
+        settles: frozenset[int] = _NOTHING,
+    ) -> Response[T]:
+        return await self._ask(
+            call, request, of=of, settles=settles, changes=True, limit=self._work_limit
+        )
+
+    async def _ask(
+        self,
+        call: str,
+        request: Coroutine[Any, Any, Response[T]],
+        *,
+        of: str | None = None,
+        settles: frozenset[int] = _NOTHING,
+        changes: bool = False,
+        limit: timedelta | None = None,
+    ) -> Response[T]:
+        try:
+            self.enter()
+        except Crowded:
+            request.close()
+            raise
+        own = settles | _GONE if of else settles
+        try:
+            return await self._connection.ask(
+                call, request, limit=limit or self._question_limit, changes=changes, settles=own
+            )
+        except ErrorAnswer as answer:
+            if of is None or answer.status != HTTPStatus.NOT_FOUND:
+                raise
+            missing = answer
+        failure = await self._lookup.explain_missing(call, of, missing)
+        if isinstance(failure, SandboxGone):
+            self._handles.forget(of)
+        raise failure

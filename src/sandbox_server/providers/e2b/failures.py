@@ -1,0 +1,109 @@
+"""A provider's refusals, and the ways to lose it, as the server's own errors."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from http import HTTPStatus
+
+import httpx
+
+from sandbox_server.domain.errors import (
+    BackendBusy,
+    BackendError,
+    BackendRefused,
+    BackendUnavailable,
+)
+from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported
+
+_LONGEST_TEXT = 500
+_BUSY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+# What E2B answers to a create whose key belongs to one that is not settled.
+_UNSETTLED = {"idempotency_in_progress", "idempotency_outcome_unknown"}
+# Errors of the provider's own by their status, which no repetition changes.
+_FINAL = {"sandbox_create_refused", "not_implemented"}
+_NO_SUCH_METHOD = {HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED}
+# How E2B's own API says, in JSON, that it has no such route.
+_NO_SUCH_ROUTE = "no matching operation was found"
+
+
+@dataclass(eq=False)
+class ErrorAnswer(Exception):
+    """An answer that is no success."""
+
+    request: str
+    """Method and path."""
+    status: int
+    message: str
+    error_code: str | None
+    retry_after: timedelta | None
+    is_missing_route: bool
+    """Whether it says that the provider's API lacks the call, not what the call is about."""
+
+    def names(self, thing: str) -> bool:
+        """Tell whether it says which thing is missing; a path that is repeated does not."""
+        return thing in self.message.replace(f"/{thing}", "")
+
+    def lacks_call(self, backend: str) -> CallNotSupported:
+        return CallNotSupported(backend, self.request, f"answered {self.status}: {self.message}")
+
+
+def read_error(response: httpx.Response, *, secret: str, of_api: bool) -> ErrorAnswer:
+    """Read what an error's answer says, whether it is of the protocol or of a gateway on the way.
+
+    `of_api` tells the API's routes from other places, as those of uploads.
+    """
+    try:
+        body = json.loads(response.content)
+    except ValueError:
+        body = None
+    said = body if isinstance(body, dict) else {}
+    text = str(said.get("message") or response.text or response.reason_phrase)
+    return ErrorAnswer(
+        request=f"{response.request.method} {response.request.url.path}",
+        status=response.status_code,
+        message=text.strip().replace(secret, "…")[:_LONGEST_TEXT],
+        error_code=said.get("error_code"),
+        retry_after=_seconds(response.headers.get("Retry-After")),
+        is_missing_route=of_api and _is_missing_route(response.status_code, said.get("message")),
+    )
+
+
+def _is_missing_route(status: int, message: object) -> bool:
+    if status in _NO_SUCH_METHOD:
+        return True
+    in_protocol = isinstance(message, str) and _NO_SUCH_ROUTE not in message
+    return status == HTTPStatus.NOT_FOUND and not in_protocol
+
+
+def _seconds(text: str | None) -> timedelta | None:
+    return timedelta(seconds=int(text)) if text and text.isascii() and text.isdecimal() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """Whom something was asked of, and whether it changes something there."""
+
+    backend: str
+    changes: bool
+
+    def refused(self, answer: ErrorAnswer) -> BackendError:
+        """Say what an error's answer means."""
+        text = f"answered {answer.status}: {answer.message}"
+        if answer.error_code in _UNSETTLED:
+            return AnswerLost(self.backend, text)
+        if answer.error_code in _FINAL:
+            return BackendRefused(self.backend, text)
+        if answer.is_missing_route:
+            return answer.lacks_call(self.backend)
+        if answer.status in _BUSY:
+            return BackendBusy(self.backend, text, retry_after=answer.retry_after)
+        if HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return BackendRefused(self.backend, text)
+        return self.lost(text)
+
+    def lost(self, text: str) -> BackendUnavailable:
+        """Say that there was no answer, which leaves a change in doubt."""
+        return (AnswerLost if self.changes else BackendUnavailable)(self.backend, text)
+
+    def unsent(self, text: str) -> BackendUnavailable:
+        return BackendUnavailable(self.backend, text)

@@ -1,0 +1,106 @@
+"""Which sandboxes a provider has, and which of them are ours.
+
+Nothing a provider answers is taken on trust where somebody's sandbox depends on it: not that it filters its list, nor
+that a 404 is about the sandbox.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from http import HTTPStatus
+from typing import cast
+from urllib.parse import urlencode
+
+from e2b.api.client.api.sandboxes import get_sandboxes_sandbox_id, get_v2_sandboxes
+from e2b.api.client.client import AuthenticatedClient
+from e2b.api.client.models import ListedSandbox, SandboxDetail
+from e2b.api.client.types import UNSET, Response
+
+from sandbox_server.domain.errors import BackendError, BackendUnavailable
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.e2b.failures import ErrorAnswer
+from sandbox_server.providers.e2b.listing import read_all
+from sandbox_server.providers.e2b.templates import Ask
+from sandbox_server.providers.protocol.errors import SandboxGone, SandboxNotRunning
+from sandbox_server.providers.protocol.provider import ProviderSandbox, ProviderState
+
+_GONE = frozenset({HTTPStatus.NOT_FOUND})
+# What a provider may answer 404 to while the sandbox is paused.
+_NEED_RUNNING = frozenset({"pause", "set-timeout", "metrics", "snapshot"})
+
+
+class Lookup:
+    """Finds sandboxes at one provider, by id or by label."""
+
+    def __init__(
+        self, name: str, api: AuthenticatedClient, ask: Ask, *, installation_id: str, page: int
+    ) -> None:
+        self._name = name
+        self._api = api
+        self._ask = ask
+        self._installation_id = installation_id
+        self._page = page
+
+    async def read(self, provider_id: str, *, limit: timedelta | None = None) -> ProviderSandbox:
+        """Read a sandbox that is ours by its id; its labels may be missing, but not be another's."""
+        try:
+            answer = await self._ask(
+                "info",
+                get_sandboxes_sandbox_id.asyncio_detailed(provider_id, client=self._api),
+                settles=_GONE,
+                limit=limit,
+            )
+        except ErrorAnswer as error:
+            missing = error
+        else:
+            found = wire.provider_sandbox(cast("SandboxDetail", answer.parsed))
+            if found.installation_id in {None, self._installation_id}:
+                return found
+            raise SandboxGone(self._name, provider_id)
+        if not missing.names(provider_id) and await self._is_listed(provider_id, limit=limit):
+            raise missing.lacks_call(self._name)
+        raise SandboxGone(self._name, provider_id)
+
+    async def find(
+        self, labels: Mapping[str, str], *, limit: timedelta | None = None
+    ) -> Sequence[ProviderSandbox]:
+        """List our sandboxes with these labels; `limit` is for each page."""
+        wanted = {wire.INSTALLATION: self._installation_id, **labels}
+        listed = await self._list(wanted, limit=limit)
+        # Checked here too: some providers ignore the filter and answer with everybody's sandboxes.
+        ours = {one.sandbox_id: one for one in listed if wire.has_labels(one, wanted)}
+        return [wire.provider_sandbox(one) for one in ours.values()]
+
+    async def explain_missing(
+        self, call: str, provider_id: str, answer: ErrorAnswer
+    ) -> BackendError:
+        """Say what a 404 means: the sandbox is gone or paused, or the provider lacks the call."""
+        try:
+            found = await self.read(provider_id)
+        except SandboxGone as gone:
+            return gone
+        if found.state is ProviderState.PAUSED and call in _NEED_RUNNING:
+            return SandboxNotRunning(self._name, provider_id)
+        if answer.names(provider_id):
+            text = f"answered 404 to `{answer.request}`, though it has the sandbox"
+            return BackendUnavailable(self._name, f"{text}: {answer.message}")
+        return answer.lacks_call(self._name)
+
+    async def _is_listed(self, provider_id: str, *, limit: timedelta | None) -> bool:
+        # Without a filter: what lost its labels is there nevertheless.
+        listed = await self._list({}, limit=limit)
+        return any(one.sandbox_id == provider_id for one in listed)
+
+    async def _list(
+        self, labels: Mapping[str, str], *, limit: timedelta | None
+    ) -> list[ListedSandbox]:
+        async def read_page(token: str) -> Response[list[ListedSandbox]]:
+            request = get_v2_sandboxes.asyncio_detailed(
+                client=self._api,
+                metadata=urlencode(labels) or UNSET,
+                limit=self._page,
+                next_token=token or UNSET,
+            )
+            answer = await self._ask("list", request, limit=limit)
+            return cast("Response[list[ListedSandbox]]", answer)
+
+        return await read_all(self._name, read_page)

@@ -1,0 +1,39 @@
+"""The files of COPY steps, as the provider's API takes them: an archive for each step, under a hash of what is in it."""
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from sandbox_server.providers.protocol.build_context import BuildContext, ContextFile
+
+
+def hash_of(context: BuildContext, source: str, destination: str) -> str:
+    return context.digest("COPY", source, destination, of=source)
+
+
+def archive_of(context: BuildContext, source: str) -> bytes:
+    """Pack what a COPY takes; the same files give the same bytes but for the time of packing."""
+    files = context.below(source)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path in _directories(files, source):
+            archive.addfile(_entry(path, 0o755, tarfile.DIRTYPE))
+        for path, file in sorted(files.items()):
+            entry = _entry(path, file.mode, tarfile.REGTYPE)
+            entry.size = len(file.content)
+            archive.addfile(entry, io.BytesIO(file.content))
+    return packed.getvalue()
+
+
+def _directories(files: Mapping[str, ContextFile], source: str) -> list[str]:
+    """List the directories of the source itself and below it, each before what is in it."""
+    depth = len(PurePosixPath(source).parts)
+    parents = {parent for path in files for parent in PurePosixPath(path).parents}
+    return sorted(str(one) for one in parents if len(one.parts) >= max(depth, 1))
+
+
+def _entry(path: str, mode: int, kind: bytes) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(path)
+    entry.mode, entry.type = mode, kind
+    return entry

@@ -1,0 +1,83 @@
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sandbox_server.domain.deadlines import DEFAULT_RULES, Rules
+from sandbox_server.domain.errors import BackendUnavailable
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.providers.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
+
+NOT_CONFIGURED = "it is not in the settings any more"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownBackend:
+    """A provider of sandboxes that the settings name, and the deadlines that hold at it."""
+
+    client: E2BBackend
+    rules: Rules = DEFAULT_RULES
+    capacity: int = DEFAULT_CAPACITY
+    paused_takes_place: bool = False
+    overflow_to: str | None = None
+    templates: frozenset[str] = frozenset()
+    """What the settings let all tenants use there."""
+
+
+class Backends:
+    """All providers of this server, by name; the first is where sandboxes go when nobody says."""
+
+    def __init__(self, known: Mapping[str, KnownBackend], *, lanes: Lanes | None = None) -> None:
+        self._known = dict(known)
+        self.lanes = lanes or Lanes(len(self._known))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __getitem__(self, name: str) -> E2BBackend:
+        """Give a provider; one that left the settings fails like one that does not answer."""
+        known = self._known.get(name)
+        if known is None:
+            raise BackendUnavailable(name, NOT_CONFIGURED)
+        return known.client
+
+    def rules(self, name: str | None) -> Rules:
+        """Give the deadlines of a backend; what has none yet is held to the usual ones."""
+        known = None if name is None else self._known.get(name)
+        return DEFAULT_RULES if known is None else known.rules
+
+    def declaring(self, template: str) -> frozenset[str]:
+        """Name the backends whose settings let all tenants use a template."""
+        return frozenset(name for name, one in self._known.items() if template in one.templates)
+
+    def items(self) -> Iterator[tuple[str, KnownBackend]]:
+        """Give all providers with what the settings say of them."""
+        return iter(self._known.items())
+
+    async def close(self) -> None:
+        for known in self._known.values():
+            await known.client.close()
+
+
+def open_backends(
+    settings: Sequence[BackendSettings], *, installation_id: str, rules: Rules = DEFAULT_RULES
+) -> Backends:
+    """Make what the server asks its providers through; nothing is asked yet."""
+    require_consistent(settings)
+    lanes = Lanes(len(settings))
+    return Backends(
+        {
+            one.name: KnownBackend(
+                client=E2BBackend(one.endpoint(), installation_id=installation_id, lanes=lanes),
+                rules=replace(rules, longest_run=one.max_continuous_run),
+                capacity=one.capacity,
+                paused_takes_place=one.paused_takes_place,
+                overflow_to=one.overflow_to,
+                templates=frozenset(one.templates),
+            )
+            for one in settings
+        },
+        lanes=lanes,
+    )

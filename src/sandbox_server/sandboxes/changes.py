@@ -1,0 +1,75 @@
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.notifications import Notifications
+from sandbox_server.sandboxes.repositories.sandboxes import CHANGED
+
+
+class Follower:
+    """One that waits for changes of one row."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._told: Sandbox | None = None
+
+    async def wait(self, *, longest: timedelta) -> Sandbox | None:
+        """Wait for a change; gives the row if it was told with it, and otherwise read it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest.total_seconds()):
+                await self._changed.wait()
+        self._changed.clear()
+        told, self._told = self._told, None
+        return told
+
+    def wake(self, row: Sandbox | None = None) -> None:
+        self._told = row
+        self._changed.set()
+
+
+class Changes:
+    """Wakes those who wait for a sandbox when its row has changed, on whichever server that was.
+
+    Hearing is a hint, never the truth: who is woken, or has waited long enough, reads the row. What this process has
+    committed itself it tells at once; what it then hears of that, under its own name, is no news.
+    """
+
+    def __init__(self, notifications: Notifications) -> None:
+        self.name = secrets.token_hex(4)
+        self._waiting: defaultdict[str, set[Follower]] = defaultdict(set)
+        notifications.listen(CHANGED, self._heard)
+
+    @contextmanager
+    def follow(self, row_id: str) -> Iterator[Follower]:
+        """Follow a row from now on."""
+        follower = Follower()
+        self._waiting[row_id].add(follower)
+        try:
+            yield follower
+        finally:
+            followers = self._waiting[row_id]
+            followers.discard(follower)
+            if not followers:
+                del self._waiting[row_id]
+
+    def tell(self, row: Sandbox) -> None:
+        """Wake those who wait for a row with what it has been committed as."""
+        for follower in self._waiting.get(row.id, ()):
+            follower.wake(row)
+
+    def _heard(self, said: str | None) -> None:
+        if said is None:
+            self._wake(*self._waiting)
+            return
+        row_id, _, by = said.partition("/")
+        if by != self.name:
+            self._wake(row_id)
+
+    def _wake(self, *row_ids: str) -> None:
+        for row_id in row_ids:
+            for follower in self._waiting.get(row_id, ()):
+                follower.wake()

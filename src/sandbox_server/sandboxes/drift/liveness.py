@@ -1,0 +1,137 @@
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.errors import BackendError, BackendUnavailable, SandboxNotFound
+from sandbox_server.domain.events import PROVIDER, Answering, Cause, Silent
+from sandbox_server.domain.state import State
+from sandbox_server.domain.wording import clock
+from sandbox_server.log.events import EventRepository
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.provider import Access, ProviderState
+from sandbox_server.sandboxes.drift.for_each_limited import for_each
+from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
+from sandbox_server.sandboxes.services.sealed import open_access
+from sandbox_server.vault import Vault
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long sandboxes have to answer."""
+
+    each: timedelta = timedelta(seconds=5)
+    between: timedelta = timedelta(seconds=3)
+    """After this long one that did not answer is asked once more."""
+    all: timedelta = timedelta(seconds=30)
+    """Who has not had a turn by then has it the next time: those found silent come last."""
+
+
+PATIENCE = Patience()
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """What of a running sandbox's row it takes to ask it."""
+
+    id: str
+    generation: int
+    access_sealed: bytes | None
+    silent: bool
+
+
+class Silence:
+    """Asks running sandboxes for a sign of life, and writes down who gives none."""
+
+    def __init__(self, sessions: Sessions, vault: Vault, *, patience: Patience = PATIENCE) -> None:
+        self._sessions = sessions
+        self._vault = vault
+        self._patience = patience
+        self._heard: dict[str, dict[str, float]] = {}
+        """When each of a backend's sandboxes answered this server last, by the event loop's clock."""
+
+    async def listen(self, backend: E2BBackend) -> None:
+        """Ask all that run at a backend."""
+        async with self._sessions() as session:
+            rows = await PatrolRepository(session).list_running(backend.name)
+
+        before = self._heard.get(backend.name, {})
+        heard = {row.id: before[row.id] for row in rows if row.id in before}
+        self._heard[backend.name] = heard
+
+        async def ask(one: _Runner) -> None:
+            silent = await self._is_silent(backend, one)
+            if silent is not None and silent is not one.silent:
+                await self._note(one, silent=silent, heard_at=heard.get(one.id))
+            if silent is False:
+                heard[one.id] = asyncio.get_running_loop().time()
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience.all.total_seconds()):
+                await for_each([_Runner(*row) for row in rows], ask)
+
+    async def _is_silent(self, backend: E2BBackend, one: _Runner) -> bool | None:
+        """Ask the sandbox, and then its provider, who may know better than we; None is that nobody knows."""
+        if one.access_sealed is None:
+            return None
+        access = open_access(self._vault, one.id, one.access_sealed)
+        if await self._answers(backend, access):
+            return False
+        if not one.silent:
+            await asyncio.sleep(self._patience.between.total_seconds())
+            if await self._answers(backend, access):
+                return False
+        try:
+            found = await backend.info(access.provider_id)
+        except BackendError:
+            return None
+        return True if found.state is ProviderState.RUNNING else None
+
+    async def _answers(self, backend: E2BBackend, access: Access) -> bool:
+        try:
+            return await backend.is_answering(access, limit=self._patience.each)
+        except BackendUnavailable:
+            return False
+
+    async def _note(self, seen: _Runner, *, silent: bool, heard_at: float | None) -> None:
+        async with self._sessions.begin() as session:
+            try:
+                row, now = await SandboxRepository(session).lock(seen.id)
+            except SandboxNotFound:
+                return
+            if row.generation != seen.generation or row.state is not State.RUNNING:
+                return
+            last = now - _since(heard_at) if heard_at is not None else None
+            event = _grow_silent(row, now, heard_at=last) if silent else _answer_again(row)
+            await EventRepository(session).append(row.tenant_id, event)
+        log.warning("sandbox %s id=%s", "is silent" if silent else "answers again", row.id)
+
+
+def _since(instant: float) -> timedelta:
+    return timedelta(seconds=asyncio.get_running_loop().time() - instant)
+
+
+def _grow_silent(row: Sandbox, now: datetime, *, heard_at: datetime | None) -> Silent:
+    row.silent_since = now
+    row.state_reason = f"It runs, and has not answered since {clock(heard_at or now)}."
+    return Silent(
+        sandbox_id=row.id,
+        cause=Cause.PROVIDER,
+        actor=PROVIDER,
+        reason=row.state_reason,
+        last_answer_at=heard_at,
+    )
+
+
+def _answer_again(row: Sandbox) -> Answering:
+    row.silent_since = None
+    row.state_reason = "It answers again."
+    return Answering(
+        sandbox_id=row.id, cause=Cause.PROVIDER, actor=PROVIDER, reason=row.state_reason
+    )

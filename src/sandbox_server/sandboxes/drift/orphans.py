@@ -1,0 +1,155 @@
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain import deadlines
+from sandbox_server.domain.errors import SandboxNotFound, Superseded
+from sandbox_server.domain.events import Cause, entered
+from sandbox_server.domain.ids import PATTERN
+from sandbox_server.domain.requests import Defaults
+from sandbox_server.domain.state import ENDED, State, Target
+from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.jobs.kinds import SANDBOX
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.log.events import EventRepository
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.provider import ProviderSandbox
+from sandbox_server.sandboxes.drift.for_each_limited import for_each
+from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.repositories.sandboxes import (
+    SandboxRepository,
+    deadlines_of,
+    set_deadlines,
+)
+from sandbox_server.sandboxes.transitions import Transition, Transitions
+
+log = logging.getLogger(__name__)
+
+_ADOPTED = Wish(
+    cause=Cause.RECOVERY,
+    reason="Its provider has it and no record did, as after a restore of the database; it is kept.",
+)
+_STARTED = Wish(
+    cause=Cause.RECOVERY,
+    reason="Its provider has it and its record did not know, as after a restore of the database.",
+)
+
+
+class Strangers:
+    """Finds out whose the sandboxes are that a backend has and that are not on its list of ours.
+
+    What belongs to no tenant is reported and stays: a restored database must not delete anyone's work.
+    """
+
+    def __init__(self, sessions: Sessions, reconciler: Reconciler) -> None:
+        self._sessions = sessions
+        self._reconciler = reconciler
+        self._transitions = Transitions(sessions)
+        self._reported: set[str] = set()
+
+    async def settle(self, backend: E2BBackend, unknown: Sequence[ProviderSandbox]) -> int:
+        """Give each to its row, or a row to it; gives how many are left."""
+        if not unknown:
+            return 0
+        ids = {one.sandbox_id for one in unknown if one.sandbox_id is not None}
+        async with self._sessions() as session:
+            repository = PatrolRepository(session)
+            rows = await repository.find_all(ids)
+            tenants = await repository.find_tenants(
+                {one.tenant_id for one in unknown if one.tenant_id is not None}
+            )
+        left: list[ProviderSandbox] = []
+
+        async def settle(one: ProviderSandbox) -> None:
+            row = rows.get(one.sandbox_id or "")
+            tenant = tenants.get(one.tenant_id or "")
+            if row is not None:
+                if not await self._give_to_row(backend.name, row, one):
+                    left.append(one)
+            elif tenant is not None and re.match(PATTERN, one.sandbox_id or ""):
+                await self._adopt(backend, tenant, one)
+            else:
+                left.append(one)
+
+        await for_each(unknown, settle)
+        self._report(backend.name, left)
+        return len(left)
+
+    async def _give_to_row(self, backend: str, seen: Sandbox, found: ProviderSandbox) -> bool:
+        """Have a row look at what its start left behind; False is that it lives somewhere else."""
+        if seen.backend not in {None, backend}:
+            return False
+        if seen.state in ENDED:  # a create that finished after it had been given up
+            await self._have_looked_at(backend, seen)
+        elif seen.state is State.QUEUED:
+            started = Transition(
+                change=deadlines.admit,
+                told=_STARTED,
+                values={
+                    "backend": backend,
+                    "backend_sandbox_id": found.id,
+                    "tried_at": found.started_at,
+                },
+            )
+            with suppress(Superseded, SandboxNotFound):
+                await self._transitions.commit(seen, started, wake=True)
+        return True
+
+    async def _have_looked_at(self, backend: str, seen: Sandbox) -> None:
+        async with self._sessions.begin() as session:
+            row, _ = await SandboxRepository(session).lock(seen.id)
+            row.backend = backend
+            await JobRepository(session).due(SANDBOX, row.id)
+
+    async def _adopt(self, backend: E2BBackend, tenant: Tenant, found: ProviderSandbox) -> None:
+        row = _row_for(tenant, backend.name, found)
+        async with self._sessions.begin() as session:
+            now = await SandboxRepository(session).clock()
+            set_deadlines(row, deadlines.pause(deadlines_of(row), now))
+            if not await PatrolRepository(session).adopt(row):
+                return
+            await JobRepository(session).due(SANDBOX, row.id)
+            event = entered(
+                deadlines_of(row),
+                sandbox_id=row.id,
+                cause=_ADOPTED.cause,
+                actor=_ADOPTED.actor,
+                reason=_ADOPTED.reason,
+            )
+            await EventRepository(session).append(row.tenant_id, event)
+        log.warning("adopted sandbox=%s backend=%s id=%s", row.id, backend.name, found.id)
+        await self._reconciler.correct(row, now, found)
+
+    def _report(self, backend: str, left: Sequence[ProviderSandbox]) -> None:
+        for one in left:
+            if one.id not in self._reported:
+                self._reported.add(one.id)
+                log.warning(
+                    "stranger backend=%s id=%s sandbox=%s tenant=%s",
+                    *(backend, one.id, one.sandbox_id, one.tenant_id),
+                )
+
+
+def _row_for(tenant: Tenant, backend: str, found: ProviderSandbox) -> Sandbox:
+    # Paused, whatever it is: what paused rows lack is found when they are corrected or resumed.
+    defaults = Defaults().overridden(tenant.defaults)
+    return Sandbox(
+        id=found.sandbox_id,
+        tenant_id=tenant.id,
+        template=found.template,
+        backend=backend,
+        backend_sandbox_id=found.id,
+        candidates=[backend],
+        state=State.PAUSED,
+        state_reason=_ADOPTED.reason,
+        target=Target.PAUSED,
+        wish=_ADOPTED.document(),
+        timeout=defaults.timeout,
+        on_timeout=defaults.on_timeout,
+        idle_timeout=defaults.idle_timeout,
+        generation=0,
+    )

@@ -1,0 +1,120 @@
+"""What becomes of a row once its provider has answered."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain import deadlines
+from sandbox_server.domain.deadlines import Deadlines, Rules
+from sandbox_server.domain.errors import BackendError, BackendRefused
+from sandbox_server.domain.events import PROVIDER, Cause
+from sandbox_server.domain.state import ENDED, State, Target
+from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.sandboxes.transitions import Change, Transition, into, wish_of
+
+BUSY_FOR = timedelta(seconds=5)
+"""How long a provider that has too much to do is left alone, when it does not say."""
+
+_NOT_EXTENDED = "Its provider's timeout was not extended, which is tried again: "
+
+
+def is_refresh(row: Sandbox) -> bool:
+    """Tell whether it is paused and resumed only since its provider ends what runs too long."""
+    return row.target is Target.RUNNING and wish_of(row).cause is Cause.LONGEST_RUN
+
+
+def runs(row: Sandbox, *, since: datetime, rules: Rules) -> Change:
+    if row.state is State.STARTING:
+        return lambda row, now: deadlines.start(row, now, since=since, rules=rules)
+    if is_refresh(row):
+        return lambda row, now: deadlines.refresh(row, now, rules=rules)
+    return lambda row, now: deadlines.resume(row, now, since=since, rules=rules)
+
+
+def becomes(state: State, *, rules: Rules) -> Change:
+    """Enter a state that what is there has led to, without its provider's doing."""
+    if state in ENDED:
+        return lambda row, _: deadlines.end(row, state)
+    if state is State.PAUSED:
+        return lambda row, now: deadlines.pause(row, now, rules=rules)
+    return into(state)
+
+
+KEEPS_PLACE = Transition(change=into(State.RESUMING), only_if=is_refresh)
+"""After a pause that was only for the provider's maximum."""
+
+
+def not_started(error: BackendError) -> Transition:
+    return never_started(str(error), is_refusal=isinstance(error, BackendRefused))
+
+
+def never_started(reason: str, *, is_refusal: bool = False) -> Transition:
+    return Transition(
+        change=lambda row, _: deadlines.end(row, State.FAILED),
+        target=Target.GONE,
+        told=by_provider(f"It was not started: {reason}", is_refusal=is_refusal),
+    )
+
+
+def not_let_in(error: BackendError) -> Transition:
+    return Transition(
+        change=lambda row, _: deadlines.requeue(row),
+        told=by_provider(f"It waits for a place again: {error}"),
+        values={"backend": None, "tried_at": None},
+    )
+
+
+def may_wait(row: Sandbox, _: datetime) -> bool:
+    """Tell whether it may go back to the queue, which is only for what is to run."""
+    return row.state is not State.STARTING or row.target is not Target.PAUSED
+
+
+def not_paused(error: BackendError) -> Transition:
+    return Transition(
+        change=lambda row, _: deadlines.fail_pause(row),
+        told=by_provider(f"It was not paused, which is tried again: {error}"),
+    )
+
+
+def not_resumed(error: BackendError, *, rules: Rules) -> Transition:
+    return Transition(
+        change=lambda row, now: deadlines.pause(row, now, rules=rules),
+        target=Target.PAUSED,
+        told=by_provider(f"It was not resumed and stays paused: {error}"),
+    )
+
+
+def not_let_back_in(error: BackendError, *, rules: Rules) -> Transition:
+    def pause(row: Deadlines, now: datetime) -> Deadlines:
+        waits_until = row.queue_expires_at
+        return replace(deadlines.pause(row, now, rules=rules), queue_expires_at=waits_until)
+
+    return Transition(change=pause, told=by_provider(f"It waits for a place again: {error}"))
+
+
+def not_deleted(error: BackendError) -> Wish:
+    return by_provider(f"It is not deleted yet, which is tried again: {error}")
+
+
+def not_extended(error: BackendError) -> Wish:
+    return by_provider(f"{_NOT_EXTENDED}{error}")
+
+
+def is_not_extended(row: Sandbox) -> bool:
+    return (row.state_reason or "").startswith(_NOT_EXTENDED)
+
+
+def by_provider(reason: str, *, is_refusal: bool = False) -> Wish:
+    return Wish(cause=Cause.PROVIDER, actor=PROVIDER, reason=reason, is_refusal=is_refusal)
+
+
+def behind_our_back(row: Sandbox, to: State) -> Wish | None:
+    """Say what the provider has done by itself, if that is what has led to this state."""
+    match row.state, to:
+        case _, State.FAILED:
+            return by_provider(f"It is gone from its provider {row.backend!r}, unasked.")
+        case ((State.RUNNING | State.STARTING), State.PAUSED):
+            return by_provider(f"Its provider {row.backend!r} paused it, unasked.")
+        case State.PAUSED, State.RUNNING:
+            return by_provider(f"It was resumed at its provider {row.backend!r}, not here.")
+    return None

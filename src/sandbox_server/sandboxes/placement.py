@@ -1,0 +1,121 @@
+from dataclasses import replace
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Snapshot, Tenant
+from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
+from sandbox_server.domain.placing import Place, choose, is_ready, of_template
+from sandbox_server.domain.requests import Defaults, SandboxRequest
+from sandbox_server.domain.templates import (
+    KnownTemplate,
+    TemplateReference,
+    is_called_as_with_services,
+)
+from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.repositories.awaited import AwaitedRepository
+from sandbox_server.sandboxes.template_lookup import Offer, require_offered
+from sandbox_server.templates.repository import TemplateRepository
+
+SERVER_DEFAULTS = Defaults()
+
+
+class Placement:
+    """Decides where a sandbox may live. Which of those it is, and when, is decided where there is room."""
+
+    def __init__(self, backends: Backends, *, defaults: Defaults = SERVER_DEFAULTS) -> None:
+        self._backends = backends
+        self._overflow = {name: known.overflow_to for name, known in backends.items()}
+        self._defaults = defaults
+
+    async def place(
+        self,
+        session: AsyncSession,
+        tenant: Tenant,
+        asked: SandboxRequest,
+        *,
+        offer: Offer | None = None,
+    ) -> Place:
+        """Find the backends that may have a sandbox, with the template to make it from.
+
+        Those that are down or drained are among them, since they may be back when its turn comes.
+        Raises `TemplateNotRecorded` where providers have to be asked first.
+        """
+        if asked.template is not None:
+            asked = replace(asked, template=str(_read(asked.template)))
+        place = choose(
+            asked,
+            defaults=self._defaults.overridden(tenant.defaults),
+            rules=tenant.rules,
+            overflow=self._overflow,
+        )
+        reference = _read(place.template)
+        snapshot = await TemplateRepository(session).find_snapshot(reference, tenant_id=tenant.id)
+        if snapshot is not None:
+            return _at_snapshot(place, snapshot, asked)
+        known = await self._find_known(session, tenant, reference)
+        if place.meanwhile is not None and not (known and is_ready(place, known)):
+            place = _meanwhile(place, known)
+            reference = _read(place.template)
+            known = await self._find_known(session, tenant, reference)
+        if known is None:
+            return self._at_offering(place, reference, offer)
+        place = replace(place, template=str(replace(reference, name=known.name)))
+        placed = of_template(place, known)
+        if placed.awaited_template_id is None:
+            return placed
+        # Its build may have ended since, and whoever ended it has looked for those who wait before this one could be seen.
+        await AwaitedRepository(session).hold_builds(placed.awaited_template_id)
+        known = await self._find_known(session, tenant, reference)
+        if known is None:
+            raise TemplateNotFound(place.template)
+        return of_template(place, known)
+
+    async def _find_known(
+        self, session: AsyncSession, tenant: Tenant, reference: TemplateReference
+    ) -> KnownTemplate | None:
+        return await TemplateRepository(session).find_known(reference, tenant_id=tenant.id)
+
+    def _at_offering(
+        self, place: Place, reference: TemplateReference, offer: Offer | None
+    ) -> Place:
+        """Place a sandbox of a template without a record at the backends that offer it."""
+        there = require_offered(reference, place.candidates, backends=self._backends, offer=offer)
+        return replace(
+            place,
+            template=str(reference),
+            candidates=there,
+            has_services=is_called_as_with_services(reference.name),
+        )
+
+
+def _read(template: str) -> TemplateReference:
+    reference = TemplateReference.parse(template)
+    if reference is None:
+        raise TemplateNotFound(template)
+    return reference
+
+
+def _meanwhile(place: Place, known: KnownTemplate | None) -> Place:
+    assert place.meanwhile is not None
+    is_built = known is not None and not known.building.isdisjoint(place.candidates)
+    state = "is being built" if is_built else "is not ready"
+    note = (
+        f"The default template {place.template!r} {state}, so this sandbox is made from "
+        f"{place.meanwhile!r}. GET /v1/templates/{place.template} says how far it is."
+    )
+    return replace(place, template=place.meanwhile, template_note=note)
+
+
+def _at_snapshot(place: Place, snapshot: Snapshot, asked: SandboxRequest) -> Place:
+    if snapshot.state != "ready":
+        raise InvalidRequest(f"The snapshot {snapshot.id} is {snapshot.state}.")
+    if asked.backend not in {None, snapshot.backend}:
+        raise InvalidRequest(
+            f"The snapshot {snapshot.id} is at {snapshot.backend}, not at {asked.backend}."
+        )
+    return replace(
+        place,
+        template=snapshot.id,
+        candidates=(snapshot.backend,),
+        has_services=snapshot.has_services,
+    )

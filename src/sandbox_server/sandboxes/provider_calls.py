@@ -1,0 +1,87 @@
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.deadlines import Rules, extend_provider
+from sandbox_server.domain.errors import BackendRefused
+from sandbox_server.domain.templates import name_at_provider
+from sandbox_server.providers.e2b import E2BBackend
+from sandbox_server.providers.protocol.errors import AnswerLost
+from sandbox_server.providers.protocol.provider import Access, NewSandbox
+from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.observation import Look
+from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
+from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.vault import Vault
+
+
+class Calls:
+    """What is asked of sandboxes' providers, in the words of the rows."""
+
+    def __init__(self, backends: Backends, vault: Vault) -> None:
+        self._backends = backends
+        self._vault = vault
+
+    def rules(self, row: Sandbox) -> Rules:
+        return self._backends.rules(row.backend)
+
+    def enter(self, row: Sandbox) -> None:
+        """Take the current job into the lane of the row's provider, or have it given back."""
+        self._client(row).enter()
+
+    async def create(self, look: Look) -> Access:
+        backend = self._client(look.row)
+        access = await backend.create(self._new_sandbox(look.row))
+        if look.doubted:
+            # A repeated request gives what the first one made, though that was killed since.
+            try:
+                await backend.info(access.provider_id)
+            except BackendRefused as error:  # the question, not the create
+                raise AnswerLost(backend.name, error.reason) from None
+        return access
+
+    async def connect(self, look: Look) -> Access:
+        timeout = self.rules(look.row).provider_timeout
+        return await self._client(look.row).connect(_provider_id(look), timeout=timeout)
+
+    async def pause(self, look: Look) -> None:
+        await self._client(look.row).pause(_provider_id(look))
+
+    async def extend(self, look: Look) -> None:
+        until = extend_provider(deadlines_of(look.row), look.now, rules=self.rules(look.row))
+        assert until.provider_until is not None
+        left = until.provider_until - look.now
+        await self._client(look.row).set_timeout(_provider_id(look), left)
+
+    async def kill(self, look: Look) -> None:
+        """Kill whatever has the sandbox's id, known to the row or not."""
+        backend, known = self._client(look.row), look.row.backend_sandbox_id
+        found = {look.found.id} if look.found else set()
+        if known is None and not found:
+            found = {one.id for one in await backend.find(look.row.id)}
+        for provider_id in found | ({known} if known else set()):
+            await backend.kill(provider_id)
+
+    async def kill_late(self, row: Sandbox, access: Access) -> None:
+        await self._client(row).kill(access.provider_id)
+
+    def _new_sandbox(self, row: Sandbox) -> NewSandbox:
+        network = dict(row.network)
+        return NewSandbox(
+            sandbox_id=row.id,
+            tenant_id=row.tenant_id,
+            template=name_at_provider(row.template_id) if row.template_id else row.template,
+            timeout=self.rules(row).provider_timeout,
+            envs=open_envs(self._vault, row.id, row.envs_sealed).get("envs", {}),
+            allow_internet=network.pop("allow_internet", None),
+            network=network or None,
+            volumes=row.volumes,
+        )
+
+    def _client(self, row: Sandbox) -> E2BBackend:
+        assert row.backend is not None
+        return self._backends[row.backend]
+
+
+def _provider_id(look: Look) -> str:
+    if look.row.backend_sandbox_id is not None:
+        return look.row.backend_sandbox_id
+    assert look.found is not None
+    return look.found.id

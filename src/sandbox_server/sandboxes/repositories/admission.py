@@ -1,0 +1,133 @@
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, exists, func, select, true
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.domain.capacity import Door
+from sandbox_server.domain.fair_share import Share, Waiting
+from sandbox_server.sandboxes.repositories.slots import (
+    held,
+    in_line,
+    in_time,
+    may_be_at,
+    runs,
+    waits,
+)
+
+_tenant_ids = bindparam("tenant_ids", type_=ARRAY(Text))
+_waiting = exists().where(waits, Sandbox.tenant_id == Tenant.id)
+
+_LOCK_WAITING_TENANTS = held(select(Tenant.id).where(_waiting).order_by(Tenant.id))
+
+# Every admission asks this, so it is built once: that took as long as carrying it out.
+_running = (
+    select(Sandbox.tenant_id, func.count().label("count"))
+    .where(Sandbox.tenant_id == any_(_tenant_ids), runs)
+    .group_by(Sandbox.tenant_id)
+    .subquery("running")
+)
+_count = func.coalesce(_running.c.count, 0)
+_tenant = (
+    select(Tenant.id, _count.label("running"), (Tenant.max_running - _count).label("left"))
+    .outerjoin(_running, _running.c.tenant_id == Tenant.id)
+    .where(Tenant.id == any_(_tenant_ids))
+    .subquery("tenant")
+)
+_door = select(
+    func.unnest(bindparam("numbers", type_=ARRAY(BigInteger))).label("number"),
+    func.unnest(bindparam("backends", type_=ARRAY(Text))).label("backend"),
+    func.unnest(bindparam("states", type_=ARRAY(Text))).label("state"),
+).subquery("door")
+_first = (
+    select(Sandbox.id, Sandbox.priority, Sandbox.queued_at, may_be_at.label("backends"))
+    .where(waits, in_time, Sandbox.tenant_id == _tenant.c.id)
+    .where(Sandbox.state == _door.c.state, _door.c.backend == any_(may_be_at))
+    .order_by(*in_line)
+    .limit(func.greatest(func.least(_tenant.c.left, bindparam("most", type_=BigInteger)), 0))
+    .lateral("first")
+)
+_QUEUE = select(
+    _tenant.c.id.label("tenant_id"),
+    *(_tenant.c.running, _tenant.c.left, _door.c.number, _first),
+    func.clock_timestamp().label("now"),
+).select_from(_tenant.join(_door, true()).outerjoin(_first, true()))
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Who may be next, and what their tenants run."""
+
+    waiting: Sequence[Waiting]
+    shares: Mapping[str, Share]
+    now: datetime
+
+
+class AdmissionRepository:
+    """Who waits for places, and what has to be held to give them out."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def lock_tenant(self, tenant_id: str) -> Tenant:
+        rows = held(select(Tenant).where(Tenant.id == tenant_id))
+        tenant: Tenant = (await self._session.scalars(rows)).one()
+        return tenant
+
+    async def lock_waiting_tenants(self) -> Sequence[str]:
+        """Hold, by id, every tenant that waits for a place anywhere."""
+        return (await self._session.scalars(_LOCK_WAITING_TENANTS)).all()
+
+    async def count_waiting(self, tenant_id: str, *, up_to: int) -> int:
+        """Count those of a tenant that wait, no further than that."""
+        some = select(Sandbox.id).where(waits, Sandbox.tenant_id == tenant_id).limit(up_to)
+        counted = await self._session.execute(select(func.count()).select_from(some.subquery()))
+        return counted.scalar_one()
+
+    async def read_queue(
+        self, tenant_ids: Sequence[str], doors: Sequence[Door], *, most: int
+    ) -> Queue:
+        """Read who is first at each door: of each tenant as many as it may run, and `most` at the most."""
+        asked = {
+            "tenant_ids": tenant_ids,
+            "numbers": list(range(len(doors))),
+            "backends": [door.backend for door in doors],
+            "states": [door.state for door in doors],
+            "most": most,
+        }
+        return _queue((await self._session.execute(_QUEUE, asked)).all(), doors)
+
+    async def lock_waiting(self, sandbox_ids: Collection[str]) -> Sequence[Sandbox]:
+        """Hold, by id, those of the sandboxes that still wait."""
+        still = select(Sandbox).where(waits, Sandbox.id.in_(sorted(sandbox_ids)))
+        fresh = still.order_by(Sandbox.id).execution_options(populate_existing=True)
+        return (await self._session.scalars(fresh.with_for_update())).all()
+
+
+def _queue(rows: Sequence[Any], doors: Sequence[Door]) -> Queue:
+    found: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        if row.id is not None:
+            found[row.id].append(row)
+    return Queue(
+        waiting=[_in_queue(seen, [doors[row.number] for row in seen]) for seen in found.values()],
+        shares={row.tenant_id: Share(places=row.running, left=row.left) for row in rows},
+        now=rows[0].now,
+    )
+
+
+def _in_queue(seen: Sequence[Any], doors: Sequence[Door]) -> Waiting:
+    row = seen[0]
+    open_there = {door.backend for door in doors}
+    return Waiting(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        priority=row.priority,
+        queued_at=row.queued_at,
+        backends=tuple(backend for backend in row.backends if backend in open_there),
+        has_place=any(door.has_place for door in doors),
+    )

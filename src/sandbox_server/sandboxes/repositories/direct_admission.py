@@ -1,0 +1,62 @@
+"""What is asked for a sandbox that gets its place as it is written down; built once, as every create asks it."""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Text, bindparam, exists, func, insert, inspect, not_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Row, Sandbox, Tenant
+from sandbox_server.sandboxes.repositories.slots import held, runs, waits
+
+_SANDBOXES = Row.metadata.tables["sandboxes"]
+_COLUMNS = {
+    attribute.key: attribute.columns[0] for attribute in inspect(Sandbox).mapper.column_attrs
+}
+
+_tenant_id = bindparam("tenant_id", type_=Text)
+_running = select(func.count()).where(Sandbox.tenant_id == _tenant_id, runs).scalar_subquery()
+_may_run = select(Tenant.max_running).where(Tenant.id == _tenant_id).scalar_subquery()
+_is_let_in = not_(exists().where(waits)) & (_may_run > _running)
+
+_FIND_TENANT = select(Tenant, _is_let_in, func.clock_timestamp()).where(Tenant.id == _tenant_id)
+_LOCK_TENANT = held(select(Tenant.id).where(Tenant.id == _tenant_id))
+_INSERT = (
+    insert(_SANDBOXES)
+    .from_select(
+        [column.name for column in _COLUMNS.values()],
+        select(*(bindparam(name, type_=column.type) for name, column in _COLUMNS.items())).where(
+            _is_let_in
+        ),
+    )
+    .returning(_SANDBOXES.c.id)
+)
+
+
+class ArrivalRepository:
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def find_tenant(self, tenant_id: str) -> tuple[Tenant, bool, datetime]:
+        """Find a tenant, whether it may run more while nobody waits, and the database's clock.
+
+        Nothing is held, so that may be otherwise by the time that it is acted upon.
+        """
+        found = await self._session.execute(_FIND_TENANT, {"tenant_id": tenant_id})
+        tenant, is_let_in, now = found.one()
+        return tenant, is_let_in, now
+
+    async def add(self, row: Sandbox) -> bool:
+        """Insert the row, whose backend is held, if its tenant may still run more and nobody waits."""
+        await self._session.execute(_LOCK_TENANT, {"tenant_id": row.tenant_id})
+        values = {name: getattr(row, name) for name in _COLUMNS}
+        added = await self._session.execute(_INSERT, values)
+        return added.one_or_none() is not None
+
+
+def fresh(row: Sandbox, now: datetime, *, queue_timeout: timedelta | None) -> None:
+    """Fill in what the database does in a row that is inserted by its session."""
+    row.created_at = row.queued_at = now
+    row.wanted, row.generation = 1, 0
+    row.has_services = row.has_services or False
+    row.awaited_backends = row.awaited_backends or []
+    row.queue_expires_at = None if queue_timeout is None else now + queue_timeout

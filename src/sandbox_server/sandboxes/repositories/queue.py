@@ -1,0 +1,162 @@
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    FromClause,
+    Subquery,
+    Text,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Sandbox, Tenant
+from sandbox_server.domain.capacity import Room
+from sandbox_server.domain.state import OnTimeout, State
+from sandbox_server.sandboxes.repositories.slots import (
+    in_line,
+    in_time,
+    is_paused,
+    may_be_at,
+    runs,
+    waits,
+)
+
+_now = func.statement_timestamp()
+_ENOUGH = 1000  # whoever waits for a later release learns no instant
+_pauses_at = case(
+    (
+        Sandbox.idle_timeout.is_not(None),
+        func.greatest(Sandbox.last_activity_at + Sandbox.idle_timeout, Sandbox.awake_until),
+    )
+)
+_stops_running_at = case(
+    (Sandbox.state.in_([State.PAUSING, State.STOPPING]), _now),
+    (Sandbox.state == State.RESUMING, _now + Sandbox.remaining),
+    else_=func.least(Sandbox.expires_at, _pauses_at),
+)
+_is_gone_at = case(
+    (Sandbox.state == State.STOPPING, _now),
+    (Sandbox.state == State.PAUSED, Sandbox.retain_until),
+    (Sandbox.on_timeout == OnTimeout.DELETE, Sandbox.expires_at),
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a sandbox stands in the order of admission."""
+
+    ahead: int
+    ahead_in_tenant: int
+    tenant: str
+    max_running: int
+    running: int
+    now: datetime
+
+    @property
+    def lacks_quota(self) -> bool:
+        return self.running >= self.max_running
+
+
+class QueueViewRepository:
+    """What is told about the queue; nothing is held, so in the next moment it may be otherwise."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def find_standings(
+        self, sandbox_ids: Collection[str], rooms: Collection[Room]
+    ) -> Mapping[str, Standing]:
+        """Tell who would be admitted at the backends before whom, if one place after the other got free.
+
+        Each admission gives its tenant a place more. So the n-th of a tenant compares to others as
+        if that had n places more, and no place has to be given out to know the order.
+        """
+        line = _line(rooms)
+        mine, other = line.alias("mine"), line.alias("other")
+        before = and_(
+            other.c.backends.op("&&")(mine.c.backends),
+            or_(other.c.nth <= other.c.left, other.c.tenant_id == mine.c.tenant_id),
+            tuple_(*_turn(other)) < tuple_(*_turn(mine)),
+        )
+        ahead = select(func.count()).select_from(other).where(before).scalar_subquery()
+        found = await self._session.execute(
+            select(mine.c.id, ahead, mine.c.nth - 1)
+            .add_columns(mine.c.name, mine.c.max_running, mine.c.max_running - mine.c.left, _now)
+            .where(mine.c.id.in_(sorted(sandbox_ids)))
+        )
+        return {id_: Standing(*standing) for id_, *standing in found}
+
+    async def list_releases_at(self, rooms: Collection[Room]) -> Sequence[datetime | None]:
+        """List when places there get free by themselves, the first ones first."""
+        names, keeping = _names(rooms)
+        frees_at = case((Sandbox.backend.in_(keeping), _is_gone_at), else_=_stops_running_at)
+        taken = or_(
+            and_(Sandbox.backend.in_(names), runs), and_(Sandbox.backend.in_(keeping), is_paused)
+        )
+        return await self._list(frees_at, taken)
+
+    async def list_releases_of(self, tenant_id: str) -> Sequence[datetime | None]:
+        """List when what the tenant runs stops running by itself, the first ones first."""
+        return await self._list(_stops_running_at, and_(runs, Sandbox.tenant_id == tenant_id))
+
+    async def _list(
+        self, frees_at: ColumnElement[Any], wanted: ColumnElement[bool]
+    ) -> Sequence[datetime | None]:
+        earliest = select(frees_at).where(wanted).order_by(frees_at.nulls_last()).limit(_ENOUGH)
+        return (await self._session.scalars(earliest)).all()
+
+
+def _line(rooms: Iterable[Room]) -> CTE:
+    """Tell of all who wait at the backends who is the n-th of its tenant, and what that has."""
+    names, keeping = _names(rooms)
+    waiting = (
+        select(Sandbox.id, Sandbox.tenant_id, Sandbox.priority, Sandbox.queued_at)
+        .add_columns(may_be_at.label("backends"))
+        .add_columns(
+            func.row_number().over(partition_by=Sandbox.tenant_id, order_by=in_line).label("nth")
+        )
+        .where(waits, in_time, may_be_at.op("&&")(literal(names, ARRAY(Text))))
+        .cte("waiting")
+    )
+    has = _counted(waiting, keeping)
+    running = func.coalesce(has.c.running, 0)
+    return (
+        select(waiting, Tenant.name, Tenant.max_running)
+        .add_columns((Tenant.max_running - running).label("left"))
+        .add_columns((func.coalesce(has.c.places, 0) + waiting.c.nth).label("places"))
+        .join(Tenant, Tenant.id == waiting.c.tenant_id)
+        .outerjoin(has, has.c.tenant_id == waiting.c.tenant_id)
+        .cte("line")
+    )
+
+
+def _counted(waiting: CTE, keeping: Collection[str]) -> Subquery:
+    kept = and_(Sandbox.backend.in_(keeping), is_paused)
+    return (
+        select(Sandbox.tenant_id, func.count().filter(runs).label("running"))
+        .add_columns(func.count().label("places"))
+        .where(Sandbox.tenant_id.in_(select(waiting.c.tenant_id)), or_(runs, kept))
+        .group_by(Sandbox.tenant_id)
+        .subquery("counted")
+    )
+
+
+def _turn(line: FromClause) -> Sequence[ColumnElement[Any]]:
+    return (-line.c.priority, line.c.places, line.c.queued_at, line.c.id)
+
+
+def _names(rooms: Iterable[Room]) -> tuple[list[str], list[str]]:
+    """Give the names of the backends, and of those where paused sandboxes keep their places."""
+    every = list(rooms)
+    return [room.backend for room in every], [room.backend for room in every if room.keeps_places]

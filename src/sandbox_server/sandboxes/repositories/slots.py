@@ -1,0 +1,39 @@
+"""Conditions on sandboxes: who waits for a place, who takes one, and where.
+
+States are constants in them: a plan for whatever parameters could not use an index that has some rows only.
+"""
+
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, or_
+from sqlalchemy.dialects.postgresql import array
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.capacity import WITH_PLACE
+from sandbox_server.domain.state import State
+
+Selected = TypeVar("Selected", bound=Select[*tuple[Any, ...]])
+
+
+def _in(*states: State) -> ColumnElement[bool]:
+    return Sandbox.state.in_([literal_column(f"'{state}'") for state in states])
+
+
+waits = and_(Sandbox.target == literal_column("'running'"), _in(State.QUEUED, State.PAUSED))
+in_time = or_(
+    Sandbox.queue_expires_at.is_(None), Sandbox.queue_expires_at > func.statement_timestamp()
+)
+may_be_at = case((_in(State.QUEUED), Sandbox.candidates), else_=array([Sandbox.backend]))
+in_line = (Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
+
+_lives = Sandbox.ended_at.is_(None)
+runs = and_(_lives, _in(*sorted(WITH_PLACE)))
+is_paused = and_(_lives, _in(State.PAUSED))
+
+
+def held(rows: Selected) -> Selected:
+    """Lock the rows of backends or tenants, but let others refer to them.
+
+    Two who have inserted a sandbox would otherwise wait for each other.
+    """
+    return rows.with_for_update(key_share=True).execution_options(populate_existing=True)

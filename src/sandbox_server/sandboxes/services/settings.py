@@ -1,0 +1,48 @@
+"""What the services in a sandbox are told, as docs/in-the-sandbox.md has it."""
+
+import hashlib
+import hmac
+import json
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.vault import Vault
+
+_PASSWORD_BYTES = 18
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """The content of a sandbox's file of settings."""
+
+    content: bytes = field(repr=False)
+
+    def digest(self, provider_id: str) -> bytes:
+        """Tell this content in this very sandbox from all others: a fork's files are its original's."""
+        return hashlib.sha256(provider_id.encode() + b"\0" + self.content).digest()
+
+
+def settings_of(
+    row: Sandbox, token: str, *, vault: Vault, public: PublicAddress | None
+) -> ServiceSettings:
+    """Put together what the services of a sandbox are to know."""
+    given = open_envs(vault, row.id, row.envs_sealed)
+    told = {
+        "token": token,
+        "password": password_of(token),
+        "sandbox_id": row.id,
+        "envs": given.get("envs", {}),
+        "mcp_servers": given.get("mcp_servers", {}),
+    }
+    if public is not None:
+        told |= {"api_url": public.api_url, "ports_url": public.url(row.id, "{port}")}
+    return ServiceSettings(json.dumps(told, sort_keys=True).encode())
+
+
+def password_of(token: str) -> str:
+    """Derive what code-server asks for; from it nobody gets to the token, which opens more."""
+    made = hmac.digest(token.encode(), b"code-server", "sha256")
+    return urlsafe_b64encode(made[:_PASSWORD_BYTES]).decode()

@@ -1,0 +1,126 @@
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from sandbox_server.db.session import Sessions, without_transaction
+from sandbox_server.domain.errors import BackendError, TemplateNotFound
+from sandbox_server.domain.templates import BASE, TemplateReference
+from sandbox_server.providers.registry import Backends
+from sandbox_server.templates.repository import TemplateRepository
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_REMEMBER = timedelta(minutes=1)
+_MOST_REMEMBERED = 1000
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A template without a record, and the backends whose providers offer it by this name."""
+
+    template: str
+    backends: frozenset[str]
+
+
+class TemplateNotRecorded(Exception):
+    """Only providers may know the template: ask them, outside the transaction, and try again."""
+
+    def __init__(self, reference: TemplateReference, backends: Sequence[str]) -> None:
+        super().__init__(str(reference))
+        self.reference = reference
+        self.backends = backends
+
+
+class TemplateLookup:
+    """Finds out whether providers offer a template to every tenant.
+
+    All tenants share the key of a provider, so the provider gives any of them what any other built or snapshotted there.
+    Nothing is therefore passed on because a provider knows it. A template without a record has to be found by a name,
+    and tenants' templates and snapshots have generated names only.
+    """
+
+    def __init__(self, sessions: Sessions, backends: Backends) -> None:
+        self._sessions = sessions
+        self._backends = backends
+        self._remembered: dict[Offer, float] = {}
+
+    async def attempt(self, work: Callable[[Offer | None], Awaitable[T]]) -> T:
+        """Run a transaction, and once more if it needs to know what providers offer."""
+        try:
+            return await work(None)
+        except TemplateNotRecorded as error:
+            offer = await self._find(error.reference, error.backends)
+        try:
+            return await work(offer)
+        except TemplateNotRecorded as error:  # the tenant's defaults changed in between
+            raise TemplateNotFound(str(error.reference)) from None
+
+    async def _find(self, reference: TemplateReference, backends: Sequence[str]) -> Offer:
+        asked = [await self._offers(name, reference) for name in backends]
+        offering = frozenset(name for name, one in zip(backends, asked, strict=True) if one is True)
+        failed = [one for one in asked if isinstance(one, BackendError)]
+        if not offering and failed:
+            raise failed[0]
+        if not offering:
+            raise TemplateNotFound(str(reference))
+        return Offer(str(reference), offering)
+
+    async def _offers(self, backend: str, reference: TemplateReference) -> bool | BackendError:
+        offer = Offer(str(reference), frozenset({backend}))
+        if self._remembered.get(offer, 0) > time.monotonic():
+            return True
+        try:
+            found = await self._backends[backend].templates.find(str(reference))
+        except BackendError as error:
+            log.warning("template not looked up backend=%s error=%s", backend, error)
+            return error
+        # A provider that finds what it is given as an id has not found a name.
+        if found is None or found.id == reference.name:
+            return False
+        if found.id is not None and await self._is_private(backend, found.id):
+            return False
+        self._remember(offer)
+        return True
+
+    async def _is_private(self, backend: str, provider_id: str) -> bool:
+        async with without_transaction(self._sessions) as session:
+            return bool(await TemplateRepository(session).list_private_ids(backend, [provider_id]))
+
+    def _remember(self, offer: Offer) -> None:
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[offer] = time.monotonic() + _REMEMBER.total_seconds()
+
+
+def require_offered(
+    reference: TemplateReference,
+    candidates: Sequence[str],
+    *,
+    backends: Backends,
+    offer: Offer | None,
+) -> tuple[str, ...]:
+    """Leave the backends that offer a template without a record to all tenants."""
+    if reference.name == BASE and reference.namespace is None:
+        return tuple(candidates)
+    declaring = backends.declaring(str(reference))
+    if declaring:
+        return _having(reference, candidates, declaring)
+    if reference.is_generated:
+        raise TemplateNotFound(str(reference))
+    if offer is None or offer.template != str(reference):
+        raise TemplateNotRecorded(reference, candidates)
+    return _having(reference, candidates, offer.backends)
+
+
+def _having(
+    reference: TemplateReference, candidates: Sequence[str], backends: Collection[str]
+) -> tuple[str, ...]:
+    left = tuple(name for name in candidates if name in backends)
+    if not left:
+        raise TemplateNotFound(str(reference))
+    return left

@@ -1,0 +1,79 @@
+import logging
+from contextlib import suppress
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.db.session import Sessions
+from sandbox_server.domain.errors import InvalidRequest, Superseded
+from sandbox_server.domain.placing import Place, of_template
+from sandbox_server.domain.requests import Defaults
+from sandbox_server.domain.templates import KnownTemplate
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.outcomes import never_started
+from sandbox_server.sandboxes.repositories.awaited import AwaitedRepository
+from sandbox_server.sandboxes.transitions import Transitions
+from sandbox_server.templates.repository import TemplateRepository
+
+log = logging.getLogger(__name__)
+
+
+class Awaiting:
+    """Lets sandboxes in line whose template is ready by now, and ends those whose template never will be.
+
+    Done again it changes nothing, so whoever finds that a build is over may do it.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._transitions = Transitions(sessions)
+
+    async def settle(self, template_id: str) -> None:
+        in_vain: list[tuple[Sandbox, str]] = []
+        async with self._sessions.begin() as session:
+            waiting = await AwaitedRepository(session).lock_waiting(template_id)
+            if not waiting:
+                return
+            known = await TemplateRepository(session).find_built(template_id)
+            backends: set[str] = set()
+            for row in waiting:
+                try:
+                    backends |= _let_in_line(row, known)
+                except InvalidRequest as error:
+                    in_vain.append((row, await _explain(session, row, template_id, error)))
+            for backend in sorted(backends):
+                await JobRepository(session).due(ADMISSION, backend)
+        for row, reason in in_vain:
+            with suppress(Superseded):  # it is wanted gone, which its own job sees to
+                await self._transitions.commit(row, never_started(reason))
+
+
+def _let_in_line(row: Sandbox, known: KnownTemplate | None) -> set[str]:
+    """Tell where a sandbox may get a place from now on."""
+    if known is None:
+        raise InvalidRequest(f"The template {row.template!r} was deleted.")
+    asked = Place(
+        template=row.template,
+        candidates=tuple(row.awaited_backends),
+        defaults=Defaults(),
+        resources=row.resources,
+    )
+    place = of_template(asked, known)
+    if place.awaited_template_id is None:
+        row.candidates, row.resources = list(place.candidates), dict(place.resources)
+        row.has_services = row.has_services or place.has_services
+        row.awaited_template_id, row.awaited_backends = None, []
+    return set(place.candidates)
+
+
+async def _explain(
+    session: AsyncSession, row: Sandbox, template_id: str, error: InvalidRequest
+) -> str:
+    failures = await AwaitedRepository(session).list_failures(template_id)
+    told = [
+        f"The template {row.template!r} could not be built at {backend}: {failures[backend]}"
+        for backend in row.awaited_backends
+        if backend in failures
+    ]
+    return " ".join(told) or str(error)

@@ -1,0 +1,93 @@
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request, Response
+
+from sandbox_client.models import Page, SnapshotRead, SnapshotState
+from sandbox_server.db.models import Snapshot
+from sandbox_server.domain import errors
+from sandbox_server.http.declared_errors import may_fail_with
+from sandbox_server.http.deps import ControllerDep, Operator, Reader, SandboxIdPath, SnapshotIdPath
+from sandbox_server.http.json_body import JsonRoute
+from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+from sandbox_server.sandboxes.requests import IdempotencyKey, SnapshotBody, repeatable
+from sandbox_server.sandboxes.views import view_snapshot
+
+router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
+
+
+@router.post(
+    "/sandboxes/{sandbox_id}/snapshots", status_code=201, responses={202: {"model": SnapshotRead}}
+)
+@may_fail_with(
+    errors.InvalidTransition, errors.NotReady, errors.SnapshotFailed, errors.SnapshotNotFound
+)
+async def create_snapshot(
+    sandbox_id: SandboxIdPath,
+    body: SnapshotBody,
+    request: Request,
+    response: Response,
+    caller: Operator,
+    controller: ControllerDep,
+    idempotency_key: IdempotencyKey = None,
+) -> SnapshotRead:
+    """Keep a sandbox as it is now. The snapshot's id is a template to create sandboxes from. 202: it is being taken."""
+    row = await controller.snapshot(
+        caller,
+        sandbox_id,
+        name=body.name,
+        idempotency=repeatable(request, idempotency_key, body),
+    )
+    snapshot = view_snapshot(row)
+    if snapshot.state is SnapshotState.CREATING:
+        response.status_code = 202
+    return snapshot
+
+
+@router.get("/sandboxes/{sandbox_id}/snapshots")
+async def list_sandbox_snapshots(
+    sandbox_id: SandboxIdPath,
+    caller: Reader,
+    controller: ControllerDep,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[SnapshotRead]:
+    """List what was kept of a sandbox, newest first. It outlives the sandbox, and so does this list."""
+    rows = await controller.copies.list_page(
+        caller, sandbox_id=sandbox_id, limit=limit + 1, before=read_id(cursor)
+    )
+    return _page(rows, limit)
+
+
+@router.get("/snapshots")
+async def list_snapshots(
+    caller: Reader,
+    controller: ControllerDep,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[SnapshotRead]:
+    """List all that was kept, newest first."""
+    rows = await controller.copies.list_page(
+        caller, sandbox_id=None, limit=limit + 1, before=read_id(cursor)
+    )
+    return _page(rows, limit)
+
+
+@router.get("/snapshots/{snapshot_id}")
+async def get_snapshot(
+    snapshot_id: SnapshotIdPath, caller: Reader, controller: ControllerDep
+) -> SnapshotRead:
+    """Tell what a snapshot is of, and whether it is ready."""
+    return view_snapshot(await controller.copies.get(caller, snapshot_id))
+
+
+@router.delete("/snapshots/{snapshot_id}", status_code=204)
+async def delete_snapshot(
+    snapshot_id: SnapshotIdPath, caller: Operator, controller: ControllerDep
+) -> None:
+    """Have nothing created from a snapshot any more; its files go once no sandbox stands on them."""
+    await controller.copies.delete(caller, snapshot_id)
+
+
+def _page(rows: Sequence[Snapshot], limit: int) -> Page[SnapshotRead]:
+    items = [view_snapshot(row) for row in rows]
+    return page_of(rows, items, limit=limit, position=lambda row: row.id)

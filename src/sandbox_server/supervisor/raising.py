@@ -1,0 +1,75 @@
+"""The engine for a server that is not root: its guard is raised by sudo, and nothing else is."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox_server.supervisor.engine import EngineAddress
+from sandbox_server.supervisor.errors import CannotServe
+from sandbox_server.supervisor.guard import EngineGuard, engine_of
+from sandbox_server.supervisor.link import GuardLink
+
+COMMAND = "guard-engine"
+
+_PASSED_ON = "http_proxy,https_proxy,no_proxy,HTTP_PROXY,HTTPS_PROXY,NO_PROXY"
+_ENDS_WITHIN_S = 120  # longer than an engine may take to undo its start
+
+
+def require_sudo() -> None:
+    if shutil.which("sudo") is None:
+        raise CannotServe(
+            "The engine needs root, and there is no sudo here: start the server as root, or set "
+            "E2B_API_KEY to use sandboxes elsewhere."
+        )
+
+
+@contextmanager
+def raised_guard(directory: Path) -> Iterator[tuple[EngineAddress, GuardLink]]:
+    """Start the guard beside this process; it notices when the block ends, however it does."""
+    require_sudo()
+    command = [sys.executable, "-m", "sandbox_server", COMMAND, "--directory", str(directory)]
+    with subprocess.Popen(  # noqa: S603
+        ["sudo", f"--preserve-env={_PASSED_ON}", *command],  # noqa: S607
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as guard:
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        link = GuardLink(orders=guard.stdin, answers=guard.stdout)
+        try:
+            yield _read_address(link), link
+        finally:
+            link.orders.close()
+            guard.wait(_ENDS_WITHIN_S)
+
+
+def guard(directory: Path) -> int:
+    """Be that guard, on the standard streams; a Ctrl-C at the terminal is for the server."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which sandboxes would inherit
+    link = GuardLink(orders=sys.stdin, answers=sys.stdout)
+    try:
+        with engine_of(directory) as engine:
+            engine.wait_until_ready(starter=sys.stdin)
+            address = engine.address
+            link.answer(json.dumps({"port": address.port, "api_key": address.api_key}))
+            EngineGuard(engine, link).run()
+    except CannotServe as error:
+        link.answer(json.dumps({"failed": str(error)}))
+    return 0
+
+
+def _read_address(link: GuardLink) -> EngineAddress:
+    said = link.answers.readline()
+    if not said:
+        raise CannotServe("sudo did not start the engine.")
+    answer = json.loads(said)
+    if "failed" in answer:
+        raise CannotServe(answer["failed"])
+    return EngineAddress(port=answer["port"], api_key=answer["api_key"])

@@ -1,0 +1,99 @@
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sandbox_server.app import create_app
+from sandbox_server.http.forwarded import PassedOn
+from sandbox_server.http.server import HttpServer
+from sandbox_server.services import Services
+from sandbox_server.settings import Settings
+from sandbox_server.supervisor.errors import CannotServe
+from sandbox_server.supervisor.first_start import ADMIN_KEY_FILE
+from sandbox_server.supervisor.interruption import Interrupted
+from sandbox_server.supervisor.link import GuardLink
+from sandbox_server.supervisor.listening import url_of
+from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
+from sandbox_server.wiring import open_server
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that serving takes: nothing of it is read from a file any more."""
+
+    settings: Settings
+    listeners: list[socket.socket]
+    new_admin_key: str | None = field(repr=False)
+    rest_at_end: bool
+    shipped: Shipped = NOTHING_SHIPPED
+
+
+async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
+    """Serve until told to stop; tells whether all sandboxes were put to rest, if they should be."""
+    settings = work.settings
+    with _interruptible():
+        async with open_server(settings, shipped=work.shipped) as server:
+            await HttpServer(
+                create_app(server.services),
+                stop_timeout=settings.stop_timeout,
+                on_started=lambda: _note_started(work, link),
+                on_stop=lambda: let_go(server.services),
+                is_forwarded=PassedOn(server.services.public_address),
+            ).serve(sockets=work.listeners)
+            return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Stop a server that is being put together at SIGTERM or SIGHUP; once it serves it has handlers of its own."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def interrupt(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise Interrupted(received[0]) from None
+
+
+def _note_started(work: Work, link: GuardLink | None) -> None:
+    if link is not None and not link.confirm_start():
+        raise CannotServe("The process that guards the engine ended while the server started.")
+    _greet(work)
+
+
+def let_go(services: Services) -> None:
+    """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
+    services.streams.end()
+    services.commands.end_waits()
+    services.passing.end_streams()
+    services.tool_servers.end_waits()
+
+
+def _greet(work: Work) -> None:
+    url = url_of(work.settings.host, work.listeners)
+    file = work.settings.state_dir / ADMIN_KEY_FILE
+    lines = [f"The server is listening on {url}"]
+    if work.new_admin_key is not None:
+        lines.append(f"Its admin key, kept in {file}: {work.new_admin_key}")
+    headers = f"""-H "X-API-Key: $(cat {file})" -H 'Content-Type: application/json'"""
+    lines += [
+        "Paste this into another terminal to create a sandbox:",
+        f"  curl {headers} -d '{{}}' {url}/v1/sandboxes",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

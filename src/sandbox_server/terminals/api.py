@@ -1,0 +1,151 @@
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response, WebSocket
+
+from sandbox_client.models import Page, TerminalRead, TerminalUpdate
+from sandbox_server.db.models import Command
+from sandbox_server.domain import errors
+from sandbox_server.domain.commands import CommandState, TerminalSize
+from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
+from sandbox_server.http.deps import (
+    Operator,
+    Reader,
+    SandboxIdPath,
+    ServicesDep,
+    TerminalIdPath,
+    TerminalsDep,
+)
+from sandbox_server.http.json_body import JsonRoute
+from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
+from sandbox_server.sandboxes.requests import (
+    IdempotencyKey,
+    TerminalBody,
+    Wait,
+    a_terminal,
+    repeatable,
+)
+from sandbox_server.terminals.socket import TerminalSocket
+
+router = APIRouter(
+    route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/terminals", tags=["terminals"]
+)
+
+After = Annotated[int | None, Query(ge=0, le=2**53)]
+States = Annotated[
+    list[CommandState] | None,
+    Query(alias="state", description="Those in any of these states; else those that run."),
+]
+
+
+@router.post("", status_code=201)
+@may_fail_with(*WOKEN, errors.TooManyCommands, errors.CommandNotFound, errors.CommandNotStarted)
+async def create_terminal(
+    sandbox_id: SandboxIdPath,
+    body: TerminalBody,
+    request: Request,
+    response: Response,
+    caller: Operator,
+    terminals: TerminalsDep,
+    idempotency_key: IdempotencyKey = None,
+    wait: Wait = 30,
+) -> TerminalRead:
+    """Start a terminal. Attach to its `path` by WebSocket, from as many places as you like; it runs on without any."""
+    row = await terminals.create(
+        caller,
+        sandbox_id,
+        a_terminal(body),
+        idempotency=repeatable(request, idempotency_key, body),
+        wait=timedelta(seconds=wait),
+    )
+    terminal = _view(row)
+    response.headers["Location"] = terminal.path
+    return terminal
+
+
+@router.get("")
+async def list_terminals(
+    sandbox_id: SandboxIdPath,
+    caller: Reader,
+    terminals: TerminalsDep,
+    states: States = None,
+    cursor: Cursor = None,
+    limit: Limit = DEFAULT_LIMIT,
+) -> Page[TerminalRead]:
+    """List a sandbox's terminals, newest first."""
+    rows = await terminals.list_page(
+        caller, sandbox_id, states=states, limit=limit + 1, before=read_id(cursor)
+    )
+    items = [_view(row) for row in rows]
+    return page_of(rows, items, limit=limit, position=lambda row: row.id)
+
+
+@router.get("/{terminal_id}")
+async def get_terminal(
+    sandbox_id: SandboxIdPath, terminal_id: TerminalIdPath, caller: Reader, terminals: TerminalsDep
+) -> TerminalRead:
+    """Tell what has become of a terminal."""
+    return _view(await terminals.get(caller, sandbox_id, terminal_id))
+
+
+@router.patch("/{terminal_id}")
+@may_fail_with(*WORKED_IN, errors.CommandNotRunning, errors.CommandNotFound)
+async def resize_terminal(
+    sandbox_id: SandboxIdPath,
+    terminal_id: TerminalIdPath,
+    body: TerminalUpdate,
+    caller: Operator,
+    terminals: TerminalsDep,
+) -> TerminalRead:
+    """Give a terminal another size. The last one counts, whoever gives it, and all who see the terminal are told."""
+    size = TerminalSize(cols=body.cols, rows=body.rows)
+    return _view(await terminals.resize(caller, sandbox_id, terminal_id, size))
+
+
+@router.delete("/{terminal_id}", status_code=204)
+@may_fail_with(*WORKED_IN, errors.CommandNotFound)
+async def kill_terminal(
+    sandbox_id: SandboxIdPath,
+    terminal_id: TerminalIdPath,
+    caller: Operator,
+    terminals: TerminalsDep,
+) -> None:
+    """End a terminal with what runs in it. What it showed is kept for a while."""
+    await terminals.kill(caller, sandbox_id, terminal_id)
+
+
+@router.websocket("/{terminal_id}")
+async def attach_to_terminal(
+    socket: WebSocket,
+    sandbox_id: SandboxIdPath,
+    terminal_id: TerminalIdPath,
+    caller: Reader,
+    services: ServicesDep,
+    terminals: TerminalsDep,
+    after: After = None,
+) -> None:
+    """See a terminal and type in it. See docs/terminals.md for what is said on the socket."""
+    row = await terminals.get(caller, sandbox_id, terminal_id)
+    await TerminalSocket(socket, services, terminals, caller, row).serve(after=after)
+
+
+def _view(row: Command) -> TerminalRead:
+    return TerminalRead(
+        id=row.id,
+        sandbox_id=row.sandbox_id,
+        state=row.state,
+        state_reason=row.state_reason,
+        exit_code=row.exit_code,
+        cmd=row.cmd or None,
+        cwd=row.cwd,
+        user=row.user,
+        cols=row.cols or 0,
+        rows=row.rows or 0,
+        pid=row.pid,
+        size=row.stdout_size,
+        cut=row.stdout_cut,
+        path=f"/v1/sandboxes/{row.sandbox_id}/terminals/{row.id}",
+        created_at=row.created_at,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )

@@ -1,0 +1,75 @@
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any, cast
+
+from sandbox_server.log.following import Following
+from sandbox_server.log.records import Record, RecordType
+from sandbox_server.terminals.source import Shown
+
+Frame = bytes | dict[str, Any]
+
+
+class View:
+    """What one viewer gets of a terminal: its bytes from an offset on, and between them what happened to it."""
+
+    def __init__(self, following: Following, *, offset: int) -> None:
+        self._following = following
+        self.offset = self._offset = offset
+        self.has_ended = False
+
+    async def frames(self) -> AsyncGenerator[Frame, None]:
+        """Give bytes and messages in their order, until the terminal has ended, or the server does."""
+        async with aclosing(self._following.blocks()) as blocks:
+            async for block in blocks:
+                records = (cast("Shown", item).record for item in block.items)
+                for frame in joined(self._frames_of(records)):
+                    yield frame
+
+    def _frames_of(self, records: Iterator[Record]) -> Iterator[Frame]:
+        for record in records:
+            match record.type:
+                case RecordType.STDOUT:
+                    yield from self._show(record)
+                case RecordType.GAP:
+                    yield from self._tell_gap(record)
+                case RecordType.RESIZED:
+                    yield {"type": "resized", **record.data}
+                case RecordType.EXIT:
+                    self.has_ended = True
+                    yield {"type": "exit", **record.data}
+
+    def _show(self, record: Record) -> Iterator[Frame]:
+        end = record.offset + len(record.content)
+        if end <= self._offset:
+            return
+        if record.offset > self._offset:
+            yield self._gap(record.offset)
+        yield record.content[self._offset - record.offset :]
+        self._offset = end
+
+    def _tell_gap(self, record: Record) -> Iterator[Frame]:
+        size = record.data.get("size")
+        if size is None:
+            yield {"type": "gap", "offset": self._offset, "size": None}
+        elif (end := record.offset + size) > self._offset:
+            yield self._gap(end)
+
+    def _gap(self, end: int) -> Frame:
+        gap = {"type": "gap", "offset": self._offset, "size": end - self._offset}
+        self._offset = end
+        return gap
+
+
+def joined(frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Put bytes together that nothing comes between."""
+    gathered = bytearray()
+    for frame in frames:
+        if isinstance(frame, bytes):
+            gathered += frame
+            continue
+        if gathered:
+            yield bytes(gathered)
+            gathered.clear()
+        yield frame
+    if gathered:
+        yield bytes(gathered)

@@ -1,0 +1,65 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+from starlette.types import Message
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.errors import PortBroken, ToolsRefused
+from sandbox_server.ports.port_proxy import Passing
+from sandbox_server.proxy.client import Client
+from sandbox_server.proxy.proxy_request import Passage
+from sandbox_server.sandboxes.services.config import Furnishing
+
+_UNAUTHORIZED = 401
+_REDIRECTS = range(300, 400)
+
+
+class _TokenRefused(Exception):
+    """The service wants another token."""
+
+
+class Introduction:
+    """Passes on to services in sandboxes that know this server by a token of the sandbox's own.
+
+    A 401 is about that token and nobody else's: it is written again, and the same asked once more.
+    """
+
+    def __init__(self, passing: Passing, furnishing: Furnishing) -> None:
+        self._passing = passing
+        self._furnishing = furnishing
+
+    async def pass_on(
+        self, passage: Passage, row: Sandbox, *, repeat: Callable[[], Client]
+    ) -> None:
+        """Answer with what the service answers; `repeat` gives the client as if it had said nothing yet."""
+        token = await self._furnishing.token(row)
+        try:
+            await self._attempt(passage, repeat(), token)
+        except _TokenRefused:
+            await self._furnishing.write(row)
+            try:
+                await self._attempt(passage, repeat(), token)
+            except _TokenRefused:
+                raise ToolsRefused(
+                    f"What answers on port {passage.destination.port} does not take the token in its file."
+                ) from None
+
+    async def _attempt(self, passage: Passage, client: Client, token: str) -> None:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = _checked(message, passage.destination.port)
+            await client.send(message)
+
+        bearer = (b"authorization", f"Bearer {token}".encode())
+        asking = Client(client.scope, client.receive, send)
+        await self._passing.pass_on(replace(passage, client=asking, added=(bearer,)))
+
+
+def _checked(start: Message, port: int) -> Message:
+    """Let an answer through that is the service's; about the way to it it has nothing to say."""
+    if start["status"] == _UNAUTHORIZED:
+        raise _TokenRefused
+    if start["status"] in _REDIRECTS:  # whoever follows may send its key along
+        raise PortBroken(port, "sends its callers elsewhere")
+    kept = [each for each in start["headers"] if each[0].lower() != b"www-authenticate"]
+    return {**start, "headers": kept}

@@ -1,0 +1,80 @@
+"""The first page, which people see: plain files beside this package, and nothing from elsewhere."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
+
+router = APIRouter(include_in_schema=False)
+
+_INDEX = "index.html"
+_TYPES = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+# No script or style but from our files: whatever a sandbox's name or output says, it stays text.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_READING = ["GET", "HEAD"]
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file of the page, with a name for what is in it."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+@router.api_route("/", methods=_READING)
+async def show_page(request: Request) -> Response:
+    return _answer(request, _INDEX)
+
+
+@router.api_route("/page/{name:path}", methods=_READING)
+async def show_file(name: str, request: Request) -> Response:
+    return _answer(request, name)
+
+
+def _answer(request: Request, name: str) -> Response:
+    asset = _assets().get(name)
+    if asset is None:
+        raise HTTPException(404)
+    # Asked about each time: a page must never be half of one version and half of the next.
+    headers = {
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": _POLICY,
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "ETag": asset.etag,
+    }
+    if asset.etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)
+
+
+@cache
+def _assets() -> Mapping[str, Asset]:
+    """Read all files once; those of others are in `vendor`, if they could be fetched."""
+    return dict(_read(files("sandbox_server").joinpath("web", "page")))
+
+
+def _read(directory: Traversable, above: str = "") -> Iterator[tuple[str, Asset]]:
+    for entry in directory.iterdir():
+        name = f"{above}{entry.name}"
+        if entry.is_dir():
+            yield from _read(entry, f"{name}/")
+        elif media_type := _TYPES.get(f".{entry.name.rpartition('.')[2]}"):
+            content = entry.read_bytes()
+            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            yield name, Asset(content, media_type, etag)

@@ -1,0 +1,247 @@
+"""Puts a server together, and keeps what works in the background at work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.access.encryption import open_vault, read_keys
+from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.overview import Overview
+from sandbox_server.admin.registration import register_backends
+from sandbox_server.admin.retention import Housekeeping, Retention
+from sandbox_server.agents.follow_up import PausesAfterRuns
+from sandbox_server.commands.recordings import Recordings, open_recordings
+from sandbox_server.commands.service import Commands
+from sandbox_server.db.database import open_database
+from sandbox_server.db.installation import InstallationRepository
+from sandbox_server.db.locks import Locks
+from sandbox_server.db.notifications import Notifications
+from sandbox_server.db.session import Sessions, create_sessions
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.templates import AGENT
+from sandbox_server.jobs.kinds import (
+    ADMISSION,
+    AGENT_RUN,
+    AGENT_TEMPLATE,
+    HOUSEKEEPING,
+    PATROL,
+    SANDBOX,
+    SERVICES,
+    SNAPSHOT,
+    TEMPLATE_BUILD,
+    TEMPLATES,
+)
+from sandbox_server.jobs.policy import Policy
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.jobs.worker import Handler
+from sandbox_server.log.hub import Streams
+from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.metrics.event_loop import watch_event_loop
+from sandbox_server.providers.registry import Backends, open_backends
+from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.changes import Changes
+from sandbox_server.sandboxes.drift.checker import Patrol
+from sandbox_server.sandboxes.placement import SERVER_DEFAULTS, Placement
+from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.sandboxes.shutdown_pauser import Rest
+from sandbox_server.services import Services
+from sandbox_server.settings import Settings
+from sandbox_server.snapshots.deletion import Snapshots
+from sandbox_server.structured_logging import log_context
+from sandbox_server.templates.agent import AgentTemplate
+from sandbox_server.templates.builds import Builds
+from sandbox_server.templates.listing import Listing
+from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
+from sandbox_server.tools.service_logs import ServiceLogs
+from sandbox_server.vault import Vault
+
+_GRACE = timedelta(seconds=10)
+_WITH_AGENT = replace(SERVER_DEFAULTS, template=AGENT, meanwhile=SERVER_DEFAULTS.template)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server at work: what its API calls, and what works beside it."""
+
+    services: Services
+    scheduler: SandboxQueueScheduler
+    housekeeping: Housekeeping
+    rest: Rest
+    recordings: Recordings
+
+
+@asynccontextmanager
+async def open_services(settings: Settings) -> AsyncIterator[Services]:
+    """Have a server at work until the block ends; gives what its API calls."""
+    async with open_server(settings) as server:
+        yield server.services
+
+
+@asynccontextmanager
+async def open_server(
+    settings: Settings, *, shipped: Shipped = NOTHING_SHIPPED
+) -> AsyncIterator[Server]:
+    """Put together a server on its database and its providers, at work until the block ends.
+
+    What works in the background and fails ends the block: a server that only looks alive is worse
+    than one that is started again.
+    """
+    async with AsyncExitStack() as stack:
+        url = settings.database_url
+        database = await stack.enter_async_context(
+            open_database(
+                None if url is None else url.get_secret_value(),
+                state_dir=settings.state_dir,
+                pool_size=settings.database_pool,
+            )
+        )
+        sessions = create_sessions(database)
+        given = settings.encryption_keys
+        keys = [] if given is None else read_keys(given.get_secret_value())
+        vault = await open_vault(sessions, keys=keys, state_dir=settings.state_dir)
+        backends = await _open_backends(settings, sessions)
+        stack.push_async_callback(backends.close)
+        notifications = Notifications(database)
+        agent = _agent_template(settings, sessions, backends, shipped)
+        server = _assemble(settings, sessions, vault, backends, notifications, shipped, agent)
+        stack.push_async_callback(server.services.locks.close)
+        await server.housekeeping.ensure()
+        if agent is not None:
+            await agent.ensure()
+        await stack.enter_async_context(_at_work(server, notifications))
+        yield server
+
+
+async def _open_backends(settings: Settings, sessions: Sessions) -> Backends:
+    async with sessions.begin() as session:
+        installation = await InstallationRepository(session).find_or_make()
+    backends = open_backends(settings.backends, installation_id=installation.id)
+    await register_backends(sessions, backends)
+    return backends
+
+
+def _assemble(
+    settings: Settings,
+    sessions: Sessions,
+    vault: Vault,
+    backends: Backends,
+    notifications: Notifications,
+    shipped: Shipped,
+    agent: AgentTemplate | None,
+) -> Server:
+    changes = Changes(notifications)
+    furnishing = Furnishing(sessions, backends, vault, PublicAddress(settings.url_from_outside))
+    reconciler = Reconciler(sessions, backends, vault, changes, furnishing=furnishing)
+    patrol = Patrol(sessions, backends, vault, reconciler)
+    admission = Admission(sessions)
+    rest = Rest(sessions, admission, notifications)
+    housekeeping = Housekeeping(sessions, _retention(settings))
+    handlers = {
+        SANDBOX: _named_in_log(reconciler.settle),
+        ADMISSION: rest.admit,
+        SERVICES: _named_in_log(furnishing.settle),
+        SNAPSHOT: Snapshots(sessions, backends).settle,
+        TEMPLATE_BUILD: Builds(sessions, backends, vault, shipped=shipped).settle,
+        TEMPLATES: Listing(sessions, backends).work,
+        PATROL: patrol.work,
+        HOUSEKEEPING: housekeeping.work,
+        AGENT_RUN: PausesAfterRuns(sessions).work,
+    }
+    if agent is not None:
+        handlers[AGENT_TEMPLATE] = agent.work
+    scheduler = SandboxQueueScheduler(
+        sessions,
+        handlers,
+        notifications,
+        policy=Policy(
+            places=settings.places, lease=timedelta(seconds=settings.lease_s), grace=_GRACE
+        ),
+        lanes=backends.lanes,
+    )
+    placement = Placement(backends, defaults=SERVER_DEFAULTS if agent is None else _WITH_AGENT)
+    controller = SandboxController(
+        sessions, scheduler, admission, reconciler, backends, placement, changes, vault
+    )
+    using = Using(backends, vault)
+    recordings = open_recordings(
+        sessions,
+        using,
+        controller.awake,
+        changes,
+        notifications,
+        lease=timedelta(seconds=settings.lease_s),
+        bound=settings.command_output_mb * 2**20,
+    )
+    commands = Commands(sessions, controller, recordings, LogGrowth(notifications))
+    services = Services(
+        settings=settings,
+        sessions=sessions,
+        locks=Locks(sessions),
+        authenticator=Authenticator(sessions),
+        controller=controller,
+        backends=backends,
+        vault=vault,
+        exposition=Exposition(sessions, Overview(sessions, backends)),
+        commands=commands,
+        streams=Streams(sessions, notifications),
+        service_logs=ServiceLogs(sessions, controller, commands, using),
+    )
+    return Server(services, scheduler, housekeeping, rest, recordings)
+
+
+def _agent_template(
+    settings: Settings, sessions: Sessions, backends: Backends, shipped: Shipped
+) -> AgentTemplate | None:
+    first = next(iter(backends), None)
+    if not settings.agent_template or first is None or AGENT not in shipped.templates:
+        return None
+    return AgentTemplate(sessions, shipped.templates[AGENT], first)
+
+
+def _named_in_log(settle: Handler) -> Handler:
+    async def settle_named(job: LeasedJob) -> datetime | None:
+        with log_context(sandbox_id=job.subject):
+            return await settle(job)
+
+    return settle_named
+
+
+def _retention(settings: Settings) -> Retention:
+    return Retention(
+        ended=timedelta(days=settings.ended_days),
+        events=timedelta(days=settings.event_days),
+        output=timedelta(days=settings.output_days),
+    )
+
+
+@asynccontextmanager
+async def _at_work(server: Server, notifications: Notifications) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        hearing = group.create_task(notifications.run(), name="notifications")
+        working = group.create_task(server.scheduler.run(), name="scheduler")
+        noting = group.create_task(server.services.controller.awake.run(), name="awake")
+        recording = group.create_task(server.recordings.run(), name="recordings")
+        streaming = group.create_task(server.services.streams.run(), name="streams")
+        passing = group.create_task(server.services.passing.run(), name="passing")
+        attending = group.create_task(server.services.service_logs.run(), name="service logs")
+        watching = group.create_task(watch_event_loop(), name="event loop")
+        yield
+        server.scheduler.stop()
+        await working
+        attending.cancel()
+        await server.recordings.close(within=_GRACE)
+        recording.cancel()
+        hearing.cancel()
+        noting.cancel()
+        streaming.cancel()
+        passing.cancel()
+        server.services.passing.close()
+        server.services.service_health.close()
+        watching.cancel()
