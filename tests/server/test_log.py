@@ -25,9 +25,7 @@ def test_lines_carry_the_context_that_they_are_written_in():
     with log_context(request_id="r1"):
         add_to_log_context(sandbox_id="s1")
         text = TextFormatter().format(record("job failed kind=%s", "sandbox"))
-    assert text.endswith(
-        "WARNING scheduler.worker job failed kind=sandbox request_id=r1 sandbox_id=s1"
-    )
+    assert text.endswith("WARNING jobs.worker job failed kind=sandbox request_id=r1 sandbox_id=s1")
     assert TextFormatter().format(record("later")).endswith(" later")
 
 

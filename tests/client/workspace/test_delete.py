@@ -209,7 +209,7 @@ async def test_a_directory_that_never_had_one_needs_no_force(run, project):
 
 
 async def test_a_sandbox_that_failed_takes_force(run, project):
-    (project / FILE).write_text('{"template": "no-such-template"}')
+    (project / FILE).write_text('{"template": "base:no-such-tag"}')
     assert run("start", "--no-shell").returncode == 1
     kept = run("delete")
     assert kept.returncode == 1

@@ -28,6 +28,6 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path):
     (precious := tmp_path / "precious").write_text("something")
     (state := tmp_path / "state").mkdir()
     (state / "server.lock").symlink_to(precious)
-    with pytest.raises(OSError, match="symbolic link"), sole_server(state):
+    with pytest.raises(CannotServe, match="symbolic link"), sole_server(state):
         pass
     assert precious.read_text() == "something"

@@ -18,6 +18,8 @@ pytestmark = [
 ]
 
 MANY = 950
+_LARGEST_HEAD = 60_000
+_TICKET = 50  # bytes, with what separates two cookies
 ABSENT = "a" * 20
 
 
@@ -71,7 +73,8 @@ async def refused(outside, sent):
 async def test_many_cookies_are_one_lookup_of_four(outside, sandbox_id, sandbox, name):
     host = outside.host_of(sandbox_id if sandbox == "there" else ABSENT, PORT)
     with statements(outside) as sent:
-        assert await refused(outside, request(outside, host, cookies(name)))
+        sent_cookies = cookies(name, count=_LARGEST_HEAD // (len(name) + _TICKET))
+        assert await refused(outside, request(outside, host, sent_cookies))
     # Without TLS the name that takes TLS is not ours.
     assert len(sent) == (1 if name == "sandbox-preview" else 0)
     assert all(statement.count("::BYTEA") <= 4 for statement in sent)
