@@ -20,13 +20,15 @@ _HEADS = "refs/heads/"
 _BRANCH = re.compile(r"(?P<commit>[0-9a-f]{40,64}) refs/heads/(?P<name>\S+)")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 # Every commit that something in the sandbox points to, with that thing's name; an annotated tag is followed.
-_LIST_TIPS = f"""set -e
-[ -e {ROOT}/.git ] || exit 0
+# In a subshell: the login shell that runs it would run ~/.bash_logout at `exit`, and fail by that under `set -e`.
+_LIST_TIPS = f"""if [ -e {ROOT}/.git ]; then (
+set -e
 cd {ROOT}
 git for-each-ref --format='%(objecttype) %(objectname) %(refname)' {_HEADS} refs/tags
 git for-each-ref --format='%(*objecttype) %(*objectname) %(refname)' refs/tags
 git stash list --format='commit %H %gd'
-if commit=$(git rev-parse --verify --quiet HEAD); then echo "commit $commit HEAD"; fi"""
+if commit=$(git rev-parse --verify --quiet HEAD); then echo "commit $commit HEAD"; fi
+); fi"""
 _CAREFULLY = ("-c", "core.hooksPath=/dev/null", "-c", "fetch.fsckObjects=true")
 _KEPT = ("user.name", "user.email")
 

@@ -130,6 +130,12 @@ async def test_a_repository_that_only_the_sandbox_has_is_kept(run, tmp_path, hom
     assert run("delete", str(plain), "--force").returncode == 0
 
 
+async def test_a_logout_script_that_fails_is_no_reason_to_keep_it(run, inside):
+    await inside("rm -rf .git; echo false >~/.bash_logout")
+    deleted = run("delete")
+    assert deleted.returncode == 0, deleted.stderr
+
+
 async def test_files_that_cannot_be_read_there_are_listed_and_stay_here(run, inside, project):
     (project / "closed").mkdir()
     (project / "closed" / "x").write_text("x")
