@@ -331,9 +331,10 @@ async def _runs(sandbox, command):
 
 
 async def _waits_for_a_key(sandbox, command):
-    """Tell whether the program in the foreground sleeps: what it drew has been heard already."""
+    """Tell whether the program in the foreground sleeps, with any niceness: what it drew has been heard already."""
     seen = await sandbox.commands.run("ps -eo stat,args")
-    return f"S+ {command}" in [" ".join(line.split()) for line in seen.stdout.splitlines()]
+    lines = (" ".join(line.split()) for line in seen.stdout.splitlines())
+    return any(re.fullmatch(rf"S[N<]?\+ {re.escape(command)}", line) for line in lines)
 
 
 async def _runs_not(sandbox, command):
