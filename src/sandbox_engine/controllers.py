@@ -102,7 +102,7 @@ def find_obstacle(directory: Path = cgroups.ROOT) -> Obstacle | None:
 
 
 def enable() -> None:
-    """Have the sandboxes' control groups get the controllers that limit them."""
+    """Enable the controllers that limit sandboxes in the control groups above them."""
     if not cgroups.is_unified():
         return
     root = RootGroup.read(cgroups.ROOT, pid=os.getpid())

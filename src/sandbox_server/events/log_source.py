@@ -1,7 +1,7 @@
 """All that is told of sandboxes in one stream, each with where it comes from.
 
 source   events                 something happened to a sandbox
-command terminal       a record of what ran in it, see streams/records.py
+command terminal       a record of what ran in it, see log/records.py
 service                a record of a service's log, by the service's `name`
 (none)                 a gap: what was there is no longer kept
 """

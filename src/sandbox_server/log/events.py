@@ -10,9 +10,11 @@ from sandbox_server.db.models import Event, Row, Stream
 from sandbox_server.domain.events import SandboxEvent
 from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
 from sandbox_server.metrics.instruments import EVENTS
-from sandbox_server.sandboxes.repositories.sandboxes import CHANGED
 
-# The channel on which it is said which logs have grown: their topics (see streams/source.py), separated by spaces.
+# The channel for `{id}/{who changed it}` when a sandbox's row has changed.
+CHANGED = "sandbox_changed"
+
+# The channel for the topics (see log/source.py) of logs that have grown, separated by spaces.
 GREW = "log_grew"
 
 

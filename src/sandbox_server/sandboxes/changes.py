@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.sandboxes.repositories.sandboxes import CHANGED
+from sandbox_server.log.events import CHANGED
 
 
 class Follower:

@@ -10,8 +10,9 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.transition_cause import Wish
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.log.events import CHANGED
 from sandbox_server.sandboxes.admission import Admission
-from sandbox_server.sandboxes.repositories.sandboxes import CHANGED, SandboxRepository
+from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
 log = logging.getLogger(__name__)
 

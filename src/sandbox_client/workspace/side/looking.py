@@ -18,7 +18,7 @@ _TICKS_NS = 100_000_000
 
 
 def scan(root: str, rules: Rules, known: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Tell all that belongs, and read only files that are not as they are known.
+    """List all entries that belong to the workspace; read only files that differ from what is known.
 
     What may not be read is taken for what it is known to be: as absent it would be deleted on the other side.
     """

@@ -60,9 +60,9 @@ SandboxError
     BackendUnavailable        it does not answer
     BackendBusy               it has no room or wants fewer calls: backpressure
     BackendRefused            it answered, and said no
-    and, for the lifecycle to act on, those of backends/errors.py
+    and, for the lifecycle to act on, those of providers/protocol/errors.py
 
-Each class has a stable `code` and a `title`; only `api/` knows which status of HTTP it becomes.
+Each class has a stable `code` and a `title`; only `http/problems.py` knows which HTTP status it becomes.
 """
 
 from sandbox_server.domain.errors.access import (

@@ -18,9 +18,7 @@ from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.transition_cause import Wish
-
-# The channel on which `{id}/{who changed it}` is said when a sandbox's row has changed.
-CHANGED = "sandbox_changed"
+from sandbox_server.log.events import CHANGED
 
 _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
