@@ -6,6 +6,7 @@ _MARKS = {
     "works": "yes",
     "not implemented": "no",
     "unreachable": "(yes)",
+    "refused by the SDK": "(sdk)",
     "without token": "(no)",
     "absent": "·",
     "fails": "FAILS",
@@ -14,6 +15,7 @@ _MARKS = {
 _WORST_LAST = (
     "absent",
     "works",
+    "refused by the SDK",
     "unreachable",
     "without token",
     "not implemented",
@@ -21,20 +23,21 @@ _WORST_LAST = (
     "fails",
 )
 
-_INTRODUCTION = """# What of E2B's SDKs works here
+_INTRODUCTION = """# Compatibility with E2B's SDKs
 
-Written by `make compat` from a run of every public method of each version against a real engine over TLS, found
-by its domain alone. Python is run blocking and asynchronous, and the worse of the two is shown.
+Written by `make compat`, which calls every public method of each SDK version against a real engine over TLS. The SDKs find
+the engine by its domain. The Python SDK runs both blocking and asynchronously; the table shows the worse result.
 
-- **yes**: a probe used it and checked what came back.
-- **(yes)**: understood, and refused with a clear error, because what it needs (an image in a registry, software in
-  the base image) was not at hand.
-- **no**: not implemented; the engine says so with a 501 that names it.
-- **(no)**: this version forgets the sandbox's access token, and no sandbox is open to those who have none.
-- **·**: this version of the SDK does not have it.
+- **yes**: a probe called the method and checked the result.
+- **(yes)**: the engine understood the request and refused it with the expected reason: it could not reach the image's
+  registry, or the base image lacks the program. Any other error counts as a failure.
+- **(sdk)**: the SDK refuses the method unless the template is based on one of E2B's own templates (`mcp-gateway`,
+  `devcontainer`). The engine receives no request.
+- **no**: not implemented. The engine answers 501 and names the feature.
+- **(no)**: this SDK version does not send the sandbox's access token, and the engine requires it.
+- **·**: this SDK version does not have the method.
 
-Of every kind of sandbox copy (snapshot, fork, pause without memory) files are kept and processes are not: E2B copies
-memory too, this engine cannot.
+Snapshots, forks and pauses without memory keep files but not processes. E2B keeps memory as well; this engine cannot.
 """
 
 
@@ -81,4 +84,4 @@ def _refusals(findings: Sequence[Finding]) -> str:
     if not told:
         return ""
     lines = [f"- `{method}`: {detail}" for method, detail in sorted(told)]
-    return "\n".join(["## What the engine answers to what is not implemented", "", *lines, ""])
+    return "\n".join(["## Answers to what is not implemented", "", *lines, ""])

@@ -1,14 +1,31 @@
 // Runs with one version of E2B's SDK; knows nothing of this project.
+const { AssertionError } = require("node:assert");
 const e2b = require("e2b");
 
-const NOT_IMPLEMENTED = "is not implemented by this engine";
+const NOT_IMPLEMENTED = /\b501: .+ is not implemented by this engine/s;
 const NO_TOKEN = "unauthorized access, please provide a valid access token";
+const BUGS = [TypeError, ReferenceError, RangeError];
 const probes = new Map();
 let made = [];
 let shared;
 
-/** What the SDK sends is understood; what it needs is not at hand. */
+/** The engine understood the request and reported that an image or a program is missing. */
 class Unreachable extends Error {}
+
+/** The SDK refused the call itself; the engine received no request. */
+class SdkRefusal extends Error {}
+
+/** Turns a BuildError whose text matches `reason` into the finding; all others pass. */
+async function expectedRefusal(reason, Finding, run) {
+  try {
+    await run();
+  } catch (error) {
+    if (error instanceof e2b.BuildError && reason.test(error.message)) {
+      throw new Finding(error.message);
+    }
+    throw error;
+  }
+}
 
 /** Has a function show whether these methods work: `Class.method`. */
 function probe(methods, run) {
@@ -51,15 +68,25 @@ async function judge(run) {
     await run();
     return ["works", ""];
   } catch (error) {
-    const text = String(error?.message ?? error);
-    if (text.includes(NOT_IMPLEMENTED)) return ["not implemented", text];
-    if (error instanceof Unreachable) return ["unreachable", text];
-    if (text.includes(NO_TOKEN)) return ["without token", text];
-    return ["fails", String(error?.stack ?? error)];
+    return verdictOf(error);
   } finally {
     await Promise.allSettled(made.map((sandbox) => sandbox.kill()));
     made = [];
   }
 }
 
-module.exports = { Unreachable, collect, createSandbox, e2b, made, probe, runAll, sharedSandbox };
+/** Judges what ended a probe: only an expected refusal is anything but a failure. */
+function verdictOf(error) {
+  const text = String(error?.message ?? error);
+  if (error instanceof Unreachable) return ["unreachable", text];
+  if (error instanceof SdkRefusal) return ["refused by the SDK", text];
+  const isOfTheSdk = !(error instanceof AssertionError || BUGS.some((Bug) => error instanceof Bug));
+  if (isOfTheSdk && NOT_IMPLEMENTED.test(text)) return ["not implemented", text];
+  if (isOfTheSdk && text.includes(NO_TOKEN)) return ["without token", text];
+  return ["fails", String(error?.stack ?? error)];
+}
+
+module.exports = {
+  SdkRefusal, Unreachable, collect, createSandbox, e2b, expectedRefusal, made, probe, runAll,
+  sharedSandbox, verdictOf,
+};

@@ -2,17 +2,18 @@
 
 import inspect
 import json
+import re
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 # What envd answers to a client that forgets the sandbox's token, as some methods of old ones do.
-NO_TOKEN = "unauthorized access, please provide a valid access token"  # noqa: S105
-NOT_IMPLEMENTED = "is not implemented by this engine"
+NO_TOKEN = re.compile("unauthorized access, please provide a valid access token")
+NOT_IMPLEMENTED = re.compile(r"\b501: .+ is not implemented by this engine", re.DOTALL)
 
 
 @dataclass
@@ -60,8 +61,25 @@ class Kit:
 
 
 class Unreachable(Exception):
-    """What the SDK sends is understood; the image is in a registry that is not at hand."""
+    """The engine understood the request and reported that an image or a program is missing."""
 
+
+class SdkRefusal(Exception):
+    """The SDK refused the call itself; the engine received no request."""
+
+
+@contextmanager
+def expected_refusal(kit: Kit, reason: str, finding: type[Exception]) -> Iterator[None]:
+    """Turn a BuildException whose text matches `reason` into the finding; let all others pass."""
+    try:
+        yield
+    except kit.e2b.BuildException as error:
+        if re.search(reason, str(error), re.DOTALL) is None:
+            raise
+        raise finding(str(error)) from error
+
+
+_SDK_PACKAGES = ("e2b", "e2b_connect")
 
 Probe = Callable[[Kit], Awaitable[None]]
 
@@ -98,16 +116,25 @@ async def _run(kit: Kit, function: Probe) -> tuple[str, str]:
     try:
         await function(kit)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is the finding
-        if NOT_IMPLEMENTED in str(error):
-            return "not implemented", str(error)
-        if isinstance(error, Unreachable):
-            return "unreachable", str(error)
-        if NO_TOKEN in str(error):
-            return "without token", str(error)
-        return "fails", traceback.format_exc(limit=-3)
+        return verdict_of(error)
     finally:
         await kit.clean()
     return "works", ""
+
+
+def verdict_of(error: Exception) -> tuple[str, str]:
+    """Judge what ended a probe: only an expected refusal is anything but a failure."""
+    text = str(error)
+    if isinstance(error, Unreachable):
+        return "unreachable", text
+    if isinstance(error, SdkRefusal):
+        return "refused by the SDK", text
+    is_of_the_sdk = type(error).__module__.partition(".")[0] in _SDK_PACKAGES
+    if is_of_the_sdk and NOT_IMPLEMENTED.search(text):
+        return "not implemented", text
+    if is_of_the_sdk and NO_TOKEN.search(text):
+        return "without token", text
+    return "fails", "".join(traceback.format_exception(error, limit=-3))
 
 
 def _print(method: str, verdict: str, detail: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import Kit, Unreachable, probe
+from harness import Kit, SdkRefusal, Unreachable, expected_refusal, probe
 
 
 async def build(kit: Kit, template: Any) -> str:
@@ -89,27 +89,31 @@ async def from_image(kit: Kit) -> None:
     assert await say(kit, await build(kit, template), "id -un") == "user\n"
 
 
-def _from_elsewhere(method: str, *arguments: str) -> Callable[[Kit], Any]:
-    """Make the probe of a base that only its registry has: the engine must say so."""
+NO_CONNECTION = r"dial tcp|connection refused|i/o timeout|does not answer"
+
+
+def _from_elsewhere(method: str, registry: str, *arguments: Any) -> Callable[[Kit], Any]:
+    """Make the probe of a base that only its registry has: the engine must name the registry."""
 
     async def probe_base(kit: Kit) -> None:
         template = getattr(kit.Template(), method)(*arguments)
-        try:
-            await build(kit, template)
-        except kit.e2b.BuildException as error:
-            raise Unreachable(str(error)) from error
+        with expected_refusal(kit, f"{registry}.*({NO_CONNECTION})", Unreachable):
+            assert await say(kit, await build(kit, template), "echo built") == "built\n"
 
     return probe_base
 
 
 for _name in ("alpine", "arch", "bun", "fedora", "ubuntu"):
-    probe(f"Template.from_{_name}_image")(_from_elsewhere(f"from_{_name}_image"))
-probe("Template.from_aws_registry")(
-    _from_elsewhere("from_aws_registry", "localhost:1/image", "id", "secret", "region")
-)
-probe("Template.from_gcp_registry")(
-    _from_elsewhere("from_gcp_registry", "localhost:1/image", {"type": "service_account"})
-)
+    _method = f"from_{_name}_image"
+    probe(f"Template.{_method}")(_from_elsewhere(_method, r"docker\.io"))
+for _cloud, *_credentials in (
+    ("aws", "id", "secret", "region"),
+    ("gcp", {"type": "service_account"}),
+):
+    _method = f"from_{_cloud}_registry"
+    probe(f"Template.{_method}")(
+        _from_elsewhere(_method, "localhost:1", "localhost:1/image", *_credentials)
+    )
 
 
 def _step(script: str, make: Callable[[Any], Any], told: str) -> Callable[[Kit], Any]:
@@ -179,22 +183,37 @@ async def copy(kit: Kit) -> None:
         assert await say(kit, await build(kit, template), "cat one two") == "copiedcopied"
 
 
-def _of_another_base(make: Callable[[Any], Any]) -> Callable[[Kit], Any]:
-    """Make the probe of a step that needs software which the base image does not have."""
+@probe("TemplateBuilder.bun_install")
+async def bun_install(kit: Kit) -> None:
+    template = kit.Template().from_template("base").bun_install(["is-number"])
+    with expected_refusal(kit, "exit status 127.*bun: .*not found", Unreachable):
+        assert await say(kit, await build(kit, template), "ls node_modules") == "is-number\n"
+
+
+def _of_another_base(reason: str, make: Callable[[Any], Any]) -> Callable[[Kit], Any]:
+    """Make the probe of a step that the SDK itself allows on one of E2B's own templates alone."""
 
     async def probe_step(kit: Kit) -> None:
-        try:
-            await build(kit, make(kit.Template().from_template("base")))
-        except Exception as error:
-            raise Unreachable("the base image lacks the software") from error
+        with expected_refusal(kit, reason, SdkRefusal):
+            make(kit.Template().from_template("base"))
+        raise AssertionError("the SDK does not refuse it any more: have the engine build it")
 
     return probe_step
 
 
-for _method, _make in (
-    ("bun_install", lambda t: t.bun_install(["is-number"])),
-    ("add_mcp_server", lambda t: t.add_mcp_server("exa")),
-    ("beta_dev_container_prebuild", lambda t: t.beta_dev_container_prebuild("/srv")),
-    ("beta_set_dev_container_start", lambda t: t.beta_set_dev_container_start("/srv")),
+_NO_GATEWAY = "only be added to mcp-gateway template"
+_NO_DEVCONTAINER = "only used in the devcontainer template"
+for _method, _reason, _make in (
+    ("add_mcp_server", _NO_GATEWAY, lambda t: t.add_mcp_server("exa")),
+    (
+        "beta_dev_container_prebuild",
+        _NO_DEVCONTAINER,
+        lambda t: t.beta_dev_container_prebuild("/srv"),
+    ),
+    (
+        "beta_set_dev_container_start",
+        _NO_DEVCONTAINER,
+        lambda t: t.beta_set_dev_container_start("/srv"),
+    ),
 ):
-    probe(f"TemplateBuilder.{_method}")(_of_another_base(_make))
+    probe(f"TemplateBuilder.{_method}")(_of_another_base(_reason, _make))
