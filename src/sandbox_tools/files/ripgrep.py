@@ -4,8 +4,8 @@ from sandbox_tools.bounds import MOST_OF_A_LINE
 from sandbox_tools.files.query import Query
 from sandbox_tools.files.walking import LEFT_OUT
 
-# Nothing of the machine's is to have it find anything else than `plain_search` would.
-_ALIKE = "--crlf --no-config --no-ignore --hidden --no-messages --color=never --sort=path".split()
+# The user's ripgrep configuration and ignore files do not change the results.
+_FIXED = "--crlf --no-config --no-ignore --hidden --no-messages --color=never --sort=path".split()
 _LONG_LINES = ["--max-columns-preview", f"--max-columns={MOST_OF_A_LINE}"]
 _MODES = {
     "content": ["--with-filename", "--null", "--line-number", "--no-heading", *_LONG_LINES],
@@ -18,7 +18,7 @@ _NUMBERED = re.compile(r"\d+([:-])")
 def command(query: Query, program: str) -> list[str]:
     """Say how it is run, in the directory where the globs are to begin."""
     return [
-        *(program, *_ALIKE, *_MODES[query.mode], *_asked(query)),
+        *(program, *_FIXED, *_MODES[query.mode], *_asked(query)),
         *("--regexp", query.pattern, "--", f"./{query.root.relative_to(query.directory)}"),
     ]
 

@@ -1,38 +1,43 @@
 import asyncio
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.bounds import BoundedLines, cut_end
-from sandbox_tools.files import plain_search, ripgrep
+from sandbox_tools.files import ripgrep
 from sandbox_tools.files.query import Query
 
-_FOUND, _FOUND_NOTHING = 0, 1  # the second is ripgrep's
+_MATCHES, _NO_MATCHES = 0, 1
 
 
 async def search(query: Query, lines: BoundedLines) -> None:
-    """Have a program search, ripgrep if there is one, until there are as many lines as are told."""
-    program = shutil.which("rg")
-    command = ripgrep.command(query, program) if program else plain_search.command(query)
-    good = (_FOUND, _FOUND_NOTHING) if program else (_FOUND,)
-    async with _running(command, query.directory) as process:
+    """Run ripgrep until it ends or `lines` is full."""
+    async with _running(query) as process:
         assert process.stdout is not None
         async for line in process.stdout:
-            found = line.decode(errors="replace").rstrip("\r\n")
-            told = ripgrep.told(query, found) if program else found
-            if told is not None and not lines.add(told):
+            found = ripgrep.told(query, line.decode(errors="replace").rstrip("\r\n"))
+            if found is not None and not lines.add(found):
                 return
-        await _require(process, good)
+        await _require_success(process)
 
 
 @asynccontextmanager
-async def _running(command: Sequence[str], directory: Path) -> AsyncIterator[Process]:
+async def _running(query: Query) -> AsyncIterator[Process]:
+    program = shutil.which("rg")
+    if program is None:
+        raise ToolError(
+            "grep needs ripgrep, which is not installed. Install it with run_command"
+            " (sudo apt-get install ripgrep), or search with grep -rn in run_command."
+        )
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=directory, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        *ripgrep.command(query, program),
+        cwd=query.directory,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     try:
         yield process
@@ -42,11 +47,11 @@ async def _running(command: Sequence[str], directory: Path) -> AsyncIterator[Pro
         await process.wait()
 
 
-async def _require(process: Process, good: Sequence[int]) -> None:
+async def _require_success(process: Process) -> None:
     assert process.stderr is not None
-    said = (await process.stderr.read()).decode(errors="replace").strip()
+    errors = (await process.stderr.read()).decode(errors="replace").strip()
     status = await process.wait()
     if status < 0:
-        raise ToolError("The search broke off, perhaps since the sandbox had no memory left.")
-    if status not in good and said:
-        raise ToolError(f"The search cannot be made: {cut_end(said, at_most=1_000)}")
+        raise ToolError("The search was killed: the sandbox may be out of memory.")
+    if status not in (_MATCHES, _NO_MATCHES) and errors:
+        raise ToolError(f"The search failed: {cut_end(errors, at_most=1_000)}")
