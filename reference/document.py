@@ -13,7 +13,6 @@ from reference.examples import read_answers, read_examples
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.http import faults
 from sandbox_server.http.faults import Fault
-from sandbox_server.http.problems import status_of
 from sandbox_server.openapi import codes_of
 
 FILE = Path(__file__).parents[1] / "docs" / "api.md"
@@ -237,7 +236,7 @@ def _problems(codes: Iterable[str]) -> str:
 
 def _errors(root: type[SandboxError]) -> Iterator[Fault]:
     for error in root.__subclasses__():
-        yield Fault(status_of(error), error.code, error.title, "", error.remediation)
+        yield Fault(error.code, "", error.remediation)
         yield from _errors(error)
 
 

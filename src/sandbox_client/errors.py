@@ -20,6 +20,7 @@ from functools import cache
 from pydantic import ValidationError
 
 from sandbox_client.models.commands import CommandOutcome
+from sandbox_client.models.error_codes import ERROR_CODES
 from sandbox_client.models.problems import InputProblem, Problem
 from sandbox_client.models.sandboxes import SandboxRead
 
@@ -76,16 +77,22 @@ class StreamBroken(SandboxError, ConnectionError):
 
 
 class ApiError(SandboxError):
-    """The server has answered with a problem."""
+    """The server answered with a problem. Status and title of each code are in `models/error_codes.py`."""
 
-    code = "unknown"
+    code: str = "unknown"
+    status: int | None = None
+    title: str = ""
+
+    def __init_subclass__(cls) -> None:
+        if (entry := ERROR_CODES.get(cls.code)) is not None:
+            _, cls.status, cls.title = entry
 
     def __init__(
         self,
         detail: str,
         *,
         code: str | None = None,
-        title: str = "",
+        title: str | None = None,
         status: int | None = None,
         remediation: str | None = None,
         request_id: str | None = None,
@@ -93,9 +100,9 @@ class ApiError(SandboxError):
         errors: Sequence[InputProblem] = (),
     ) -> None:
         self.code = code or type(self).code
-        self.title = title
+        self.title = title or type(self).title
         self.detail = detail
-        self.status = status
+        self.status = status or type(self).status
         self.remediation = remediation
         self.request_id = request_id
         self.retry_after = retry_after

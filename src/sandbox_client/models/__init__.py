@@ -37,6 +37,7 @@ from sandbox_client.models.commands import (
     OutputPart,
     OutputPiece,
 )
+from sandbox_client.models.error_codes import ERROR_CODES, ErrorCode
 from sandbox_client.models.files import (
     ArchiveFormat,
     DirectoryCreate,
@@ -145,6 +146,7 @@ from sandbox_client.models.wire import (
 )
 
 __all__ = [
+    "ERROR_CODES",
     "READ_CONTROL",
     "YEAR",
     "Afterwards",
@@ -173,6 +175,7 @@ __all__ = [
     "DirectoryPath",
     "Encoding",
     "Envs",
+    "ErrorCode",
     "EventActor",
     "EventRead",
     "ExposePortVerb",

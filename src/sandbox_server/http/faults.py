@@ -1,71 +1,53 @@
-"""What goes wrong in the exchange itself, before or beside any rule of the domain."""
+"""Failures of the HTTP exchange itself: before any route, or independent of the domain's rules."""
 
 from dataclasses import dataclass
+
+from sandbox_client.models import ERROR_CODES
 
 
 @dataclass(frozen=True)
 class Fault:
-    status: int
     code: str
-    title: str
     detail: str
     remediation: str | None = None
 
+    @property
+    def status(self) -> int:
+        return ERROR_CODES[self.code].status
 
-MALFORMED = Fault(400, "malformed-request", "Malformed request", "It could not be read.")
-NO_ROUTE = Fault(
-    404,
-    "route-not-found",
-    "No such route",
-    "There is nothing at this path.",
-    "/docs lists all routes.",
-)
+    @property
+    def title(self) -> str:
+        return ERROR_CODES[self.code].title
+
+
+MALFORMED = Fault("malformed-request", "The request could not be parsed.")
+NO_ROUTE = Fault("route-not-found", "There is no route with this path.", "/docs lists all routes.")
 WRONG_METHOD = Fault(
-    405,
-    "method-not-allowed",
-    "Method not allowed",
-    "This path knows other methods only.",
-    "The header Allow lists them.",
+    "method-not-allowed", "This path does not support the method.", "See the Allow header."
 )
-TOO_LARGE = Fault(413, "body-too-large", "Body is too large", "It is larger than allowed here.")
+TOO_LARGE = Fault("body-too-large", "The request body is larger than allowed.")
 HEAD_TOO_LARGE = Fault(
-    431,
     "head-too-large",
-    "Request's head is too large",
-    "The request line and the headers have more bytes than are read here, or there are too many headers.",
+    "The request line and the headers have too many bytes, or there are too many headers.",
 )
 NOT_JSON = Fault(
-    415,
     "unsupported-media-type",
-    "Body is of another type",
-    "The body is not declared as JSON.",
+    "The request body is not declared as JSON.",
     "Send it with `Content-Type: application/json`.",
 )
 INVALID = Fault(
-    422,
-    "validation-failed",
-    "Request is not valid",
-    "Some of what was sent is not valid.",
-    "See `errors` for what is wrong, and where.",
+    "validation-failed", "The request has invalid values.", "`errors` lists each invalid value."
 )
 UNKNOWN = Fault(
-    500,
     "internal-error",
-    "Something went wrong",
-    "The server failed to answer. This is not your fault.",
-    "Try again; if it persists, give the operator the request_id.",
+    "An unexpected error occurred in the server.",
+    "Retry; if the error persists, give the request_id to the operator.",
 )
-NO_DATABASE = Fault(
-    503,
-    "database-unavailable",
-    "Database does not answer",
-    "The server cannot reach its database.",
-    "Try again later.",
-)
+NO_DATABASE = Fault("database-unavailable", "The server cannot reach its database.", "Retry later.")
 
 
 class ExchangeError(Exception):
-    """A fault that is found outside of any route."""
+    """Raised outside of any route."""
 
     def __init__(self, fault: Fault, detail: str) -> None:
         super().__init__(detail)
@@ -79,4 +61,4 @@ class Malformed(ExchangeError):
 
 class BodyTooLarge(ExchangeError):
     def __init__(self, limit: int) -> None:
-        super().__init__(TOO_LARGE, f"The body is larger than {limit} bytes.")
+        super().__init__(TOO_LARGE, f"The request body is larger than {limit} bytes.")

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 
-from sandbox_client.models import InputProblem, Problem
+from sandbox_client.models import ERROR_CODES, InputProblem, Problem
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.http.faults import (
@@ -33,58 +33,10 @@ from sandbox_server.http.faults import (
     ExchangeError,
     Fault,
 )
-from sandbox_server.providers.protocol.errors import (
-    CallNotSupported,
-    ProcessGone,
-    SandboxGone,
-    SandboxNotRunning,
-)
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
-
-# An error that is not listed has the status of what it is a kind of.
-STATUS: dict[type[SandboxError], int] = {
-    errors.InvalidRequest: 422,
-    errors.NotFound: 404,
-    errors.Conflict: 409,
-    errors.IdempotencyMismatch: 422,
-    errors.AccessDenied: 403,
-    errors.Unauthenticated: 401,
-    errors.LimitReached: 429,
-    errors.FileChanged: 412,
-    errors.RangeOutside: 416,
-    errors.FileTooLarge: 413,
-    errors.TooManyEntries: 413,
-    errors.TransferStalled: 408,
-    errors.ArchiveFailed: 422,
-    errors.DiskFull: 507,
-    errors.CommandNotStarted: 422,
-    errors.CommandTimedOut: 504,
-    errors.StartFailed: 502,
-    errors.StartRefused: 422,
-    errors.ResumeFailed: 502,
-    errors.SandboxFailed: 410,
-    errors.SnapshotFailed: 502,
-    errors.ToolsNotRunning: 502,
-    errors.AgentsNotRunning: 502,
-    errors.ToolsRefused: 502,
-    errors.PortNotOpen: 502,
-    errors.PortBroken: 502,
-    errors.PortSilent: 504,
-    errors.NotPassedOn: 501,
-    errors.NoBackend: 503,
-    errors.NotReady: 503,
-    errors.BackendError: 502,
-    errors.BackendUnavailable: 503,
-    errors.BackendBusy: 503,
-    errors.BackendRefused: 422,
-    CallNotSupported: 501,
-    SandboxNotRunning: 409,
-    SandboxGone: 410,
-    ProcessGone: 409,
-}
 
 _FAULTS = {
     fault.status: fault
@@ -108,7 +60,7 @@ def install(app: FastAPI) -> None:
 
 
 def status_of(error: type[SandboxError]) -> int:
-    return next(STATUS[kind] for kind in error.__mro__ if kind in STATUS)
+    return ERROR_CODES[error.code].status
 
 
 def render(error: Exception, *, request_id: str) -> ProblemResponse:
@@ -146,11 +98,12 @@ def render_fault(
 
 
 def _render_known(error: SandboxError, request_id: str) -> ProblemResponse:
+    entry = ERROR_CODES[error.code]
     problem = Problem(
-        type=_type_of(error.code),
-        title=error.title,
-        status=status_of(type(error)),
-        code=error.code,
+        type=_type_of(entry.code),
+        title=entry.title,
+        status=entry.status,
+        code=entry.code,
         detail=str(error),
         remediation=error.remediation,
         request_id=request_id,

@@ -7,7 +7,7 @@ from typing import NoReturn
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
-from sandbox_client.models import READ_CONTROL, TerminalResize
+from sandbox_client.models import ERROR_CODES, READ_CONTROL, TerminalResize
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.access import Caller, Scope
@@ -111,9 +111,9 @@ class TerminalSocket:
             try:
                 await (self._heed(said) if typed is None else self._type(typed))
             except SandboxError as error:
-                await self._tell_problem(error.code, error.title, str(error))
+                await self._tell_problem(error.code, str(error))
             except OUTAGES:
-                await self._tell_problem(NO_DATABASE.code, NO_DATABASE.title, NO_DATABASE.detail)
+                await self._tell_problem(NO_DATABASE.code, NO_DATABASE.detail)
 
     async def _type(self, typed: bytes) -> None:
         self._caller.require(Scope.SANDBOXES)
@@ -164,7 +164,8 @@ class TerminalSocket:
             except OUTAGES:
                 continue
 
-    async def _tell_problem(self, code: str, title: str, detail: str) -> None:
+    async def _tell_problem(self, code: str, detail: str) -> None:
+        title = ERROR_CODES[code].title
         await self._send({"type": "problem", "code": code, "title": title, "detail": detail})
 
     async def _send(self, frame: Frame) -> None:

@@ -2,6 +2,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
+from sandbox_client.models import ERROR_CODES
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import (
     BackendUnavailable,
@@ -26,7 +27,7 @@ def test_every_error_has_a_code_of_its_own():
 
 
 def test_every_error_has_a_title_of_its_own_without_a_full_stop():
-    titles = [error.title for error in tree()]
+    titles = [entry.title for entry in ERROR_CODES.values()]
     assert len(titles) == len(set(titles))
     assert all(title[0].isupper() and not title.endswith(".") for title in titles)
 

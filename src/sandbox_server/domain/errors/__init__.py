@@ -62,7 +62,7 @@ SandboxError
     BackendRefused            it answered, and said no
     and, for the lifecycle to act on, those of providers/protocol/errors.py
 
-Each class has a stable `code` and a `title`; only `http/problems.py` knows which HTTP status it becomes.
+Each class has a stable `code`. Its HTTP status and title are in the table `sandbox_client/models/error_codes.py`.
 """
 
 from sandbox_server.domain.errors.access import (

@@ -3,7 +3,6 @@ from sandbox_server.domain.errors.kinds import AccessDenied
 
 class Unauthenticated(AccessDenied):
     code = "unauthenticated"
-    title = "No valid API key"
     remediation = "Send a key as `Authorization: Bearer` or `X-API-Key`; where no header can be sent, a ticket as `?ticket=`."
 
     def __init__(self, detail: str = "The request carries no API key that is known here.") -> None:
@@ -12,7 +11,6 @@ class Unauthenticated(AccessDenied):
 
 class MetricsRefused(Unauthenticated):
     code = "metrics-refused"
-    title = "Metrics are not for everybody"
     remediation = "Ask from the server's own machine, or set a metrics token and send it as `Authorization: Bearer`."
 
     def __init__(self) -> None:
@@ -21,7 +19,6 @@ class MetricsRefused(Unauthenticated):
 
 class ScopeMissing(AccessDenied):
     code = "scope-missing"
-    title = "API key may not do this"
 
     def __init__(self, scope: str) -> None:
         super().__init__(f"The API key lacks the scope {scope!r}.")
@@ -29,7 +26,6 @@ class ScopeMissing(AccessDenied):
 
 class LoginRefused(AccessDenied):
     code = "login-refused"
-    title = "Signing in does not count here"
     remediation = (
         "It is for this server's own page. Programs, and pages of others, send a key or a ticket."
     )
@@ -37,5 +33,4 @@ class LoginRefused(AccessDenied):
 
 class TicketRefused(AccessDenied):
     code = "ticket-refused"
-    title = "Ticket is not for this"
     remediation = "Tickets are for reading, and for WebSockets, of what they were made for. Send a key for all else."

@@ -6,7 +6,6 @@ from sandbox_server.domain.texts import storable
 
 class NoBackend(SandboxError):
     code = "no-backend"
-    title = "No backend is configured"
     remediation = "The server's settings have to name a provider; /readyz says when one is known."
 
     def __init__(self) -> None:
@@ -17,7 +16,6 @@ class BackendError(SandboxError):
     """A provider of sandboxes did not do what it was asked."""
 
     code = "backend-error"
-    title = "Sandbox provider failed"
 
     def __init__(self, backend: str, reason: str, *, retry_after: timedelta | None = None) -> None:
         said = storable(reason)
@@ -29,15 +27,12 @@ class BackendError(SandboxError):
 
 class BackendUnavailable(BackendError):
     code = "backend-unavailable"
-    title = "Sandbox provider does not answer"
     remediation = "Try again; what was asked of existing sandboxes is carried out once it answers."
 
 
 class BackendBusy(BackendError):
     code = "backend-busy"
-    title = "Sandbox provider is at its limit"
 
 
 class BackendRefused(BackendError):
     code = "backend-refused"
-    title = "Sandbox provider refused"

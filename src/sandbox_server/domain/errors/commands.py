@@ -3,21 +3,18 @@ from sandbox_server.domain.errors.kinds import Conflict, InvalidRequest, NotFoun
 
 class CommandNotFound(NotFound):
     code = "command-not-found"
-    title = "Command not found"
     noun = "command"
     remediation = "Commands are removed with their sandbox, and a while after they have ended."
 
 
 class AgentRunNotFound(NotFound):
     code = "agent-run-not-found"
-    title = "Agent's run not found"
     noun = "run"
     remediation = "Runs are removed with their sandbox, and a while after they have ended."
 
 
 class CommandNotRunning(Conflict):
     code = "command-not-running"
-    title = "Command does not run"
     remediation = "Read its state; one that has ended cannot come back."
 
     def __init__(self, state: str) -> None:
@@ -26,7 +23,6 @@ class CommandNotRunning(Conflict):
 
 class StdinClosed(Conflict):
     code = "stdin-closed"
-    title = "Command's stdin is closed"
     remediation = "Start it with `stdin: true`, and close that only after all input."
 
     def __init__(self) -> None:
@@ -35,7 +31,6 @@ class StdinClosed(Conflict):
 
 class CommandNotStarted(SandboxError):
     code = "command-not-started"
-    title = "Command did not start"
     remediation = "See whether its directory and its user are there in the sandbox."
 
     def __init__(self, reason: str) -> None:
@@ -44,14 +39,12 @@ class CommandNotStarted(SandboxError):
 
 class TerminalNotFound(NotFound):
     code = "terminal-not-found"
-    title = "Terminal not found"
     noun = "terminal"
     remediation = "Terminals are removed with their sandbox, and a while after they have ended."
 
 
 class ControlNotUnderstood(InvalidRequest):
     code = "control-not-understood"
-    title = "Message is not understood"
     remediation = "Send what is typed as binary messages, and control as JSON with a `type`."
 
     def __init__(self, reason: str) -> None:

@@ -3,7 +3,6 @@ from sandbox_server.domain.errors.kinds import Conflict
 
 class InvalidTransition(Conflict):
     code = "invalid-transition"
-    title = "Sandbox is in the wrong state"
     remediation = "Read the sandbox's state and reason; one that has ended cannot come back."
 
     def __init__(self, current: str, wanted: str) -> None:
@@ -12,7 +11,6 @@ class InvalidTransition(Conflict):
 
 class SandboxPaused(Conflict):
     code = "sandbox-paused"
-    title = "Sandbox is paused"
     remediation = "Resume it, or set its auto_resume."
 
     def __init__(self, sandbox_id: str, reason: str = "Using it does not resume it.") -> None:
@@ -21,7 +19,6 @@ class SandboxPaused(Conflict):
 
 class IdempotencyMismatch(Conflict):
     code = "idempotency-mismatch"
-    title = "Idempotency key was used for another request"
     remediation = "Use a new key for a new request; repeat a request with the same body."
 
     def __init__(self, key: str) -> None:
@@ -30,7 +27,6 @@ class IdempotencyMismatch(Conflict):
 
 class NameTaken(Conflict):
     code = "name-taken"
-    title = "Name is taken"
 
     def __init__(self, noun: str, name: str) -> None:
         super().__init__(f"There is a {noun} {name!r} already.")
@@ -38,7 +34,6 @@ class NameTaken(Conflict):
 
 class TooManyTemplates(Conflict):
     code = "too-many-templates"
-    title = "Tenant has as many templates as it may have"
     remediation = "Delete those that nobody uses any more."
 
     def __init__(self, most: int) -> None:
@@ -47,7 +42,6 @@ class TooManyTemplates(Conflict):
 
 class KeyIssuedBefore(Conflict):
     code = "key-issued-before"
-    title = "API key was made before"
     remediation = (
         "If its secret is lost, revoke the key and make another with a new idempotency key."
     )
@@ -60,7 +54,6 @@ class Superseded(Conflict):
     """A result came too late: the row has gone on to another generation."""
 
     code = "superseded"
-    title = "Sandbox changed in the meantime"
     remediation = "Read the sandbox and decide again."
 
     def __init__(self, sandbox_id: str, *, generation: int, now: int) -> None:

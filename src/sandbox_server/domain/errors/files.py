@@ -5,7 +5,6 @@ from sandbox_server.domain.errors.kinds import Conflict, SandboxError
 
 class FileChanged(SandboxError):
     code = "file-changed"
-    title = "File is not as the request wants it"
     remediation = "Read it again, and send the ETag that it has now."
 
     def __init__(self, path: str, *, etag: str | None) -> None:
@@ -19,7 +18,6 @@ class FileChanged(SandboxError):
 
 class RangeOutside(SandboxError):
     code = "range-outside"
-    title = "File is shorter than the range"
 
     def __init__(self, path: str, *, size: int) -> None:
         super().__init__(f"The file {path!r} has {size} bytes.")
@@ -28,7 +26,6 @@ class RangeOutside(SandboxError):
 
 class FileBusy(Conflict):
     code = "file-busy"
-    title = "File is being replaced by others"
     remediation = "Try again."
 
     def __init__(self, path: str) -> None:
@@ -37,7 +34,6 @@ class FileBusy(Conflict):
 
 class DirectoryNotEmpty(Conflict):
     code = "directory-not-empty"
-    title = "Directory is not empty"
     remediation = "Ask with `recursive=true` to delete all that is in it."
 
     def __init__(self, path: str) -> None:
@@ -46,7 +42,6 @@ class DirectoryNotEmpty(Conflict):
 
 class TooManyEntries(SandboxError):
     code = "too-many-entries"
-    title = "Too many files to be listed at once"
     remediation = "List a directory further down, or fewer levels."
 
     def __init__(self, path: str) -> None:
@@ -55,7 +50,6 @@ class TooManyEntries(SandboxError):
 
 class TransferStalled(SandboxError):
     code = "transfer-stalled"
-    title = "Transfer stalled"
     remediation = "Send it again."
 
     def __init__(self, limit: timedelta) -> None:
@@ -64,7 +58,6 @@ class TransferStalled(SandboxError):
 
 class ArchiveFailed(SandboxError):
     code = "archive-failed"
-    title = "Archive could not be packed or unpacked"
     remediation = "See what is said of it; some of an archive may have been unpacked."
 
     def __init__(self, path: str, said: str) -> None:

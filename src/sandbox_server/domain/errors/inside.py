@@ -5,7 +5,6 @@ from sandbox_server.domain.errors.kinds import Conflict, NotFound, SandboxError
 
 class PathNotFound(NotFound):
     code = "path-not-found"
-    title = "Path not found in the sandbox"
     noun = "file"
     remediation = (
         "A relative path is in the working directory: the template's WORKDIR, else the user's home."
@@ -19,7 +18,6 @@ class PathNotFound(NotFound):
 
 class PathRefused(Conflict):
     code = "path-refused"
-    title = "Path cannot be used so"
     remediation = "Look at what is there, and whether the sandbox's user may use it."
 
     def __init__(self, path: str, said: str) -> None:
@@ -28,7 +26,6 @@ class PathRefused(Conflict):
 
 class FileTooLarge(SandboxError):
     code = "file-too-large"
-    title = "File is too large for one answer"
     remediation = "Read a part of it by a command, or have a command upload it."
 
     def __init__(self, path: str, *, limit: int) -> None:
@@ -37,7 +34,6 @@ class FileTooLarge(SandboxError):
 
 class DiskFull(SandboxError):
     code = "disk-full"
-    title = "Sandbox's disk is full"
     remediation = "Delete what the sandbox no longer needs."
 
     def __init__(self, path: str) -> None:
@@ -46,7 +42,6 @@ class DiskFull(SandboxError):
 
 class CommandTimedOut(SandboxError):
     code = "command-timed-out"
-    title = "Command took too long"
     remediation = "Give it more time, or run it in the background."
 
     def __init__(self, timeout: timedelta, *, output: str) -> None:

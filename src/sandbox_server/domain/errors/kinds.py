@@ -6,21 +6,18 @@ class SandboxError(Exception):
     """A failure with a text for the caller."""
 
     code: ClassVar[str] = "internal-error"
-    title: ClassVar[str] = "Something went wrong"
     remediation: ClassVar[str | None] = None
     retry_after: timedelta | None = None
 
 
 class InvalidRequest(SandboxError):
     code = "invalid-request"
-    title = "Request cannot be carried out"
 
 
 class NotFound(SandboxError):
     """Nothing has this name, or it is another tenant's, which is not told apart."""
 
     code = "not-found"
-    title = "Not found"
     noun: ClassVar[str] = "thing"
 
     def __init__(self, name: str) -> None:
@@ -29,17 +26,14 @@ class NotFound(SandboxError):
 
 class Conflict(SandboxError):
     code = "conflict"
-    title = "Conflict"
 
 
 class AccessDenied(SandboxError):
     code = "access-denied"
-    title = "Access denied"
 
 
 class LimitReached(SandboxError):
     code = "limit-reached"
-    title = "Limit reached"
 
     def __init__(self, detail: str, *, retry_after: timedelta) -> None:
         super().__init__(detail)

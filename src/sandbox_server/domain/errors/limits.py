@@ -5,7 +5,6 @@ from sandbox_server.domain.errors.kinds import LimitReached
 
 class QueueFull(LimitReached):
     code = "queue-full"
-    title = "Queue is full"
     remediation = "Try again later, or delete sandboxes that are no longer needed."
 
     def __init__(self, *, limit: int, retry_after: timedelta) -> None:
@@ -14,7 +13,6 @@ class QueueFull(LimitReached):
 
 class RateLimited(LimitReached):
     code = "rate-limited"
-    title = "Too many requests"
     remediation = "Wait for as long as Retry-After says."
 
     def __init__(self, *, per_second: float, retry_after: timedelta) -> None:
@@ -25,7 +23,6 @@ class RateLimited(LimitReached):
 
 class TooManyAtOnce(LimitReached):
     code = "too-many-at-once"
-    title = "Too many requests at once"
     remediation = "Wait for answers before asking for more."
 
     def __init__(self, limit: int) -> None:
@@ -37,7 +34,6 @@ class TooManyAtOnce(LimitReached):
 
 class TooManyCommands(LimitReached):
     code = "too-many-commands"
-    title = "Too many commands at once"
     remediation = "Wait for some to end, or end them."
 
     def __init__(self, whose: str, most: int) -> None:
@@ -49,7 +45,6 @@ class TooManyCommands(LimitReached):
 
 class TooManyStreams(LimitReached):
     code = "too-many-streams"
-    title = "Too many streams at once"
     remediation = (
         "Close streams that are not needed, or follow several sandboxes by one of their logs."
     )
@@ -63,7 +58,6 @@ class TooManyStreams(LimitReached):
 
 class TooManyTickets(LimitReached):
     code = "too-many-tickets"
-    title = "Too many tickets"
     remediation = "Make tickets that end sooner, or use one for all streams of a page."
 
     def __init__(self, most: int, *, retry_after: timedelta) -> None:

@@ -3,7 +3,6 @@ from sandbox_server.domain.errors.kinds import SandboxError
 
 class PortNotOpen(SandboxError):
     code = "port-not-open"
-    title = "Nothing listens at this port"
     remediation = "Start a server there, or try again once it has started."
 
     def __init__(self, port: int) -> None:
@@ -12,7 +11,6 @@ class PortNotOpen(SandboxError):
 
 class PortBroken(SandboxError):
     code = "port-broken"
-    title = "Server in the sandbox does not answer rightly"
     remediation = "See what the server in the sandbox says of it."
 
     def __init__(self, port: int, reason: str) -> None:
@@ -21,7 +19,6 @@ class PortBroken(SandboxError):
 
 class PortSilent(SandboxError):
     code = "port-silent"
-    title = "Server in the sandbox takes too long"
     remediation = "See what the server in the sandbox is busy with."
 
     def __init__(self, port: int, *, seconds: float) -> None:
@@ -32,4 +29,3 @@ class PortSilent(SandboxError):
 
 class NotPassedOn(SandboxError):
     code = "not-passed-on"
-    title = "Request cannot be passed on"

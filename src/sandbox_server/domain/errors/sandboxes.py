@@ -5,7 +5,6 @@ from sandbox_server.domain.errors.kinds import SandboxError
 
 class StartFailed(SandboxError):
     code = "start-failed"
-    title = "Sandbox did not start"
     remediation = "The sandbox's state_reason and its events say what the provider answered."
 
     def __init__(self, reason: str) -> None:
@@ -14,13 +13,11 @@ class StartFailed(SandboxError):
 
 class StartRefused(StartFailed):
     code = "start-refused"
-    title = "Sandbox cannot be started as it was asked for"
     remediation = "See what the provider says of it, as of a template that it does not have."
 
 
 class ResumeFailed(SandboxError):
     code = "resume-failed"
-    title = "Sandbox did not resume"
     remediation = "It is still paused with its files; try again."
 
     def __init__(self, reason: str) -> None:
@@ -29,7 +26,6 @@ class ResumeFailed(SandboxError):
 
 class SandboxFailed(SandboxError):
     code = "sandbox-failed"
-    title = "Sandbox has failed"
     remediation = "Create another one."
 
     def __init__(self, reason: str) -> None:
@@ -38,7 +34,6 @@ class SandboxFailed(SandboxError):
 
 class SnapshotFailed(SandboxError):
     code = "snapshot-failed"
-    title = "Snapshot was not taken"
     remediation = "The sandbox itself goes on; try again."
 
     def __init__(self, reason: str) -> None:
@@ -47,7 +42,6 @@ class SnapshotFailed(SandboxError):
 
 class NotReady(SandboxError):
     code = "not-ready"
-    title = "Sandbox is not ready yet"
     remediation = "Ask again; its place in the queue and its deadlines are kept."
 
     def __init__(self, state: str, *, retry_after: timedelta) -> None:

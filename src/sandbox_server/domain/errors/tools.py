@@ -3,7 +3,6 @@ from sandbox_server.domain.errors.kinds import SandboxError
 
 class ToolsNotRunning(SandboxError):
     code = "tools-not-running"
-    title = "No tool server in the sandbox"
     remediation = "Create sandboxes from a template that starts a tool server on port 6060, or start one there."
 
     def __init__(self) -> None:
@@ -12,7 +11,6 @@ class ToolsNotRunning(SandboxError):
 
 class AgentsNotRunning(SandboxError):
     code = "agent-server-not-running"
-    title = "No agent server in the sandbox"
     remediation = (
         "Create sandboxes from a template that starts one on port 3000, as `agent-full` does."
     )
@@ -23,7 +21,6 @@ class AgentsNotRunning(SandboxError):
 
 class ToolsRefused(SandboxError):
     code = "tools-refused"
-    title = "Service in the sandbox refuses this server"
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

@@ -27,21 +27,18 @@ class AnswerLost(BackendUnavailable):
     """The change may have been made, or still be; ask what is true before going on."""
 
     code = "answer-lost"
-    title = "Sandbox provider's answer was lost"
 
 
 class PauseConflict(BackendBusy):
     """Another transition is under way, or the provider cannot pause it at all."""
 
     code = "pause-conflict"
-    title = "Sandbox provider does not pause the sandbox"
 
 
 class CallNotSupported(BackendRefused):
     """The provider has no such route. This says nothing about the sandbox, which may exist."""
 
     code = "call-not-supported"
-    title = "Sandbox provider lacks a call"
     remediation = "Upgrade the provider, or use one that has the call; see docs/providers.md."
 
     def __init__(self, backend: str, request: str, answer: str) -> None:
@@ -56,7 +53,6 @@ class MetadataNotKept(BackendRefused):
     """Without metadata, our sandboxes cannot be told from those of others."""
 
     code = "metadata-not-kept"
-    title = "Sandbox provider does not keep metadata"
     remediation = "Use a provider that keeps metadata; see docs/providers.md."
 
     def __init__(self, backend: str, provider_id: str) -> None:
@@ -71,7 +67,6 @@ class SandboxNotRunning(BackendError):
     """Paused without our doing."""
 
     code = "sandbox-not-running"
-    title = "Sandbox does not run at its provider"
 
     def __init__(self, backend: str, provider_id: str) -> None:
         super().__init__(backend, f"the sandbox {provider_id} is paused")
@@ -81,7 +76,6 @@ class SandboxGone(BackendError):
     """Killed, or never there."""
 
     code = "sandbox-gone"
-    title = "Sandbox is gone from its provider"
 
     def __init__(self, backend: str, provider_id: str) -> None:
         super().__init__(backend, f"there is no sandbox {provider_id}")
@@ -92,4 +86,3 @@ class ProcessGone(BackendError):
     """It has ended, or was never there."""
 
     code = "process-gone"
-    title = "Process is gone from its sandbox"
