@@ -1,8 +1,9 @@
-"""Examples of the operations, and what a server answered to them when they were last recorded."""
+"""Examples of the operations, and the answers recorded for them."""
 
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,17 @@ _MORE = "…"
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A call of an operation by curl, in a shell that knows what was kept of those before."""
+    """A call of an operation by curl, in a shell with the variables that earlier examples kept."""
 
     operation: str
     curl: str
     status: int = 200
     before: str = ""
-    """What has to be there for it, which is not shown."""
+    """Preparation that the document does not show."""
+    stand_in_for: str = ""
+    """What a test program replaces in the sandbox; empty if the real thing answers."""
+    first: tuple[str, ...] = ()
+    """Fields of the answer that the document shows first."""
     keep: dict[str, str] = field(default_factory=dict)
 
 
@@ -39,15 +44,18 @@ def read_answers() -> dict[str, str]:
 
 
 def record(answers: dict[str, str], *, server: str) -> None:
-    """Keep what was answered, shortened and without what is secret or this machine's."""
+    """Store the answers, shortened and without secrets and ports of this machine."""
     port = server.rpartition(":")[2]
-    kept = {name: _shown(answer).replace(port, "8100") for name, answer in answers.items()}
+    first = {example.operation: example.first for example in read_examples()}
+    kept = {
+        name: _shown(answer, first[name]).replace(port, "8100") for name, answer in answers.items()
+    }
     _ANSWERS.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
 
 
-def shape_of(answer: str) -> Any:
-    """Tell answers apart by what is in them, whatever its values."""
-    shown = _shown(answer)
+def shape_of(answer: str, *, first: Sequence[str] = ()) -> Any:
+    """Reduce an answer to its kind and its field names."""
+    shown = _shown(answer, first)
     try:
         told = json.loads(shown)
     except ValueError:
@@ -55,7 +63,7 @@ def shape_of(answer: str) -> Any:
     return sorted(told) if isinstance(told, dict) else type(told).__name__
 
 
-def _shown(answer: str) -> str:
+def _shown(answer: str, first: Sequence[str]) -> str:
     open_text = re.sub(r"\b(sb[a-z]_)[A-Za-z0-9_-]{20,}", rf"\1{_MORE}", answer)
     try:
         told = json.loads(open_text)
@@ -65,6 +73,8 @@ def _shown(answer: str) -> str:
         return "\n".join(
             [*(_short(line, _LONGEST_TEXT * 2) for line in lines[:_MOST_LINES]), *more]
         )
+    if isinstance(told, dict):
+        told = {name: told[name] for name in first} | told
     shortened = _shortened(told)
     if not isinstance(shortened, dict):
         return json.dumps(shortened, ensure_ascii=False)

@@ -1,6 +1,7 @@
-"""The reference's examples, each of which works."""
+"""The examples of docs/api.md against a real server."""
 
 import os
+import re
 from collections import Counter
 
 import pytest
@@ -20,7 +21,8 @@ def test_every_example_is_answered_as_the_reference_shows(tmp_path):
     if "RECORD_EXAMPLES" in os.environ:
         record(answers, server=server.url)
     shown = read_answers()
-    assert {name: shape_of(told) for name, told in answers.items()} == {
+    first = {example.operation: example.first for example in read_examples()}
+    assert {name: shape_of(told, first=first[name]) for name, told in answers.items()} == {
         name: shape_of(told) for name, told in shown.items()
     }
 
@@ -36,6 +38,26 @@ def test_every_operation_has_one_example_with_an_answer_that_is_described():
     assert set(operations) == set(examples), "add what is missing to reference/examples.toml"
     for name, example in examples.items():
         assert str(example.status) in operations[name]["responses"]
+
+
+def test_the_reference_names_every_answer_of_a_stand_in():
+    paths = {
+        operation["operationId"]: path
+        for path, item in snapshot.read()["paths"].items()
+        for operation in item.values()
+    }
+    examples = read_examples()
+    answered = {
+        example.operation
+        for example in examples
+        if re.search("/(agent|mcp)/", paths[example.operation])
+    }
+    installed = {example.operation for example in examples if "$STAND_INS" in example.before}
+    marked = {example.operation for example in examples if example.stand_in_for}
+    assert marked == answered | installed
+    text = document.FILE.read_text()
+    for name in marked:
+        assert "stand-in" in text.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
 
 
 def test_the_reference_is_what_is_generated():
