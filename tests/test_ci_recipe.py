@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.server.running import server_process
+from tests.server.support.server_process import server_process
 
 RECIPE = Path(__file__).parent.parent / "docs/recipes/ci"
 

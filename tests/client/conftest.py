@@ -7,9 +7,9 @@ from sandbox_client import AsyncSandboxClient, SandboxClient
 from tests.client.threaded import Threaded
 from tests.client.wire import Wire
 from tests.server.conftest import bundled_url, engine, servers  # noqa: F401 - are fixtures here too
-from tests.server.databases import new_database
-from tests.server.faults import FaultyProxy
-from tests.server.running import server_process, variables_of
+from tests.server.support.databases import new_database
+from tests.server.support.fault_proxy import FaultyProxy
+from tests.server.support.server_process import server_process, variables_of
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")

@@ -7,7 +7,7 @@ import pytest_asyncio
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.events import AgentEnded, AgentMessage, AgentStarted
 from sandbox_client.models import AgentRunState
-from tests.server.agents import standing_in
+from tests.server.agents import agent_stand_in
 
 pytestmark = pytest.mark.needs_engine
 
@@ -27,7 +27,7 @@ async def agents(server):
         AsyncSandboxClient(server.url, server.admin_key) as client,
         await client.create_sandbox(template="base") as sandbox,
     ):
-        await sandbox.files.upload(Path(standing_in.__file__), "/tmp/sandbox-tools")
+        await sandbox.files.upload(Path(agent_stand_in.__file__), "/tmp/sandbox-tools")
         cmd = "sudo install -m 755 /tmp/sandbox-tools /usr/local/bin/sandbox-tools"
         await sandbox.run(cmd, check=True)
         yield sandbox.id

@@ -14,7 +14,7 @@ from sandbox_client.errors import (
     Unreachable,
 )
 from sandbox_client.events import CommandOutput, FileChange, WatchGap
-from tests.server.faults import answer_with, cut, hold, lose_answer
+from tests.server.support.fault_proxy import answer_with, cut, hold, lose_answer
 
 pytestmark = pytest.mark.needs_engine
 

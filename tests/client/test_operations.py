@@ -25,7 +25,7 @@ from sandbox_client.models import (
     TerminalRead,
 )
 from sandbox_server.app import describe
-from tests.server.api.described import Operation
+from tests.server.support.described_answers import Operation
 
 ID = "0" * 20
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sandbox_server.supervisor.engine import LocalEngine
 from tests.docs.blocks import script_of
-from tests.server.running import ServerProcess
+from tests.server.support.server_process import ServerProcess
 
 LONGEST_S = 400
 

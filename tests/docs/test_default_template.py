@@ -11,7 +11,7 @@ from tests.docs.blocks import REPOSITORY
 from tests.docs.build_cache import kept_build_cache
 from tests.docs.running import run_document
 from tests.docs.test_documents import HERE
-from tests.server.running import server_process
+from tests.server.support.server_process import server_process
 
 pytestmark = [
     pytest.mark.needs_engine,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs.blocks import REPOSITORY, RUN, blocks_of, documents
 from tests.docs.running import run_document
-from tests.server.running import server_process
+from tests.server.support.server_process import server_process
 
 ELSEWHERE = {
     "operations.md",

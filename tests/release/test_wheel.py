@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.process import running_engine
 from tests.release.installation import ROOT
-from tests.server.running import server_process, variables_of
+from tests.server.support.server_process import server_process, variables_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,12 +12,13 @@ from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Endpoint, NewSandbox
 from tests.browser import WatchedPage, running_chromium
 from tests.engine.process import running_engine
-from tests.server.databases import BUNDLED, new_database, running_servers
-from tests.server.faults import FaultyProxy
-from tests.server.lifecycle.living import living_at, new_living
-from tests.server.lifecycle.serving import running_server
-from tests.server.passing.outside import serving_outside
-from tests.server.scratch import scratch_directory
+from tests.server.support.api_fixtures import *  # noqa: F403 - fixtures
+from tests.server.support.databases import BUNDLED, new_database, running_servers
+from tests.server.support.fault_proxy import FaultyProxy
+from tests.server.support.full_server import serving_outside
+from tests.server.support.in_process_server import running_server
+from tests.server.support.managed_sandboxes import living_at, new_living
+from tests.server.support.scratch_directory import scratch_directory
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +129,12 @@ async def backend_at(engine):
 async def living(sessions, backend_at):
     """Have a server look after a tenant's sandboxes at the engine."""
     return await new_living(sessions, backend_at())
+
+
+@pytest.fixture
+async def faulty(living, backend_at, proxy):
+    """Have another server look after the same sandboxes, to which things happen on the way."""
+    return living_at(living.sessions, backend_at(proxy.url), tenant_id=living.tenant_id)
 
 
 @pytest.fixture

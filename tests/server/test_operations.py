@@ -14,7 +14,7 @@ import pytest
 from sandbox_server.settings import Settings, variable_of
 from tests.docs.blocks import REPOSITORY, blocks_of, script_of
 from tests.ports import free_port
-from tests.server.databases import database_url, drop_database, new_database
+from tests.server.support.databases import database_url, drop_database, new_database
 
 DOCUMENT = REPOSITORY / "docs/operations.md"
 

@@ -14,10 +14,15 @@ from sqlalchemy import func, select, text
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.session import create_engine, create_sessions
 from tests.engine.waiting import until
-from tests.server.api.following import following
-from tests.server.databases import new_database
-from tests.server.ops.reading import labelled, samples_in
-from tests.server.running import ServerProcess, new_encryption_key, server_process, variables_of
+from tests.server.support.databases import new_database
+from tests.server.support.event_reader import following
+from tests.server.support.metrics_reader import labelled, samples_in
+from tests.server.support.server_process import (
+    ServerProcess,
+    new_encryption_key,
+    server_process,
+    variables_of,
+)
 
 pytestmark = pytest.mark.needs_engine
 

@@ -7,7 +7,7 @@ import pytest
 from e2b import Sandbox, Template
 
 from tests.engine.process import ConnectionOptions, running_engine
-from tests.server.running import server_process
+from tests.server.support.server_process import server_process
 from tests.template import models
 from tests.template.computer import Computer
 from tests.template.recipe import described, template

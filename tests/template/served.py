@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.server.running import ServerProcess
+from tests.server.support.server_process import ServerProcess
 
 _LONGEST_S = 300
 

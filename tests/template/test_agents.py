@@ -7,7 +7,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.engine.waiting import until
-from tests.server.api.following import following
+from tests.server.support.event_reader import following
 from tests.template.models import AGENTS, CLAUDE, CODEX
 from tests.tools.agents.serving import AgentClient
 

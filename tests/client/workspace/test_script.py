@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_server.supervisor.state_directory import find_server
 from tests.ports import free_port
-from tests.server.running import STOP_TIMEOUT_S, server_process
+from tests.server.support.server_process import STOP_TIMEOUT_S, server_process
 
 pytestmark = pytest.mark.needs_engine
 

@@ -18,8 +18,8 @@ from sandbox_server.access.encryption import (
 from sandbox_server.access.sealed_repository import SEALED_COLUMNS
 from sandbox_server.db.models import Installation, Row, Sandbox
 from sandbox_server.vault import CannotUnseal, Vault
-from tests.server.access.sealing import add_sandboxes, envs_of
-from tests.server.locks import waiting_for_a_lock
+from tests.server.access.sealed_values import add_sandboxes, envs_of
+from tests.server.support.locks import waiting_for_a_lock
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sandbox_server.domain.errors import (
     Unauthenticated,
 )
 from sandbox_server.domain.ids import new_id
-from tests.server.api.rows import add_sandbox
+from tests.server.support.rows import add_sandbox
 
 HOUR = timedelta(hours=1)
 

@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 
 from tests.engine.waiting import until
-from tests.server.api.following import following
-from tests.server.databases import new_database
-from tests.server.running import server_process, variables_of
+from tests.server.support.databases import new_database
+from tests.server.support.event_reader import following
+from tests.server.support.server_process import server_process, variables_of
 
 pytestmark = pytest.mark.needs_engine
 
-PROGRAM = Path(__file__).with_name("standing_in.py")
+PROGRAM = Path(__file__).with_name("agent_stand_in.py")
 FINISH = "say('started', agent=REQUEST['agent']); say('message', message={'n': 1}); result()"
 WAIT_FOR_TERM = """
 import signal

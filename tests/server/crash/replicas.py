@@ -32,9 +32,9 @@ from tests.engine.process import EngineProcess
 from tests.engine.waiting import until
 from tests.server.crash.postgres import PostgresProxy
 from tests.server.crash.walk import Lost, Walk
-from tests.server.faults import Exchange, Fault, FaultyProxy
-from tests.server.lifecycle.living import HOUR, Living, living_at
-from tests.server.running import ServerProcess, server_process
+from tests.server.support.fault_proxy import Exchange, Fault, FaultyProxy
+from tests.server.support.managed_sandboxes import HOUR, Living, living_at
+from tests.server.support.server_process import ServerProcess, server_process
 
 LEASE = timedelta(seconds=3)
 LONGEST_RUN = HOUR

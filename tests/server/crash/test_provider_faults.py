@@ -10,7 +10,7 @@ from sandbox_server.db.models import Job
 from sandbox_server.domain.state import State
 from tests.engine.waiting import until
 from tests.server.crash.replicas import one_server
-from tests.server.faults import (
+from tests.server.support.fault_proxy import (
     Held,
     answer_twice,
     answer_with,

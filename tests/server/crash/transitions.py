@@ -10,9 +10,9 @@ from sandbox_server.domain.deadlines import DEFAULT_RULES, NOTHING
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State
 from tests.server.crash.replicas import Replicas
-from tests.server.faults import Fault, answer_with
-from tests.server.lifecycle.living import MINUTE
-from tests.server.running import ServerProcess
+from tests.server.support.fault_proxy import Fault, answer_with
+from tests.server.support.managed_sandboxes import MINUTE
+from tests.server.support.server_process import ServerProcess
 
 Ask = tuple[str, str]
 

@@ -3,8 +3,8 @@ import subprocess
 import pytest
 
 from sandbox_server.db.embedded import EmbeddedPostgres
-from tests.server.databases import SETTINGS
-from tests.server.scratch import scratch_directory
+from tests.server.support.databases import SETTINGS
+from tests.server.support.scratch_directory import scratch_directory
 
 
 @pytest.fixture(scope="session")

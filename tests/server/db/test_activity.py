@@ -9,7 +9,7 @@ from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.domain.ids import new_id
 from sandbox_server.sandboxes.repositories.activity import ActivityRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from tests.server.api.rows import add_sandbox
+from tests.server.support.rows import add_sandbox
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -6,7 +6,7 @@ from sandbox_server.db.address import UnusablePostgres
 from sandbox_server.db.database import open_database
 from sandbox_server.db.models import Row
 from sandbox_server.db.postmaster import is_running
-from tests.server.databases import new_database
+from tests.server.support.databases import new_database
 
 
 async def tables(engine):

@@ -12,8 +12,8 @@ import pytest
 
 from sandbox_server.db.account import CannotRunPostgres
 from sandbox_server.db.embedded import EmbeddedPostgres
-from tests.server.databases import SETTINGS
-from tests.server.scratch import postmaster_pid
+from tests.server.support.databases import SETTINGS
+from tests.server.support.scratch_directory import postmaster_pid
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs it as another account")
 

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from sandbox_server.db.embedded import EmbeddedPostgres
-from tests.server.scratch import postmaster_pid
+from tests.server.support.scratch_directory import postmaster_pid
 
 TIMEOUT_S = 60
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are told by /proc")

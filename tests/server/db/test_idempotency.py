@@ -8,7 +8,7 @@ from sandbox_server.db.models import Tenant
 from sandbox_server.domain.errors import IdempotencyMismatch
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
-from tests.server.scheduler.acts import wait_for_a_lock
+from tests.server.jobs.job_actions import wait_for_a_lock
 
 TENANT = "t" * 20
 

@@ -8,7 +8,7 @@ from sqlalchemy import inspect, text
 from sandbox_server.db.migrating import alembic_config, upgrade
 from sandbox_server.db.models import Row
 from sandbox_server.db.session import create_engine
-from tests.server.databases import ALWAYS_EVERY_POSTGRES, new_database
+from tests.server.support.databases import ALWAYS_EVERY_POSTGRES, new_database
 
 pytestmark = ALWAYS_EVERY_POSTGRES
 

@@ -5,7 +5,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from sandbox_server.db.migrating import alembic_config, upgrade
-from tests.server.databases import ALWAYS_EVERY_POSTGRES
+from tests.server.support.databases import ALWAYS_EVERY_POSTGRES
 
 pytestmark = ALWAYS_EVERY_POSTGRES
 

@@ -18,8 +18,8 @@ from sandbox_server.log.events import EventRepository
 from sandbox_server.sandboxes.drift.repository import PatrolRepository
 from sandbox_server.sandboxes.repositories.activity import ActivityRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
-from tests.server.databases import EVERY_POSTGRES, new_database
-from tests.server.plans import explain, reads_by_index, rows_read, vacuum
+from tests.server.support.databases import EVERY_POSTGRES, new_database
+from tests.server.support.query_plans import explain, reads_by_index, rows_read, vacuum
 
 pytestmark = EVERY_POSTGRES
 

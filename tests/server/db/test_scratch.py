@@ -11,7 +11,7 @@ TIMEOUT_S = 60
 SESSION = """
 import sys, time
 from sandbox_server.db.embedded import EmbeddedPostgres
-from tests.server.scratch import scratch_directory
+from tests.server.support.scratch_directory import scratch_directory
 
 with scratch_directory() as directory:
     EmbeddedPostgres(directory / "postgres").start()

@@ -10,7 +10,7 @@ from sandbox_server.db.models import Sandbox, Tenant
 from sandbox_server.db.session import create_engine
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import OnTimeout, State, Target
-from tests.server.databases import EVERY_POSTGRES
+from tests.server.support.databases import EVERY_POSTGRES
 
 pytestmark = EVERY_POSTGRES
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.server.reference.proving import run_schemathesis
-from tests.server.running import server_process
+from tests.server.reference.schema_proof import run_schemathesis
+from tests.server.support.server_process import server_process
 
 pytestmark = pytest.mark.needs_engine
 

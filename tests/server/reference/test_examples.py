@@ -8,8 +8,8 @@ import pytest
 from reference import document, snapshot
 from reference.examples import read_answers, read_examples, record, shape_of
 
-from tests.server.reference.calling import Shell
-from tests.server.running import server_process
+from tests.server.reference.example_calls import Shell
+from tests.server.support.server_process import server_process
 
 
 @pytest.mark.needs_engine

@@ -10,7 +10,7 @@ from sandbox_server.domain.errors import BackendError, SandboxError, TooManyEntr
 from sandbox_server.providers.e2b.files import Files
 from sandbox_server.providers.e2b.transfers import Transfers
 from sandbox_server.providers.protocol.errors import AnswerLost
-from tests.server.faults import answer_with, hold, stall
+from tests.server.support.fault_proxy import answer_with, hold, stall
 
 pytestmark = pytest.mark.needs_engine
 

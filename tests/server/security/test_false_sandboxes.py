@@ -8,7 +8,7 @@ import pytest
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.providers.e2b.inside import Inside
 from sandbox_server.providers.protocol.errors import AnswerLost
-from tests.server.faults import stall
+from tests.server.support.fault_proxy import stall
 
 pytestmark = pytest.mark.needs_engine
 

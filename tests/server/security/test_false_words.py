@@ -5,10 +5,10 @@ import json
 import pytest
 
 from sandbox_server.domain.commands import CommandState
-from tests.server.faults import Exchange
-from tests.server.lifecycle.living import new_living
-from tests.server.lifecycle.serving import running_server
-from tests.server.streams.commanding import run
+from tests.server.commands.command_calls import run
+from tests.server.support.fault_proxy import Exchange
+from tests.server.support.in_process_server import running_server
+from tests.server.support.managed_sandboxes import new_living
 
 pytestmark = pytest.mark.needs_engine
 

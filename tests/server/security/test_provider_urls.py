@@ -10,8 +10,8 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 
 from sandbox_server.db.models import Sandbox
-from tests.server.passing.outside import PORT, new_sandbox, serving_outside
-from tests.server.passing.recorder import Recorded
+from tests.server.support.full_server import PORT, new_sandbox, serving_outside
+from tests.server.support.request_recorder import Recorded
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox_server.app import describe
-from tests.server.mcp.conftest import make_sandbox, run  # noqa: F401 - fixtures
+from tests.server.tools.conftest import make_sandbox, run  # noqa: F401 - fixtures
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 
 from sandbox_server.access.secrets import new_login, new_secret, new_ticket
 from tests.engine.waiting import until
-from tests.server.passing.outside import PORT, WAIT, new_sandbox, serving_outside
+from tests.server.support.full_server import PORT, WAIT, new_sandbox, serving_outside
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

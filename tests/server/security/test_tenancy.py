@@ -17,7 +17,7 @@ from sqlalchemy import select
 from sandbox_server.db.models import Snapshot, Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
 from tests.engine.waiting import until
-from tests.server.passing.outside import inside
+from tests.server.support.full_server import inside
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

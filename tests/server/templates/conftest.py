@@ -4,8 +4,7 @@ import pytest
 
 from sandbox_server.domain.errors import BackendError
 from sandbox_server.domain.templates import is_made_by_a_server
-from tests.server.api.conftest import *  # noqa: F403 - the API over a server at work
-from tests.server.templates.building import Building
+from tests.server.templates.template_builds import Building
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from sqlalchemy import select
 
 from sandbox_server.db.models import Event, Sandbox
 from tests.engine.waiting import until
-from tests.server.faults import FaultyProxy, Held
-from tests.server.running import new_encryption_key, server_process
-from tests.server.templates.shipping import AT_START, write_context
+from tests.server.support.fault_proxy import FaultyProxy, Held
+from tests.server.support.server_process import new_encryption_key, server_process
+from tests.server.templates.shipped_templates import AT_START, write_context
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.slow, pytest.mark.timeout(300)]
 

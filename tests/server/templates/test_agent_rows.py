@@ -13,7 +13,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.jobs.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
 from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.shipped import read_shipped
-from tests.server.templates.shipping import write_context
+from tests.server.templates.shipped_templates import write_context
 
 JOB = LeasedJob(id=1, kind=AGENT_TEMPLATE, subject="local", attempts=1, leased_by="a")
 

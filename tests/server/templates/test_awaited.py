@@ -11,8 +11,8 @@ from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
-from tests.server.lifecycle.living import MINUTE
-from tests.server.locks import waiting_for_a_lock
+from tests.server.support.locks import waiting_for_a_lock
+from tests.server.support.managed_sandboxes import MINUTE
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

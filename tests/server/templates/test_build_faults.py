@@ -15,8 +15,8 @@ from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.builds import LONGEST_BUILD, Builds
 from sandbox_server.templates.definitions import seal_definition
 from tests.engine.waiting import until
-from tests.server.faults import Held, answer_with, lose_answer
-from tests.server.lifecycle.living import living_at, new_living
+from tests.server.support.fault_proxy import Held, answer_with, lose_answer
+from tests.server.support.managed_sandboxes import living_at, new_living
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from sandbox_server.db.models import Template
 from tests.engine.waiting import until
-from tests.server.running import server_process, variables_of
-from tests.server.templates.shipping import write_context
+from tests.server.support.server_process import server_process, variables_of
+from tests.server.templates.shipped_templates import write_context
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

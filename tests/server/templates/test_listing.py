@@ -17,7 +17,7 @@ from sandbox_server.providers.registry import Backends, KnownBackend
 from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.templates.listing import Listing
 from sandbox_server.templates.shared_repository import MISSING
-from tests.server.faults import answer_with
+from tests.server.support.fault_proxy import answer_with
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

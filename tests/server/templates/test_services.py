@@ -5,7 +5,7 @@ import pytest
 from sandbox_server.db.models import Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import ForkRequest
-from tests.server.lifecycle.living import MINUTE
+from tests.server.support.managed_sandboxes import MINUTE
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_server.domain.templates import is_called_as_with_services
 from sandbox_server.templates.shipped import UnusableTemplates, read_shipped
-from tests.server.templates.shipping import write_context
+from tests.server.templates.shipped_templates import write_context
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.server.databases import new_database
-from tests.server.running import ServerProcess, server_process, variables_of
+from tests.server.support.databases import new_database
+from tests.server.support.server_process import ServerProcess, server_process, variables_of
 
 
 @dataclass(frozen=True)

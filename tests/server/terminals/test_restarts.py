@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tests.engine.waiting import until
-from tests.server.ops.reading import samples_in
-from tests.server.terminals.viewing import viewing
+from tests.server.support.metrics_reader import samples_in
+from tests.server.terminals.terminal_viewers import viewing
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.slow]
 

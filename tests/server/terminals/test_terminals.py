@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from sandbox_server.domain.ids import new_id
-from tests.server.terminals.viewing import viewing
+from tests.server.terminals.terminal_viewers import viewing
 
 pytestmark = pytest.mark.needs_engine
 

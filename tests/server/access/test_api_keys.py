@@ -1,0 +1,180 @@
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import event, select, text, update
+
+from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.access.secrets import new_secret
+from sandbox_server.db.models import ApiKey
+from sandbox_server.domain.access import Scope
+from sandbox_server.domain.errors import KeyNotFound, Unauthenticated
+from tests.server.support.locks import waiting_for_a_lock
+
+
+@pytest.fixture
+def statements(database):
+    """Tell which statements have been run."""
+    run = []
+
+    def note(_connection, _cursor, statement, *_):
+        run.append(statement)
+
+    event.listen(database.sync_engine, "before_cursor_execute", note)
+    return run
+
+
+async def test_the_holder_of_a_key_is_known_by_its_secret(issue, authenticator):
+    issued = await issue(scopes=[Scope.READ], max_priority=3, rate_per_s=2.5)
+    caller = await authenticator.authenticate(issued.secret)
+    assert caller.tenant_id == issued.owned.key.tenant_id
+    assert caller.key_id == issued.owned.key.id
+    assert caller.scopes == {Scope.READ}
+    assert (caller.max_priority, caller.rate_per_s) == (3, 2.5)
+
+
+async def test_the_database_does_not_have_the_secret(issue, sessions):
+    secret = (await issue()).secret
+    async with sessions() as session:
+        row = str(
+            (await session.execute(select(text("k::text")).select_from(text("api_keys k")))).all()
+        )
+    assert secret[:10] in row
+    assert secret[:14] not in row
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [None, "", "sbx_", "sbx_short", "Bearer x", "sbx_" + "ä" * 43, "sbx_" + "a" * 43 + "\n"],
+    ids=repr,
+)
+async def test_what_is_no_key_is_refused_without_asking_the_database(
+    authenticator, statements, secret
+):
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate(secret)
+    assert statements == []
+
+
+async def test_a_wrong_key_costs_no_more_than_a_right_one(issue, authenticator, statements):
+    secret = (await issue()).secret
+    statements.clear()
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate(new_secret())
+    wrong = len(statements)
+    statements.clear()
+    await authenticator.authenticate(secret)
+    assert wrong <= len(statements)
+
+
+async def test_a_key_that_was_just_found_is_not_looked_up_again(issue, authenticator, statements):
+    secret = (await issue()).secret
+    await authenticator.authenticate(secret)
+    statements.clear()
+    await authenticator.authenticate(secret)
+    assert statements == []
+
+
+async def test_many_requests_with_one_key_look_it_up_a_few_times(issue, authenticator, statements):
+    secret = (await issue()).secret
+    statements.clear()
+    await asyncio.gather(*(authenticator.authenticate(secret) for _ in range(50)))
+    assert len([each for each in statements if each.startswith("SELECT")]) <= 4
+
+
+async def test_a_flood_of_wrong_keys_leaves_connections_to_others(
+    authenticator, sessions, database
+):
+    async with sessions.begin() as session:
+        await session.execute(text("LOCK TABLE api_keys"))  # each lookup waits here
+        flood = [asyncio.create_task(authenticator.authenticate(new_secret())) for _ in range(100)]
+        await waiting_for_a_lock(sessions)
+        assert database.sync_engine.pool.checkedout() < database.sync_engine.pool.size()
+    answers = await asyncio.gather(*flood, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {Unauthenticated}
+
+
+async def test_a_wrong_key_is_not_remembered(authenticator, issue, sessions):
+    secret = (await issue()).secret
+    async with sessions.begin() as session:
+        await session.execute(update(ApiKey).values(revoked_at=datetime.now(UTC)))
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate(secret)
+    async with sessions.begin() as session:
+        await session.execute(update(ApiKey).values(revoked_at=None))
+    await authenticator.authenticate(secret)
+
+
+async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(
+    issue, key_ring, authenticator
+):
+    issued = await issue()
+    await authenticator.authenticate(issued.secret)
+    await key_ring.revoke(issued.owned.key.id)
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate(issued.secret)
+
+
+async def test_a_revoked_key_is_refused_within_a_second_by_every_other_server(
+    issue, key_ring, sessions, clock
+):
+    issued = await issue()
+    other = Authenticator(sessions, clock=clock)
+    await other.authenticate(issued.secret)
+    await key_ring.revoke(issued.owned.key.id)
+    clock.now += 0.999
+    with pytest.raises(Unauthenticated):
+        await other.authenticate(issued.secret)
+
+
+async def test_a_lookup_that_was_under_way_at_a_revocation_is_not_trusted(
+    issue, key_ring, authenticator, sessions
+):
+    issued = await issue()
+    async with sessions.begin() as session:
+        # The lookup has read the key, and waits to note its use.
+        await session.execute(select(ApiKey).with_for_update())
+        looking_up = asyncio.create_task(authenticator.authenticate(issued.secret))
+        await waiting_for_a_lock(sessions)
+        await session.execute(update(ApiKey).values(revoked_at=datetime.now(UTC)))
+        authenticator.forget()
+    await looking_up
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate(issued.secret)
+
+
+async def test_revoking_twice_keeps_the_first_instant(issue, key_ring):
+    key_id = (await issue()).owned.key.id
+    await key_ring.revoke(key_id)
+    first = (await key_ring.get(key_id)).key.revoked_at
+    await key_ring.revoke(key_id)
+    assert (await key_ring.get(key_id)).key.revoked_at == first
+
+
+async def test_a_key_that_is_not_there_cannot_be_revoked(key_ring):
+    with pytest.raises(KeyNotFound):
+        await key_ring.revoke("0" * 20)
+
+
+async def test_use_is_noted_once_a_minute_at_the_most(
+    issue, key_ring, authenticator, clock, sessions
+):
+    issued = await issue()
+    await authenticator.authenticate(issued.secret)
+    first = (await key_ring.get(issued.owned.key.id)).key.last_used_at
+    assert first is not None
+    clock.now += 1
+    await authenticator.authenticate(issued.secret)
+    assert (await key_ring.get(issued.owned.key.id)).key.last_used_at == first
+    async with sessions.begin() as session:
+        await session.execute(
+            update(ApiKey).values(last_used_at=text("clock_timestamp() - interval '61 s'"))
+        )
+    clock.now += 1
+    await authenticator.authenticate(issued.secret)
+    assert (await key_ring.get(issued.owned.key.id)).key.last_used_at > first
+
+
+async def test_a_secret_is_not_shown_where_a_key_is_printed(issue):
+    issued = await issue()
+    assert issued.secret not in repr(issued)

@@ -1,0 +1,98 @@
+"""What becomes of sandboxes after runs that were to pause them, as far as their rows tell."""
+
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.agents.follow_up import PausesAfterRuns
+from sandbox_server.db.models import Command, Job, Sandbox, Tenant
+from sandbox_server.domain.commands import CommandKind, CommandState
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.state import Target
+from sandbox_server.jobs.kinds import AGENT_RUN
+from sandbox_server.jobs.repository import JobRepository
+from tests.server.support.rows import add_sandbox, now
+
+
+@pytest.fixture
+async def sandbox(sessions):
+    tenant_id = new_id()
+    async with sessions.begin() as session:
+        session.add(Tenant(id=tenant_id, name="a", max_running=9, max_queued=9))
+    return await add_sandbox(sessions, tenant_id)
+
+
+@pytest.fixture
+def add(sessions, sandbox):
+    async def add(state=CommandState.EXITED, kind=CommandKind.AGENT):
+        ended_at = now() if state is CommandState.EXITED else None
+        agent = {"agent": "claude", "afterwards": "to-be-paused"}
+        run = Command(
+            id=new_id(),
+            tenant_id=sandbox.tenant_id,
+            sandbox_id=sandbox.id,
+            cmd="",
+            kind=kind,
+            state=state,
+            ended_at=ended_at,
+            agent=agent,
+        )
+        async with sessions.begin() as session:
+            session.add(run)
+            await JobRepository(session).due(AGENT_RUN, run.id)
+        return run
+
+    return add
+
+
+@pytest.fixture
+def look(sessions):
+    """Look whether a run has ended; tells whether it is to be looked at again."""
+
+    async def look(run):
+        job = LeasedJob(id=1, kind=AGENT_RUN, subject=run.id, attempts=1, leased_by="a")
+        return await PausesAfterRuns(sessions).work(job) is not None
+
+    return look
+
+
+@pytest.fixture
+def seen(sessions, sandbox):
+    """Read what is wanted of the sandbox, what is said of a run, and which runs have jobs."""
+
+    async def seen(run):
+        async with sessions() as session:
+            row = await session.get_one(Sandbox, sandbox.id)
+            told = (await session.get_one(Command, run.id)).agent["afterwards"]
+            jobs = await session.scalars(select(Job.subject).where(Job.kind == AGENT_RUN))
+            return row.target, told, jobs.all()
+
+    return seen
+
+
+async def test_a_run_that_goes_on_is_looked_at_again(add, look, seen):
+    run = await add(CommandState.RUNNING)
+    assert await look(run)
+    assert await seen(run) == (Target.RUNNING, "to-be-paused", [run.id])
+
+
+async def test_a_run_that_has_ended_pauses_its_sandbox_and_leaves_no_job(add, look, seen):
+    run = await add()
+    assert not await look(run)
+    assert await seen(run) == (Target.PAUSED, "paused", [])
+
+
+async def test_a_sandbox_is_paused_once_for_a_run(add, look, seen, sessions, sandbox):
+    run = await add()
+    await look(run)
+    async with sessions.begin() as session:
+        (await session.get_one(Sandbox, sandbox.id)).target = Target.RUNNING
+    await look(run)
+    assert await seen(run) == (Target.RUNNING, "paused", [])
+
+
+@pytest.mark.parametrize("kind", [CommandKind.COMMAND, CommandKind.TERMINAL, CommandKind.AGENT])
+async def test_what_somebody_else_runs_there_leaves_it_running(add, look, seen, kind):
+    run, other = await add(), await add(CommandState.RUNNING, kind)
+    assert not await look(run)
+    assert await seen(run) == (Target.RUNNING, "in-use", [other.id])

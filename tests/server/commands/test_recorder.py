@@ -1,0 +1,225 @@
+"""What is written about commands arrives once, whatever happens to the database and the way to it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.commands.command_log import CommandLog
+from sandbox_server.commands.recorder import Limits, Recorder
+from sandbox_server.commands.recording_repository import Growth, NewRecord, RecordingRepository
+from sandbox_server.commands.retention import SMALLEST_BOUND
+from sandbox_server.db.models import Command, Sandbox, Tenant
+from sandbox_server.db.session import create_engine, create_sessions, without_transaction
+from sandbox_server.domain.commands import CommandState
+from sandbox_server.domain.ids import new_id
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import RecordType
+from tests.server.commands.lossy_source import LossyPostgres
+
+MINUTE = timedelta(minutes=1)
+STORE = "INSERT INTO command_output"
+
+
+class Told:
+    """A command whose log grows by a test's word."""
+
+    def __init__(self, row):
+        self.row = row
+        self.log = CommandLog(bound=SMALLEST_BOUND)
+        self.is_forgotten = False
+        self.settled = asyncio.Event()
+
+    def settle(self, batch, grown):
+        self.row.last_seq = grown.last_seq
+        self.settled.set()
+
+    def forget(self):
+        self.is_forgotten = True
+        self.settled.set()
+
+    def write(self, recorder, content):
+        self.settled.clear()
+        self.log.receive(RecordType.STDOUT, content)
+        recorder.grow(self)
+
+    def end(self, recorder):
+        self.settled.clear()
+        self.log.note(RecordType.EXIT, {}, state=CommandState.EXITED, exit_code=0)
+        recorder.grow(self, at_once=True)
+
+    async def stored(self):
+        async with asyncio.timeout(60):
+            await self.settled.wait()
+
+
+@pytest.fixture
+async def lossy(database_url):
+    async with LossyPostgres(database_url) as lossy:
+        yield lossy
+
+
+@pytest.fixture
+async def recorder(lossy):
+    engine = create_engine(lossy.url)
+    recorder = Recorder(create_sessions(engine), name="me", lease=MINUTE)
+    yield recorder
+    await recorder.close()
+    await engine.dispose()
+
+
+@pytest.fixture
+async def add(sessions):
+    """Write down commands that are recorded by somebody; each of a tenant of its own, unless one is named."""
+
+    async def add(by="me", tenant_id=None):
+        own = tenant_id or new_id()
+        async with sessions.begin() as session:
+            if tenant_id is None:
+                session.add(Tenant(id=own, name=own, max_running=9, max_queued=9))
+                await session.flush()
+            sandbox = Sandbox(id=new_id(), tenant_id=own, template="base", timeout=MINUTE)
+            session.add(sandbox)
+            await session.flush()
+            columns = {"id": new_id(), "tenant_id": own, "sandbox_id": sandbox.id, "cmd": "true"}
+            row = await RecordingRepository(session).add(by=by, lease=MINUTE, **columns)
+        return Told(row)
+
+    return add
+
+
+async def log_of(sessions, told):
+    async with without_transaction(sessions) as session:
+        output = CommandOutputRepository(session)
+        return (await output.list_after(told.row.id, after=0, limit=1000)).records
+
+
+async def contents(sessions, told):
+    return b"".join(record.content for record in await log_of(sessions, told))
+
+
+async def test_a_statement_whose_answer_is_lost_is_not_repeated(recorder, lossy, add, sessions):
+    told = await add()
+    told.write(recorder, b"one ")
+    await told.stored()
+    lossy.lose_answer_to(STORE)
+    told.write(recorder, b"two ")
+    async with asyncio.timeout(30):
+        await lossy.lost.wait()
+    told.write(recorder, b"three")
+    told.end(recorder)
+    async with asyncio.timeout(30):
+        await recorder.flush()
+    records = await log_of(sessions, told)
+    assert b"".join(record.content for record in records) == b"one two three"
+    assert records[-1].type is RecordType.EXIT
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+
+
+async def test_an_end_whose_answer_is_lost_is_known_to_be_stored(recorder, lossy, add, sessions):
+    told = await add()
+    lossy.lose_answer_to(STORE)
+    told.end(recorder)
+    await told.stored()
+    assert lossy.lost.is_set()
+    assert not told.is_forgotten
+    assert [record.type for record in await log_of(sessions, told)] == [RecordType.EXIT]
+
+
+async def test_what_is_written_while_the_database_is_gone_is_stored_when_it_is_back(
+    recorder, lossy, add, sessions
+):
+    told = await add()
+    told.write(recorder, b"one ")
+    await told.stored()
+    lossy.close()
+    told.write(recorder, b"two ")
+    told.write(recorder, b"three")
+    await asyncio.sleep(0)
+    lossy.open()
+    await told.stored()
+    async with asyncio.timeout(30):
+        await recorder.flush()
+    assert await contents(sessions, told) == b"one two three"
+
+
+async def test_who_does_not_record_a_command_writes_nothing_of_it(recorder, add, sessions):
+    others = await add(by="another")
+    mine = await add(tenant_id=others.row.tenant_id)
+    others.write(recorder, b"not mine")
+    mine.write(recorder, b"mine")
+    await others.stored()
+    await mine.stored()
+    assert others.is_forgotten
+    assert not mine.is_forgotten
+    assert await contents(sessions, others) == b""
+    assert await contents(sessions, mine) == b"mine"
+
+
+async def test_commands_of_one_tenant_have_numbers_without_gaps_or_doubles(recorder, add, sessions):
+    first = await add()
+    every = [first, *[await add(tenant_id=first.row.tenant_id) for _ in range(9)]]
+    for number in range(5):
+        for told in every:
+            told.write(recorder, b"%d\n" % number)
+        await every[number].stored()
+    async with asyncio.timeout(30):
+        await recorder.flush()
+    numbers = []
+    for told in every:
+        assert await contents(sessions, told) == b"0\n1\n2\n3\n4\n"
+        numbers += [record.seq for record in await log_of(sessions, told)]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1))
+
+
+async def test_what_one_command_says_that_the_database_refuses_holds_up_no_other(
+    recorder, add, sessions
+):
+    bad = await add()
+    good = await add(tenant_id=bad.row.tenant_id)
+    bad.log.note(RecordType.GAP, {"reason": "\0"})
+    recorder.grow(bad)
+    good.write(recorder, b"good")
+    await good.stored()
+    assert await contents(sessions, good) == b"good"
+    recorder.drop(bad)
+
+
+async def test_who_writes_more_than_its_share_waits_and_others_do_not(lossy, add):
+    engine = create_engine(lossy.url)
+    limits = Limits(memory=100_000, share=10_000)
+    recorder = Recorder(create_sessions(engine), name="me", lease=MINUTE, limits=limits)
+    greedy, modest = await add(), await add()
+    lossy.close()
+    greedy.write(recorder, b"x" * 20_000)
+    modest.write(recorder, b"x")
+    waiting = asyncio.create_task(recorder.room(greedy))
+    async with asyncio.timeout(30):
+        await recorder.room(modest)
+    assert not waiting.done()
+    lossy.open()
+    async with asyncio.timeout(30):
+        await waiting
+    await recorder.close()
+    await engine.dispose()
+
+
+async def test_a_lapsed_lease_is_one_others_from_then_on(add, sessions):
+    told = await add()
+    async with without_transaction(sessions) as session:
+        repository = RecordingRepository(session)
+        assert await repository.claim_lapsed(by="b", lease=MINUTE, limit=9) == []
+        await repository.release([told.row.id], by="me")
+        ((claimed, _),) = await repository.claim_lapsed(by="b", lease=MINUTE, limit=9)
+        assert claimed.id == told.row.id
+        assert await repository.claim_lapsed(by="c", lease=MINUTE, limit=9) == []
+        assert await repository.extend([told.row.id], by="me", lease=MINUTE) == set()
+        growth = Growth(
+            command_id=told.row.id,
+            last_seq=0,
+            records=[NewRecord("stdout", 0, b"late", {})],
+            changes=dict.fromkeys(("stdout_size", "stderr_size", "stdout_cut", "stderr_cut"), 0),
+        )
+        assert await repository.store(claimed.tenant_id, [growth], by="me", lease=MINUTE) == {}
+        assert await session.scalar(select(Command.recorded_by)) == "b"

@@ -1,0 +1,209 @@
+"""Commands whose recording broke off: the server is gone, the sandbox paused, the way to it cut."""
+
+import asyncio
+from contextlib import AsyncExitStack, aclosing
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, update
+
+from sandbox_server.commands.recording_repository import RecordingRepository
+from sandbox_server.db.models import Command
+from sandbox_server.domain.commands import CommandState
+from sandbox_server.domain.ids import new_id
+from sandbox_server.log.records import RecordType
+from sandbox_server.providers.protocol.processes import NewProcess, Started
+from sandbox_server.sandboxes.services.sealed import open_access
+from tests.engine.waiting import until
+from tests.server.commands.command_calls import (
+    MINUTE,
+    gaps,
+    has_written,
+    records,
+    run,
+    start,
+    written,
+)
+from tests.server.support.in_process_server import running_server
+
+pytestmark = pytest.mark.needs_engine
+
+ECHO = 'while read -r line; do echo "got $line"; done'
+
+
+async def say(server, command, text):
+    await server.commands.send_input(server.caller, command.sandbox_id, command.id, text)
+
+
+async def test_a_server_that_stops_hands_its_commands_over_at_once(database, living, replica):
+    async with AsyncExitStack() as stopping:
+        # Its lease would last longer than the test.
+        first = await stopping.enter_async_context(running_server(database, living))
+        sandbox_id = (await first.running()).id
+        command = await start(first, sandbox_id, ECHO, stdin=True, background=True)
+        await say(first, command, b"one\n")
+        await until(lambda: has_written(first, command, b"got one"))
+    await until(lambda: has_gap(replica, command))
+    await say(replica, command, b"two\n")
+    await replica.commands.close_input(replica.caller, sandbox_id, command.id)
+    ended = await replica.commands.wait_ended(command, wait=MINUTE)
+    assert (ended.state, ended.exit_code, ended.pid) == (CommandState.EXITED, 0, command.pid)
+    assert await written(replica, ended) == b"got one\ngot two\n"
+    assert await gaps(replica, ended) == ["Another server went on recording it."]
+
+
+async def test_a_server_that_stops_takes_nothing_over_any_more(
+    database, living, server, sandbox_id
+):
+    command = await start(server, sandbox_id, "sleep 1008", background=True)
+    await server.recordings.close(within=MINUTE)
+    # It goes on hearing of what is left, as it does until all of it has stopped.
+    async with running_server(database, living) as other:
+        await until(lambda: is_recorded(other, command))
+
+
+async def has_gap(server, command):
+    return await gaps(server, command)
+
+
+async def left_by_a_server_that_died(living, sandbox_id, cmd, *, state="running", **columns):
+    """Leave a command as a server does that is killed: on record, perhaps running, and its lease not extended."""
+    command_id = new_id()
+    if cmd is not None:
+        row = await living.row(sandbox_id)
+        access = open_access(living.vault, sandbox_id, row.access_sealed)
+        processes = living.backend.processes(access)
+        process = NewProcess(args=["/bin/bash", "-c", cmd], tag=command_id)
+        async with aclosing(processes.start(process)) as events:
+            assert isinstance(await anext(events), Started)
+    async with living.sessions.begin() as session:
+        return await RecordingRepository(session).add(
+            by="a server that died",
+            lease=timedelta(0),
+            id=command_id,
+            tenant_id=living.tenant_id,
+            sandbox_id=sandbox_id,
+            cmd=cmd or "true",
+            state=CommandState(state),
+            **columns,
+        )
+
+
+@pytest.fixture
+def hasty(database, living):
+    """Run a server that looks for what others left all the time."""
+    return running_server(database, living, lease=timedelta(seconds=1))
+
+
+async def ended_by(server, command):
+    return await server.commands.wait_ended(command, wait=MINUTE)
+
+
+async def test_a_command_whose_server_died_goes_on_with_the_next(living, server, sandbox_id, hasty):
+    cmd = "until [ -e /tmp/go ]; do sleep 0.02; done; echo on"
+    command = await left_by_a_server_that_died(living, sandbox_id, cmd)
+    async with hasty as other:
+        await until(lambda: has_gap(other, command))
+        await run(other, sandbox_id, "touch /tmp/go")
+        ended = await ended_by(other, command)
+    assert (ended.state, ended.exit_code) == (CommandState.EXITED, 0)
+    assert await written(server, ended) == b"on\n"
+
+
+async def test_a_start_whose_answer_nobody_got_is_found_and_not_repeated(
+    living, sandbox_id, hasty, server
+):
+    command = await left_by_a_server_that_died(
+        living, sandbox_id, "echo once >> /tmp/n; sleep 1004", state="starting"
+    )
+    async with hasty as other:
+        await until(lambda: has_gap(other, command))
+        found = await other.commands.get(other.caller, sandbox_id, command.id)
+        told = await records(other, found)
+        assert found.state is CommandState.RUNNING
+        assert [one.type for one in told] == [RecordType.STARTED, RecordType.GAP]
+        assert await written(other, await run(other, sandbox_id, "cat /tmp/n")) == b"once\n"
+
+
+@pytest.mark.parametrize("state", ["starting", "running"])
+async def test_a_command_that_is_nowhere_is_lost_and_never_run_again(
+    living, sandbox_id, hasty, server, state
+):
+    command = await left_by_a_server_that_died(living, sandbox_id, None, state=state)
+    async with hasty as other:
+        ended = await ended_by(other, command)
+    assert ended.state is CommandState.LOST
+    assert "not in its sandbox" in ended.state_reason
+    assert [one.type for one in await records(server, ended)] == [RecordType.EXIT]
+
+
+async def test_a_command_whose_time_was_up_while_no_server_lived_is_killed(
+    living, sandbox_id, hasty, server
+):
+    command = await left_by_a_server_that_died(
+        living,
+        sandbox_id,
+        "exec sleep 1005",
+        timeout=timedelta(seconds=1),
+        expires_at=await living.now(),
+    )
+    async with hasty as other:
+        ended = await ended_by(other, command)
+        assert ended.state is CommandState.TIMED_OUT
+        assert (await run(other, sandbox_id, "pgrep -f '^sleep 1005'")).exit_code == 1
+
+
+async def test_a_command_of_a_sandbox_that_ended_has_ended_with_it(server, sandbox_id):
+    command = await start(server, sandbox_id, "sleep 1006", background=True)
+    await server.controller.delete(server.caller, sandbox_id)
+    ended = await ended_by(server, command)
+    assert (ended.state, ended.state_reason) == (CommandState.KILLED, "Its sandbox ended.")
+
+
+async def test_a_command_goes_on_when_its_sandbox_does_and_nothing_wakes_it_before(
+    server, sandbox_id, living
+):
+    command = await start(server, sandbox_id, ECHO, stdin=True, background=True)
+    await say(server, command, b"one\n")
+    await until(lambda: has_written(server, command, b"got one"))
+    await server.controller.pause(server.caller, sandbox_id)
+    await server.controller.resume(server.caller, sandbox_id)
+    await until(lambda: has_gap(server, command))
+    await say(server, command, b"two\n")
+    await server.commands.close_input(server.caller, sandbox_id, command.id)
+    ended = await ended_by(server, command)
+    assert await written(server, ended) == b"got one\ngot two\n"
+    assert (await living.states(sandbox_id)).count("resuming") == 1
+
+
+async def test_a_paused_sandbox_stays_so_while_a_server_looks_for_its_commands(
+    living, server, sandbox_id, hasty
+):
+    command = await left_by_a_server_that_died(living, sandbox_id, "echo on; sleep 1007")
+    await server.controller.pause(server.caller, sandbox_id)
+    async with hasty as other:
+        await until(lambda: is_recorded(other, command))
+        await server.controller.resume(server.caller, sandbox_id)
+        await until(lambda: has_gap(other, command))
+    assert (await living.states(sandbox_id)).count("resuming") == 1
+
+
+async def is_recorded(server, command):
+    return server.recordings.find(command.id) is not None
+
+
+async def test_who_has_lost_its_lease_writes_no_more(server, replica, living, sandbox_id):
+    command = await start(server, sandbox_id, ECHO, stdin=True, background=True)
+    recording = server.recordings.find(command.id)
+    async with living.sessions.begin() as session:
+        taken = update(Command).where(Command.id == command.id)
+        await session.execute(
+            taken.values(recorded_by="another", recorded_until=func.now() + MINUTE)
+        )
+    await say(server, command, b"one\n")
+    async with asyncio.timeout(30):
+        await recording.over.wait()
+    assert await written(server, command) == b""
+    assert (await server.commands.get(server.caller, sandbox_id, command.id)).last_seq == (
+        command.last_seq
+    )

@@ -1,0 +1,96 @@
+import re
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from sandbox_server.access.authentication import is_open
+from sandbox_server.domain import errors as e
+from sandbox_server.http import faults
+from sandbox_server.http.declared_errors import failures_of, may_fail_with
+from sandbox_server.http.faults import Fault
+from sandbox_server.http.problems import status_of
+from sandbox_server.openapi import codes_of
+from tests.server.http.test_problems import all_errors
+
+
+async def test_the_description_names_each_operation_after_its_function(stranger, app):
+    description = (await stranger.get("/openapi.json")).json()
+    names = [operation["operationId"] for _, operation in operations(description)]
+    assert len(names) == len(set(names))
+    functions = {route.name for route in iter_route_contexts(app.routes)}
+    assert set(names) <= functions
+
+
+async def test_every_operation_tells_how_it_fails_and_who_may_call(stranger):
+    description = (await stranger.get("/openapi.json")).json()
+    for path, operation in operations(description):
+        codes = codes_of(operation)
+        assert codes[400] == ["malformed-request"]
+        assert codes[500] == ["internal-error"]
+        assert bool(operation["security"]) == (401 in codes) == (not is_open(path))
+        assert ("requestBody" in operation) <= (422 in codes)
+        assert operation["summary"]
+    assert "HTTPValidationError" not in description["components"]["schemas"]
+
+
+async def test_a_problem_is_described_under_the_status_that_it_is_answered_with(stranger):
+    description = (await stranger.get("/openapi.json")).json()
+    statuses = {error.code: status_of(error) for error in all_errors()}
+    statuses |= {
+        fault.code: fault.status for fault in vars(faults).values() if isinstance(fault, Fault)
+    }
+    for _, operation in operations(description):
+        for status, codes in codes_of(operation).items():
+            assert codes
+            assert {statuses[code] for code in codes} == {status}
+
+
+def test_routes_dependencies_and_parameters_each_add_what_they_may_fail_with():
+    def find_place(user: Annotated[str, may_fail_with(e.PathRefused)]) -> None: ...
+
+    may_fail_with(e.PathNotFound)(find_place)
+
+    @may_fail_with(e.DiskFull)
+    def route(place: Annotated[None, Depends(find_place)]) -> None: ...
+
+    api_route = APIRoute(
+        "/x", route, dependencies=[Depends(may_fail_with(e.RateLimited)(lambda: 1))]
+    )
+    assert set(failures_of(api_route)) == {e.PathRefused, e.PathNotFound, e.DiskFull, e.RateLimited}
+
+
+async def test_every_reference_of_the_description_leads_somewhere(stranger):
+    answer = await stranger.get("/openapi.json")
+    description = answer.json()
+    for reference in set(re.findall(r'"\$ref":"#/([^"]+)"', answer.text)):
+        found = description
+        for step in reference.split("/"):
+            found = found[step]
+        assert found
+
+
+async def test_the_pages_need_nothing_from_elsewhere(stranger):
+    page = await stranger.get("/docs")
+    assert "'unsafe" not in page.headers["content-security-policy"]
+    assert "//" not in page.text
+    assert not re.search(r"<script>|<style>| on\w+=", page.text)
+    for asset in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        answer = await stranger.get(f"/{asset}")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].split(";")[0] in {
+            "text/javascript",
+            "text/css",
+            "image/png",
+        }
+
+
+async def test_nothing_else_is_among_the_assets(stranger):
+    for name in ("../app.py", "__init__.py", "..%2f..%2fmain.py", ""):
+        assert (await stranger.get(f"/docs/{name}")).status_code in {401, 404}
+
+
+def operations(description):
+    for path, item in description["paths"].items():
+        for operation in item.values():
+            yield path, operation

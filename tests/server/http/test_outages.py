@@ -1,0 +1,54 @@
+import pytest
+from fastapi import APIRouter
+from sqlalchemy import text
+
+from sandbox_server.access.secrets import new_secret
+from sandbox_server.db.session import create_engine, create_sessions
+from sandbox_server.http.deps import Reader, ServicesDep
+from tests.server.http.test_problems import assert_problem
+from tests.server.support.api_fixtures import caller_of
+
+FAILING = {
+    "cut": "SELECT pg_terminate_backend(pg_backend_pid())",
+    "cancelled": "DO $$ BEGIN RAISE SQLSTATE '57014'; END $$",
+    "shutting-down": "DO $$ BEGIN RAISE SQLSTATE '57P03'; END $$",
+    "deadlock": "DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$",
+    "full": "DO $$ BEGIN RAISE SQLSTATE '53100'; END $$",
+    "mistaken": "SELECT 1 / 0",
+    "unique": "DO $$ BEGIN RAISE SQLSTATE '23505'; END $$",
+}
+OURS = {"mistaken", "unique"}
+
+
+@pytest.fixture
+def app(app):
+    router = APIRouter(prefix="/v1/test")
+
+    @router.get("/{name}")
+    async def fail(name: str, caller: Reader, services: ServicesDep) -> None:
+        async with services.sessions.begin() as session:
+            await session.execute(text(FAILING[name]))
+
+    app.include_router(router)
+    return app
+
+
+@pytest.mark.parametrize("name", sorted(set(FAILING) - OURS))
+async def test_what_passes_at_the_database_is_worth_another_try(admin, name):
+    answer = await admin.get(f"/v1/test/{name}")
+    assert_problem(answer, status=503, code="database-unavailable")
+    assert answer.headers["retry-after"] == "2"
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+async def test_a_mistake_of_ours_is_said_to_be_one(admin, name):
+    assert_problem(await admin.get(f"/v1/test/{name}"), status=500, code="internal-error")
+
+
+async def test_a_database_that_is_not_there_is_said(services, app):
+    nowhere = create_engine("postgresql://nobody@127.0.0.1:1/none")
+    services.authenticator._sessions = create_sessions(nowhere)
+    async with caller_of(app, new_secret()) as caller:
+        answer = await caller.get("/v1/keys")
+    assert_problem(answer, status=503, code="database-unavailable")
+    assert "127.0.0.1" not in answer.text

@@ -1,0 +1,161 @@
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.domain.jobs import LeaseLost
+from sandbox_server.jobs.ack import Settling
+from sandbox_server.jobs.repository import JobRepository
+from tests.server.jobs.job_actions import (
+    KIND,
+    LAPSED,
+    claim,
+    enqueue,
+    in_,
+    read,
+    settle,
+    wait_for_a_lock,
+)
+from tests.server.support.databases import EVERY_POSTGRES
+
+pytestmark = EVERY_POSTGRES
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["alone", "together"])
+def end_lease(request, sessions):
+    """Settle a job in each of the two ways."""
+    if request.param == "together":
+        return Settling(sessions).settle
+
+    async def alone(job, at):
+        await settle(sessions, job, at)
+
+    return alone
+
+
+async def test_settling_postpones(sessions, end_lease):
+    await enqueue(sessions, "one")
+    [job] = await claim(sessions)
+    later = in_(hours=1)
+
+    await end_lease(job, later)
+
+    row = await read(sessions, "one")
+    assert (row.run_at, row.leased_by, row.leased_until, row.attempts) == (later, None, None, 0)
+
+
+async def test_what_was_wanted_while_the_job_was_leased_is_due_when_it_is_settled(
+    sessions, end_lease
+):
+    await enqueue(sessions, "one")
+    [job] = await claim(sessions)
+    await enqueue(sessions, "one")
+    assert not await claim(sessions)
+
+    await end_lease(job, in_(hours=1))
+
+    assert len(await claim(sessions)) == 1
+
+
+async def test_an_instant_asked_for_while_the_job_was_leased_is_kept(sessions, end_lease):
+    await enqueue(sessions, "one")
+    [job] = await claim(sessions)
+    wanted = in_(minutes=5)
+    await enqueue(sessions, "one", at=wanted)
+
+    await end_lease(job, in_(hours=1))
+
+    assert (await read(sessions, "one")).run_at == wanted
+
+
+async def test_an_intent_that_commits_while_its_job_is_being_settled_is_not_lost(
+    sessions, end_lease
+):
+    await enqueue(sessions, "one")
+    [job] = await claim(sessions)
+    async with sessions.begin() as intent:
+        await JobRepository(intent).due(KIND, "one")
+        settling = asyncio.create_task(end_lease(job, in_(hours=1)))
+        await wait_for_a_lock(sessions)
+    await settling
+
+    assert len(await claim(sessions)) == 1
+
+
+async def test_an_intent_that_waits_for_its_job_to_be_settled_is_not_lost(sessions):
+    await enqueue(sessions, "one")
+    [job] = await claim(sessions)
+    async with sessions.begin() as settling:
+        await JobRepository(settling).settle(job, in_(hours=1))
+        intent = asyncio.create_task(enqueue(sessions, "one"))
+        await wait_for_a_lock(sessions)
+    await intent
+
+    assert len(await claim(sessions)) == 1
+
+
+async def test_what_was_wanted_before_the_claim_does_not_run_twice(sessions, end_lease):
+    await enqueue(sessions, "one")
+    await claim(sessions, lease=LAPSED)
+    await enqueue(sessions, "one")
+    [job] = await claim(sessions)
+
+    await end_lease(job, None)
+
+    assert not await claim(sessions)
+
+
+async def test_a_holder_that_lost_its_lease_cannot_settle(sessions, end_lease):
+    await enqueue(sessions, "one")
+    [lost] = await claim(sessions, "a", lease=LAPSED)
+    [held] = await claim(sessions, "a")
+
+    with pytest.raises(LeaseLost):
+        await end_lease(lost, in_(hours=1))
+
+    assert (await read(sessions, "one")).leased_by == held.leased_by
+
+
+async def test_a_locked_row_does_not_keep_other_jobs_from_being_settled(sessions):
+    await enqueue(sessions, "locked", "free")
+    jobs = {job.subject: job for job in await claim(sessions)}
+    settling = Settling(sessions)
+    async with sessions.begin() as intent:
+        await JobRepository(intent).due(KIND, "locked")
+        waiting = asyncio.create_task(settling.settle(jobs["locked"], in_(hours=1)))
+        async with asyncio.timeout(30):
+            await settling.settle(jobs["free"], in_(hours=1))
+        assert not waiting.done()
+    await waiting
+
+
+async def test_jobs_that_finish_at_once_are_all_settled(sessions):
+    await enqueue(sessions, *(str(number) for number in range(50)))
+    jobs = await claim(sessions, limit=50)
+    settling = Settling(sessions)
+
+    await asyncio.gather(
+        *(settling.settle(job, in_(hours=number)) for number, job in enumerate(jobs, 1))
+    )
+
+    rows = [await read(sessions, job.subject) for job in jobs]
+    assert not any(row.leased_by for row in rows)
+    hours = [(row.run_at - rows[0].run_at) / HOUR for row in rows if row.run_at and rows[0].run_at]
+    assert [round(hour) for hour in hours] == list(range(50))
+
+
+async def test_one_who_gives_up_does_not_keep_others_from_settling(sessions):
+    await enqueue(sessions, "one", "two")
+    first, second = await claim(sessions)
+    settling = Settling(sessions)
+    leader = asyncio.create_task(settling.settle(first, None))
+    follower = asyncio.create_task(settling.settle(second, None))
+    await asyncio.sleep(0)
+    leader.cancel()
+
+    async with asyncio.timeout(30):
+        await follower
+
+    assert (await read(sessions, second.subject)).leased_by is None

@@ -1,0 +1,99 @@
+"""Sandboxes that get their place as they are written down."""
+
+import asyncio
+
+import pytest
+
+from sandbox_server.domain.state import State
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.sandboxes.direct_admission import Arrivals
+from sandbox_server.sandboxes.repositories.direct_admission import ArrivalRepository, fresh
+from tests.server.jobs.job_actions import wait_for_a_lock
+from tests.server.support.databases import EVERY_POSTGRES
+from tests.server.support.sandbox_rows import (
+    add,
+    backend,
+    due_subjects,
+    read,
+    sandbox,
+    states,
+    tenant,
+)
+
+pytestmark = EVERY_POSTGRES
+
+
+@pytest.fixture
+def let_in():
+    """Let a sandbox in that was written down by nobody yet; gives it, or None if it may not start."""
+
+    async def act(session, *candidates):
+        _, _, now = await ArrivalRepository(session).find_tenant("t")
+        row = sandbox(
+            candidates=list(candidates),
+            labels={},
+            resources={},
+            network={},
+            volumes={},
+            auto_resume=True,
+            priority=0,
+        )
+        fresh(row, now, queue_timeout=None)
+        return row if await Arrivals(by="me").let_in(session, row, now) else None
+
+    return act
+
+
+async def test_an_arrival_is_the_row_that_was_written_down(sessions, let_in):
+    await add(sessions, tenant(), backend())
+
+    async with sessions.begin() as session:
+        row = await let_in(session, "local")
+
+    [kept] = await read(sessions, row)
+    columns = [column.key for column in type(row).__mapper__.column_attrs]
+    assert {name: getattr(kept, name) for name in columns} == {
+        name: getattr(row, name) for name in columns
+    }
+    assert (kept.state, kept.backend, kept.generation) == (State.STARTING, "local", 1)
+
+
+async def test_an_arrival_takes_the_best_place_that_is_free(sessions, let_in):
+    full, drained = backend("full", capacity=0), backend("drained", drained=True)
+    await add(sessions, tenant(), full, drained, backend())
+
+    async with sessions.begin() as session:
+        row = await let_in(session, "full", "drained", "local")
+        assert await let_in(session, "full", "drained") is None
+
+    assert row.backend == "local"
+
+
+async def test_two_who_arrive_at_two_backends_do_not_exceed_their_quota(sessions, let_in):
+    await add(sessions, tenant(max_running=1), backend(), backend("other"))
+
+    async def arrive_second():
+        async with sessions.begin() as session:
+            return await let_in(session, "other")
+
+    async with sessions.begin() as first:
+        assert await let_in(first, "local")
+        second = asyncio.create_task(arrive_second())
+        await wait_for_a_lock(sessions)
+
+    assert await second is None
+    assert await due_subjects(sessions, ADMISSION) == ["other"]
+
+
+async def test_nobody_who_arrives_overtakes_one_that_has_begun_to_wait(sessions, let_in):
+    waiting = sandbox()
+    await add(sessions, tenant(), backend())
+
+    async with sessions.begin() as session:
+        _, is_let_in, _ = await ArrivalRepository(session).find_tenant("t")
+        await add(sessions, waiting)
+        assert is_let_in
+        assert await let_in(session, "local") is None
+
+    assert await due_subjects(sessions, ADMISSION) == ["local"]
+    assert await states(sessions, waiting) == [State.QUEUED]

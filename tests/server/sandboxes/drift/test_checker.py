@@ -1,0 +1,457 @@
+import contextlib
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from e2b import AsyncSandbox
+
+from sandbox_server.db.session import create_engine, create_sessions
+from sandbox_server.domain.errors import BackendUnavailable
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.jobs import LeasedJob
+from sandbox_server.domain.state import State, Target
+from sandbox_server.domain.wording import clock
+from sandbox_server.jobs import kinds
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.providers.e2b import wire
+from sandbox_server.providers.repository import BackendRepository
+from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
+from sandbox_server.sandboxes.drift.liveness import Patience
+from sandbox_server.sandboxes.services.sealed import open_access
+from tests.server.support.databases import new_database
+from tests.server.support.fault_proxy import answer_with, hold
+from tests.server.support.managed_sandboxes import HOUR, MINUTE, living_at
+
+pytestmark = pytest.mark.needs_engine
+
+LIST = "GET /v2/sandboxes"
+HEALTH = "GET /health"
+AT_ONCE = timedelta()
+NOT_RUNNING = answer_with(502)
+JOB = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by="a")
+
+
+def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE, each=MINUTE):
+    return Patrol(
+        living.sessions,
+        living.backends,
+        living.vault,
+        living.reconciler,
+        rhythm=Rhythm(again=again, busy_for=busy_for, answer_within=answer_within),
+        patience=Patience(each=each, between=AT_ONCE, all=HOUR),
+    )
+
+
+async def patrol(living, **rhythm):
+    """Look at the backend once."""
+    return await patrol_of(living, **rhythm).work(JOB)
+
+
+async def backend_row(living):
+    async with living.sessions() as session:
+        return await BackendRepository(session).get(living.backend_name)
+
+
+@pytest.fixture
+def left_behind(living, new_sandbox):
+    """Create sandboxes at the provider that no record is about."""
+
+    async def create(sandbox_id=None, **fields):
+        fields = {"sandbox_id": sandbox_id or new_id(), "tenant_id": living.tenant_id, **fields}
+        wanted = new_sandbox(**fields)
+        return wanted.sandbox_id, await living.backend.create(wanted)
+
+    return create
+
+
+async def test_all_is_well_and_nothing_is_touched(living):
+    running, paused = await living.started(), await living.paused()
+    before = [await living.row(one) for one in (running, paused)]
+
+    await patrol(living)
+
+    after = [await living.row(one) for one in (running, paused)]
+    assert [one.generation for one in after] == [one.generation for one in before]
+    row = await backend_row(living)
+    assert (row.state, row.strangers) == ("up", 0)
+    assert row.seen_at
+
+
+async def test_a_sandbox_that_vanished_has_failed_and_says_why(living):
+    sandbox_id = await living.started()
+    await living.backend.kill((await living.row(sandbox_id)).backend_sandbox_id)
+
+    await patrol(living)
+
+    row = await living.row(sandbox_id)
+    assert row.state is State.FAILED
+    assert "gone from its provider 'local'" in row.state_reason
+    assert (await living.job(kinds.ADMISSION, "local")) is not None
+
+
+async def test_a_paused_sandbox_that_vanished_has_failed_too(living):
+    sandbox_id = await living.paused()
+    await living.backend.kill((await living.row(sandbox_id)).backend_sandbox_id)
+    await patrol(living)
+    assert (await living.row(sandbox_id)).state is State.FAILED
+
+
+async def test_a_list_without_a_sandbox_is_not_believed_before_it_was_asked_for(
+    living, faulty, proxy
+):
+    sandbox_id = await living.started()
+    proxy.on(LIST, answer_with(200, "[]"))
+    await patrol(faulty)
+    assert (await living.row(sandbox_id)).state is State.RUNNING
+
+
+async def test_what_was_paused_behind_our_back_is_paused_with_its_time_kept(living):
+    sandbox_id = await living.started(timeout=HOUR)
+    await living.backend.pause((await living.row(sandbox_id)).backend_sandbox_id)
+
+    await patrol(living)
+
+    row = await living.row(sandbox_id)
+    assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
+    assert timedelta() < row.remaining < HOUR
+    assert (await living.job(kinds.SANDBOX, sandbox_id)).run_at < row.retain_until
+    assert (await living.events(sandbox_id))[-1].data["actor"]["kind"] == "provider"
+
+
+async def test_what_was_resumed_behind_our_back_runs_on_its_own_time(living):
+    sandbox_id = await living.paused(timeout=HOUR)
+    provider_id = (await living.row(sandbox_id)).backend_sandbox_id
+    await living.backend.connect(provider_id, timeout=MINUTE)
+
+    await patrol(living)
+
+    row = await living.row(sandbox_id)
+    assert (row.state, row.target) == (State.RUNNING, Target.RUNNING)
+    assert row.expires_at
+    assert row.retain_until is None
+
+
+async def test_a_list_from_before_a_pause_does_not_undo_it(living, faulty, proxy):
+    sandbox_id = await living.started()
+
+    async def pause_meanwhile(exchange):
+        answer = await exchange.pass_on()
+        await living.want(sandbox_id, Target.PAUSED)
+        await living.settle(sandbox_id)
+        await exchange.answer(answer)
+
+    proxy.on(LIST, pause_meanwhile)
+    await patrol(faulty)
+    assert (await living.row(sandbox_id)).state is State.PAUSED
+    assert await living.states(sandbox_id) == ["running", "pausing", "paused"]
+
+
+async def test_what_was_created_while_the_list_was_made_is_no_stranger(living, faulty, proxy):
+    created = []
+
+    async def create_meanwhile(exchange):
+        created.append(await living.started())
+        await exchange.relay()
+
+    proxy.on(LIST, create_meanwhile)
+    await patrol(faulty)
+    assert (await living.row(created[0])).state is State.RUNNING
+    assert (await backend_row(living)).strangers == 0
+
+
+async def test_of_two_with_our_id_the_rows_own_stays(living, options):
+    sandbox_id = await living.started()
+    labels = {wire.INSTALLATION: living.backend.installation_id, wire.SANDBOX: sandbox_id}
+    await AsyncSandbox.create(metadata=labels, **options)
+
+    await patrol(living)
+
+    row = await living.row(sandbox_id)
+    assert row.state is State.RUNNING
+    assert [one.id for one in await living.backend.list_all()] == [row.backend_sandbox_id]
+
+
+async def test_a_create_that_finished_after_its_end_is_killed(living, left_behind):
+    sandbox_id = await living.queued()
+    await living.want(sandbox_id, Target.GONE)
+    await living.settle(sandbox_id)
+    await left_behind(sandbox_id)
+
+    await patrol(living)
+    assert (await living.job(kinds.SANDBOX, sandbox_id)).run_at is not None
+    await living.settle(sandbox_id)
+
+    assert await living.backend.list_all() == []
+    assert (await living.row(sandbox_id)).state is State.STOPPED
+
+
+async def test_what_waits_and_runs_already_is_not_started_again(living, left_behind):
+    sandbox_id = await living.queued()
+    _, access = await left_behind(sandbox_id)
+
+    await patrol(living)
+    await living.settle(sandbox_id)
+
+    row = await living.row(sandbox_id)
+    assert (row.state, row.backend_sandbox_id) == (State.RUNNING, access.provider_id)
+    assert [one.id for one in await living.backend.list_all()] == [access.provider_id]
+    assert await living.states(sandbox_id) == ["starting", "running"]
+
+
+async def test_a_tenants_sandbox_that_no_row_knows_is_adopted(living, left_behind):
+    sandbox_id, access = await left_behind()
+    await living.backend.handle(access).files.write("kept", "work")
+
+    await patrol(living)
+
+    row = await living.row(sandbox_id)
+    assert (row.tenant_id, row.state) == (living.tenant_id, State.RUNNING)
+    assert row.expires_at
+    assert await living.states(sandbox_id) == ["paused", "running"]
+    sandbox = living.backend.handle(open_access(living.vault, sandbox_id, row.access_sealed))
+    assert await sandbox.files.read("kept") == "work"
+    assert (await backend_row(living)).strangers == 0
+
+
+async def test_an_adopted_sandbox_that_is_paused_stays_so_until_somebody_wants_it(
+    living, left_behind
+):
+    sandbox_id, access = await left_behind()
+    await living.backend.pause(access.provider_id)
+
+    await patrol(living)
+
+    row = await living.row(sandbox_id)
+    assert (row.state, row.target) == (State.PAUSED, Target.PAUSED)
+    assert row.retain_until
+    assert await living.provider_states() == ["paused"]
+
+    await living.want(sandbox_id, Target.RUNNING)
+    await living.let_in(sandbox_id)
+    await living.settle(sandbox_id)
+    assert (await living.row(sandbox_id)).access_sealed
+
+
+@pytest.mark.parametrize("fields", [{"tenant_id": "nobody"}, {"sandbox_id": "not-an-id-of-ours"}])
+async def test_what_nobody_can_own_is_reported_and_never_killed(
+    living, left_behind, caplog, fields
+):
+    _, access = await left_behind(**fields)
+
+    await patrol(living)
+    await patrol(living)
+
+    assert (await backend_row(living)).strangers == 1
+    assert [one.id for one in await living.backend.list_all()] == [access.provider_id]
+    assert access.provider_id in caplog.text
+
+
+async def test_another_installations_sandboxes_are_none_of_ours(living, backend_at, new_sandbox):
+    theirs = backend_at(installation_id="theirs")
+    access = await theirs.create(new_sandbox())
+    try:
+        await patrol(living)
+        assert (await backend_row(living)).strangers == 0
+        assert await theirs.info(access.provider_id)
+    finally:
+        await theirs.kill(access.provider_id)
+
+
+@pytest.fixture
+async def restored(living, database, database_url, server_url, backend_at):
+    """Take a backup at some moment, and later have a server go on from it."""
+
+    @contextlib.asynccontextmanager
+    async def backup():
+        await database.dispose()  # a database that somebody uses cannot be copied
+        name = urlsplit(database_url).path.removeprefix("/")
+        async with new_database(server_url, template=name) as url:
+            copy = create_engine(url)
+            yield living_at(create_sessions(copy), backend_at(), tenant_id=living.tenant_id)
+            await copy.dispose()
+
+    return backup
+
+
+async def test_a_database_restored_from_an_older_backup_goes_on_with_what_there_is(
+    living, restored
+):
+    deleted, paused, resumed = [
+        await one for one in (living.started(), living.started(), living.paused())
+    ]
+    begun = await living.queued()
+    async with restored() as copy:
+        await living.want(deleted, Target.GONE)
+        await living.want(paused, Target.PAUSED)
+        for sandbox_id in (resumed, begun):
+            await living.want(sandbox_id, Target.RUNNING)
+            await living.let_in(sandbox_id)
+        for sandbox_id in (deleted, paused, resumed, begun):
+            await living.settle(sandbox_id)
+        created = await living.started()
+        there = await living.backend.list_all()
+
+        await patrol(copy)
+        for sandbox_id in (deleted, paused, resumed, begun, created):
+            await copy.settle(sandbox_id)
+        await patrol(copy)
+
+        assert (await copy.row(deleted)).state is State.FAILED
+        assert "gone from its provider" in (await copy.row(deleted)).state_reason
+        assert (await copy.row(paused)).state is State.PAUSED
+        for sandbox_id in (resumed, begun, created):
+            row, known = await copy.row(sandbox_id), await living.row(sandbox_id)
+            assert row.state is State.RUNNING
+            assert row.backend_sandbox_id == known.backend_sandbox_id
+        assert (await backend_row(copy)).strangers == 0
+        by_id = sorted(await living.backend.list_all(), key=lambda one: one.id)
+        assert [(one.id, one.state) for one in by_id] == sorted(
+            (one.id, one.state) for one in there
+        )
+
+
+async def test_a_backend_is_down_when_it_fails_again_and_says_why(faulty, proxy):
+    await proxy.refuse()
+    await patrol(faulty)
+    assert (await backend_row(faulty)).state == "up"
+    await patrol(faulty, again=AT_ONCE)
+    row = await backend_row(faulty)
+    assert row.state == "down"
+    assert "cannot be reached" in row.state_reason
+
+
+async def test_a_backend_that_says_nothing_is_down(faulty, proxy):
+    proxy.on(LIST, hold)
+    await patrol(faulty, again=AT_ONCE, answer_within=timedelta(milliseconds=100))
+    assert (await backend_row(faulty)).state == "down"
+
+
+async def test_a_wrong_key_is_told_by_the_backends_row(living, backend_at):
+    refused = living_at(
+        living.sessions, backend_at(api_key="e2b_wrong"), tenant_id=living.tenant_id
+    )
+    await patrol(refused, again=AT_ONCE)
+    assert "answered 401" in (await backend_row(living)).state_reason
+
+
+async def test_a_busy_backend_is_not_down_for_some_time(faulty, proxy):
+    proxy.on(LIST, answer_with(429), times=2)
+    await patrol(faulty, again=AT_ONCE)
+    assert (await backend_row(faulty)).state == "up"
+    await patrol(faulty, busy_for=AT_ONCE)
+    assert (await backend_row(faulty)).state == "down"
+
+
+async def test_a_backend_that_is_back_lets_in_who_waits_and_tries_again_what_failed(
+    living, faulty, proxy
+):
+    sandbox_id = await living.started()
+    await living.want(sandbox_id, Target.PAUSED)
+    await proxy.refuse()
+    await patrol(faulty, again=AT_ONCE)
+    job = await living.lease(sandbox_id)
+    with pytest.raises(BackendUnavailable):
+        await faulty.reconciler.settle(job)
+    async with living.sessions.begin() as session:
+        await JobRepository(session).fail(job, error="down", delay=HOUR, max_attempts=1)
+    assert (await living.job(kinds.SANDBOX, sandbox_id)).dead_at
+
+    await proxy.listen()
+    await patrol(faulty)
+
+    assert (await backend_row(living)).state == "up"
+    assert (await living.job(kinds.ADMISSION, "local")).run_at
+    revived = await living.job(kinds.SANDBOX, sandbox_id)
+    assert revived.dead_at is None
+    assert revived.run_at
+    await living.settle(sandbox_id)
+    assert (await living.row(sandbox_id)).state is State.PAUSED
+
+
+async def test_a_backend_that_left_the_settings_is_not_asked(living):
+    job = LeasedJob(id=1, kind=kinds.PATROL, subject="gone", attempts=1, leased_by="a")
+    patrol = Patrol(living.sessions, living.backends, living.vault, living.reconciler)
+    assert await patrol.work(job) is None
+
+
+async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
+    living, faulty, proxy
+):
+    sandbox_id = await living.started()
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
+
+    await patrol(faulty)
+
+    row = await living.row(sandbox_id)
+    assert row.state is State.RUNNING
+    assert row.silent_since
+    assert "not answered since" in row.state_reason
+    assert await living.states(sandbox_id) == ["running", "silent"]
+
+    await patrol(faulty)
+
+    assert (await living.row(sandbox_id)).silent_since is None
+    assert await living.states(sandbox_id) == ["running", "silent", "answering"]
+
+
+async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, living, proxy):
+    sandbox_id = await living.started()
+    patrol = patrol_of(faulty)
+    await patrol.work(JOB)
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
+
+    await patrol.work(JOB)
+
+    silent = (await living.events(sandbox_id))[-1]
+    answered_at = datetime.fromisoformat(silent.data["last_answer_at"])
+    row = await living.row(sandbox_id)
+    assert row.started_at < answered_at < row.silent_since
+    assert clock(answered_at) in row.state_reason
+
+
+async def test_a_sandbox_that_takes_too_long_to_answer_is_silent(living, faulty, proxy):
+    sandbox_id = await living.started()
+    proxy.on(HEALTH, hold, times=2)
+    await patrol(faulty, each=timedelta(milliseconds=100))
+    assert (await living.row(sandbox_id)).silent_since
+
+
+async def test_one_answer_that_is_missing_is_not_silence(living, faulty, proxy):
+    sandbox_id = await living.started()
+    proxy.on(HEALTH, NOT_RUNNING)
+    await patrol(faulty)
+    assert (await living.row(sandbox_id)).silent_since is None
+
+
+async def test_a_sandbox_that_was_paused_meanwhile_is_not_silent(living, faulty, proxy):
+    sandbox_id = await living.started()
+
+    async def pause_meanwhile(exchange):
+        await living.backend.pause((await living.row(sandbox_id)).backend_sandbox_id)
+        await exchange.relay()
+
+    proxy.on(HEALTH, pause_meanwhile)
+    await patrol(faulty)
+    row = await living.row(sandbox_id)
+    assert row.silent_since is None
+
+    await patrol(faulty)
+    assert (await living.row(sandbox_id)).state is State.PAUSED
+
+
+async def test_a_sandbox_that_nobody_can_reach_hides_no_other(living, faulty, proxy, caplog):
+    unreadable, silent = await living.started(), await living.started()
+    await living.change(unreadable, access_sealed=b"sealed with a key that is lost")
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
+    await patrol(faulty)
+    assert (await living.row(silent)).silent_since
+    assert "CannotUnseal" in caplog.text
+
+
+async def test_silence_ends_with_a_pause(living, faulty, proxy):
+    sandbox_id = await living.started()
+    proxy.on(HEALTH, NOT_RUNNING, times=2)
+    await patrol(faulty)
+    await living.want(sandbox_id, Target.PAUSED)
+    await living.settle(sandbox_id)
+    assert (await living.row(sandbox_id)).silent_since is None

@@ -1,0 +1,65 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.db.models import Sandbox
+from sandbox_server.domain.errors import NotReady
+from sandbox_server.domain.requests import Idempotency, SandboxRequest
+from sandbox_server.domain.state import State
+from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.verbs.service import Work
+from tests.server.support.managed_sandboxes import MINUTE
+
+pytestmark = pytest.mark.needs_engine
+
+NO_TIME = timedelta(0)
+WANTED = SandboxRequest(template="base")
+KEY = Idempotency.of("once", method="POST", path="/", body={})
+
+
+@pytest.fixture
+def hasty(server):
+    """Use a server's sandboxes without waiting for any."""
+    return Work(server.controller, patience=NO_TIME)
+
+
+async def only(server):
+    async with server.living.sessions() as session:
+        return (await session.scalars(select(Sandbox))).one()
+
+
+async def test_a_sandbox_that_nobody_can_ask_for_again_is_called_off(server, hasty):
+    await server.set_capacity(0)
+    with pytest.raises(NotReady):
+        await hasty.create(server.caller, WANTED, idempotency=None)
+    await server.settled((await only(server)).id, State.STOPPED)
+
+
+async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, hasty):
+    await server.set_capacity(0)
+    for _ in range(2):
+        with pytest.raises(NotReady):
+            await hasty.create(server.caller, WANTED, idempotency=KEY)
+    assert (await only(server)).state is State.QUEUED
+
+    await server.set_capacity(1)
+    async with server.living.sessions.begin() as session:
+        await JobRepository(session).due(ADMISSION, "local")
+    patient = Work(server.controller, patience=MINUTE)
+    row = await patient.create(server.caller, WANTED, idempotency=KEY)
+    assert row.state is State.RUNNING
+
+
+async def test_a_paused_sandbox_that_finds_no_place_is_not_ready(server, hasty):
+    row = await server.paused()
+    await server.set_capacity(0)
+    for ask in (
+        hasty.connect(server.caller, row.id),
+        hasty.wake(server.caller, row.id),
+        hasty.run_command(server.caller, row.id, "true", timeout=MINUTE),
+    ):
+        with pytest.raises(NotReady) as refused:
+            await ask
+        assert refused.value.retry_after is not None

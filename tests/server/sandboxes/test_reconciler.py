@@ -1,0 +1,205 @@
+from dataclasses import replace
+
+import pytest
+
+from sandbox_server.domain.jobs import Crowded
+from sandbox_server.domain.state import State, Target
+from sandbox_server.jobs import kinds
+from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.sandboxes.services.sealed import seal_envs
+from tests.server.support.managed_sandboxes import HOUR, MINUTE, WISH, living_at
+
+pytestmark = pytest.mark.needs_engine
+
+OUTCOME = {
+    Target.RUNNING: State.RUNNING,
+    Target.PAUSED: State.PAUSED,
+    Target.GONE: State.STOPPED,
+}
+
+
+def _sealed(living, sandbox_id, **envs):
+    return seal_envs(living.vault, sandbox_id, {"envs": envs})
+
+
+async def test_a_sandbox_that_is_let_in_runs(living):
+    sandbox_id = await living.admitted(timeout=HOUR)
+
+    look_again = await living.settle(sandbox_id)
+
+    row = await living.row(sandbox_id)
+    assert row.state is State.RUNNING
+    assert row.state_reason == "A test wants it."
+    assert row.expires_at == row.last_activity_at + HOUR
+    assert look_again < row.provider_until < row.expires_at
+    [there] = await living.backend.list_all()
+    assert (there.id, there.sandbox_id) == (row.backend_sandbox_id, sandbox_id)
+    assert await living.states(sandbox_id) == ["running"]
+
+
+async def test_what_runs_can_be_reached_by_what_its_row_keeps_sealed(living):
+    sandbox_id = await living.admitted()
+    await living.change(sandbox_id, envs_sealed=_sealed(living, sandbox_id, GREETING="hello"))
+    await living.settle(sandbox_id)
+
+    sandbox = await living.inside(sandbox_id)
+
+    assert (await sandbox.commands.run("echo $GREETING")).stdout == "hello\n"
+
+
+async def test_a_sandbox_is_paused_and_resumed_with_who_wanted_it_and_why(living):
+    sandbox_id = await living.started()
+    await living.want(sandbox_id, Target.PAUSED)
+    await living.settle(sandbox_id)
+    assert await living.provider_states() == ["paused"]
+
+    await living.want(sandbox_id, Target.RUNNING)
+    await living.let_in(sandbox_id)
+    await living.settle(sandbox_id)
+
+    assert await living.provider_states() == ["running"]
+    assert await living.states(sandbox_id) == ["running", "pausing", "paused", "running"]
+    for event in await living.events(sandbox_id):
+        assert event.data["cause"] == "request"
+        assert event.data["actor"] == {"kind": "key", "id": "a-key"}
+        assert event.data["reason"] == "A test wants it."
+
+
+async def test_what_is_wanted_while_it_starts_comes_next_and_is_not_taken_for_why_it_started(
+    faulty, proxy
+):
+    sandbox_id = await faulty.admitted()
+
+    async def want_a_pause_meanwhile(exchange):
+        pause = replace(WISH, reason="It was asked to be paused.")
+        await faulty.want(sandbox_id, Target.PAUSED, wish=pause)
+        await exchange.relay()
+
+    proxy.on("POST /v2/sandboxes", want_a_pause_meanwhile)
+    await faulty.settle(sandbox_id)
+
+    told = [(event.type, event.data["reason"]) for event in await faulty.events(sandbox_id)]
+    assert told == [
+        ("sandbox.running", WISH.reason),
+        ("sandbox.pausing", "It was asked to be paused."),
+        ("sandbox.paused", "It was asked to be paused."),
+    ]
+
+
+async def test_a_paused_sandbox_that_is_wanted_waits_for_a_place(living):
+    sandbox_id = await living.paused()
+    await living.want(sandbox_id, Target.RUNNING)
+
+    await living.settle(sandbox_id)
+
+    assert (await living.row(sandbox_id)).state is State.PAUSED
+
+
+async def test_a_deleted_sandbox_is_gone_and_its_secrets_too(living):
+    sandbox_id = await living.admitted()
+    await living.change(sandbox_id, envs_sealed=_sealed(living, sandbox_id, GREETING="hello"))
+    await living.settle(sandbox_id)
+    await living.want(sandbox_id, Target.GONE)
+
+    assert await living.settle(sandbox_id) is None
+
+    row = await living.row(sandbox_id)
+    assert row.state is State.STOPPED
+    assert row.state_reason
+    assert row.ended_at
+    assert row.access_sealed is row.envs_sealed is None
+    assert await living.provider_states() == []
+    assert await living.states(sandbox_id) == ["running", "stopping", "stopped"]
+
+
+async def test_a_request_that_is_cancelled_in_the_queue_ends_without_a_call(faulty, proxy):
+    sandbox_id = await faulty.queued()
+    await faulty.want(sandbox_id, Target.GONE)
+
+    await faulty.settle(sandbox_id)
+
+    assert (await faulty.row(sandbox_id)).state is State.STOPPED
+    assert proxy.seen == []
+
+
+@pytest.mark.parametrize("target", [Target.PAUSED, Target.GONE])
+async def test_a_place_that_gets_free_is_offered_in_the_same_transaction(living, target):
+    sandbox_id = await living.started()
+    assert await living.job(kinds.ADMISSION, living.backend_name) is None
+
+    await living.want(sandbox_id, target)
+    await living.settle(sandbox_id)
+
+    assert (await living.job(kinds.ADMISSION, living.backend_name)).run_at
+
+
+async def test_what_this_process_has_just_committed_is_done_without_a_question(faulty, proxy):
+    sandbox_id = await faulty.started()
+    row = await faulty.want(sandbox_id, Target.PAUSED)
+    proxy.seen.clear()
+    faulty.reconciler.hand_over(row, await faulty.now())
+
+    await faulty.settle(sandbox_id)
+
+    assert (await faulty.row(sandbox_id)).state is State.PAUSED
+    assert proxy.seen == [f"POST /sandboxes/{row.backend_sandbox_id}/pause"]
+
+
+async def test_what_this_process_has_just_let_in_is_started_by_one_call(faulty, proxy):
+    await faulty.started()  # with the first, what the provider keeps of it is checked
+    proxy.seen.clear()
+    sandbox_id = await faulty.admitted()
+    await faulty.change(sandbox_id, tried_at=await faulty.now())
+    faulty.reconciler.hand_over(await faulty.row(sandbox_id), await faulty.now(), fresh=True)
+
+    await faulty.settle(sandbox_id)
+
+    assert (await faulty.row(sandbox_id)).state is State.RUNNING
+    assert proxy.seen == ["POST /v2/sandboxes"]
+
+
+@pytest.mark.parametrize("target", Target)
+async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else(
+    living, faulty, target
+):
+    sandbox_id = await living.paused()
+    await living.want(sandbox_id, Target.RUNNING)
+    await living.let_in(sandbox_id)
+    row = await living.row(sandbox_id)
+    await living.backend.connect(row.backend_sandbox_id, timeout=HOUR)
+    faulty.reconciler.hand_over(await faulty.want(sandbox_id, target), await faulty.now())
+
+    await faulty.settle(sandbox_id)
+
+    state = (await living.row(sandbox_id)).state
+    assert state is OUTCOME[target]
+    assert await living.provider_states() == [state] * (target is not Target.GONE)
+
+
+async def test_a_job_that_is_given_back_has_not_said_what_it_was_about_to_do(living, backend_at):
+    lanes = Lanes(2)
+    lanes.share(2, tell=lambda: None)
+    crowded = living_at(living.sessions, backend_at(lanes=lanes), tenant_id=living.tenant_id)
+    sandbox_id = await crowded.started()
+    await crowded.want(sandbox_id, Target.PAUSED)
+
+    with lanes.job():
+        lanes.enter(living.backend_name)
+        with lanes.job(), pytest.raises(Crowded):
+            await crowded.settle(sandbox_id)
+
+    assert (await crowded.row(sandbox_id)).state is State.RUNNING
+
+
+async def test_there_is_nothing_to_do_about_a_sandbox_that_is_unknown(living):
+    assert await living.settle("0" * 20) is None
+
+
+async def test_a_deadline_that_somebody_moved_is_only_looked_at(living):
+    sandbox_id = await living.started(idle_timeout=10 * MINUTE)
+
+    at = await living.settle(sandbox_id)
+
+    row = await living.row(sandbox_id)
+    assert row.state is State.RUNNING
+    assert at <= row.last_activity_at + 10 * MINUTE

@@ -1,0 +1,103 @@
+"""What callers see of a provider that fails, and of a server that ends."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.domain.errors import NotReady, ResumeFailed, SandboxFailed
+from sandbox_server.domain.requests import SandboxRequest
+from sandbox_server.domain.state import State, Target
+from tests.engine.waiting import until
+from tests.server.jobs.running_scheduler import POLLING
+from tests.server.support.fault_proxy import answer_with, hold, lose_answer
+from tests.server.support.in_process_server import running_server
+from tests.server.support.managed_sandboxes import DAY, MINUTE
+
+pytestmark = pytest.mark.needs_engine
+
+NOTHING = timedelta()
+BASE = SandboxRequest(template="base")
+IMPATIENT = replace(POLLING, grace=NOTHING)
+
+
+@pytest.fixture
+async def shaky(database, faulty):
+    """Run a server whose way to the provider is the proxy."""
+    async with running_server(database, faulty, policy=IMPATIENT) as server:
+        yield server
+
+
+async def test_a_create_whose_answer_is_lost_gives_one_sandbox(shaky, proxy):
+    proxy.on("POST /v2/sandboxes", lose_answer)
+    row = await shaky.running()
+    assert [one.id for one in await shaky.living.backend.list_all()] == [row.backend_sandbox_id]
+
+
+async def test_a_create_at_a_provider_without_room_waits_until_it_has_some(shaky, proxy):
+    proxy.on("POST /v2/sandboxes", answer_with(429, Retry_After="1"))
+    row = await shaky.running()
+    assert await shaky.living.states(row.id) == ["starting", "queued", "starting", "running"]
+
+
+async def test_a_create_at_a_provider_that_is_down_is_queued_and_starts_when_it_is_up(shaky, proxy):
+    await proxy.refuse()
+    row = await shaky.controller.create(shaky.caller, BASE, wait=NOTHING)
+    waiting = await shaky.settled(row.id, State.QUEUED)
+    assert "reached" in waiting.state_reason
+    await proxy.listen()
+    assert (await shaky.settled(row.id, State.RUNNING)).backend == "local"
+
+
+async def test_a_refused_resume_says_why_and_leaves_it_paused_with_its_retention(shaky, proxy):
+    row = await shaky.paused()
+    proxy.on("POST /v2/sandboxes/", answer_with(400, '{"message": "not on a Monday"}'))
+
+    with pytest.raises(ResumeFailed, match="not on a Monday"):
+        await shaky.controller.resume(shaky.caller, row.id)
+
+    still = await shaky.living.row(row.id)
+    assert (still.state, still.target) == (State.PAUSED, Target.PAUSED)
+    assert still.retain_until == row.retain_until > row.created_at + 29 * DAY
+    assert (await shaky.controller.resume(shaky.caller, row.id)).state is State.RUNNING
+
+
+async def test_a_sandbox_that_its_provider_lost_has_failed_for_who_wants_it(server):
+    row = await server.paused()
+    await server.living.backend.kill(row.backend_sandbox_id)
+    with pytest.raises(SandboxFailed, match="gone from its provider"):
+        await server.controller.use(server.caller, row.id)
+
+
+async def test_a_wait_that_is_over_leaves_the_work_going_on(shaky, proxy):
+    row = await shaky.paused()
+    proxy.on("POST /v2/sandboxes/", hold)
+    with pytest.raises(NotReady, match="resuming") as caught:
+        await shaky.controller.use(shaky.caller, row.id, wait=timedelta(milliseconds=10))
+    assert caught.value.retry_after
+    still = await shaky.controller.resume(shaky.caller, row.id, wait=NOTHING)
+    assert (still.state, still.target) == (State.RESUMING, Target.RUNNING)
+
+
+@pytest.mark.parametrize("fault", [hold, lose_answer])
+async def test_what_a_server_had_begun_when_it_ended_another_finishes(
+    database, faulty, server, proxy, fault
+):
+    proxy.on("POST /v2/sandboxes", fault, times=100)
+    async with running_server(database, faulty, policy=IMPATIENT) as ending:
+        row = await ending.controller.create(ending.caller, BASE, wait=NOTHING)
+        await until(lambda: proxy.has_seen("POST /v2/sandboxes", times=1))
+    running = await server.settled(row.id, State.RUNNING)
+    assert [one.id for one in await server.living.backend.list_all()] == [
+        running.backend_sandbox_id
+    ]
+
+
+async def test_who_waits_hears_of_what_another_server_does(server, replica):
+    row = await server.running()
+    await server.set_capacity(1)
+    waiting = asyncio.create_task(replica.controller.create(replica.caller, BASE, wait=MINUTE))
+    await until(replica.has_queue)
+    await server.controller.delete(server.caller, row.id)
+    assert (await waiting).state is State.RUNNING

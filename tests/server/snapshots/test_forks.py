@@ -1,0 +1,250 @@
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from sandbox_server.db.models import Snapshot
+from sandbox_server.domain.errors import (
+    NotReady,
+    SnapshotFailed,
+    SnapshotNotFound,
+    StartFailed,
+    TemplateNotFound,
+)
+from sandbox_server.domain.ids import new_id
+from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxRequest
+from sandbox_server.domain.state import State
+from sandbox_server.jobs.kinds import SNAPSHOT
+from sandbox_server.jobs.repository import JobRepository
+from sandbox_server.sandboxes.queue.view import describe_queue
+from sandbox_server.sandboxes.services.sealed import open_envs
+from sandbox_server.snapshots.repository import SnapshotRepository
+from tests.engine.waiting import until
+from tests.server.jobs.running_scheduler import POLLING
+from tests.server.support.fault_proxy import hold, lose_answer
+from tests.server.support.in_process_server import caller_of, running_server
+from tests.server.support.managed_sandboxes import HOUR, MINUTE
+
+pytestmark = pytest.mark.needs_engine
+
+NOTHING = timedelta()
+IMPATIENT = replace(POLLING, grace=NOTHING)
+AS_IT_IS = ForkRequest()
+
+
+async def files(server, row):
+    used = await server.controller.use(server.caller, row.id)
+    return used.backend.handle(used.access).files
+
+
+async def with_file(server, **fields):
+    row = await server.running(**fields)
+    await (await files(server, row)).write("kept", "as it was")
+    return row
+
+
+async def no_snapshots_left(server):
+    async def gone():
+        return not await server.snapshots()
+
+    await until(gone, timeout=60)
+
+
+async def test_a_snapshot_is_a_template_that_outlives_its_sandbox(server):
+    controller, caller = server.controller, server.caller
+    source = await with_file(server)
+    snapshot = await controller.snapshot(caller, source.id, name="before lunch")
+    assert (snapshot.state, snapshot.name) == ("ready", "before lunch")
+    await controller.delete(caller, source.id)
+
+    row = await server.running(template=snapshot.id)
+
+    assert row.template == snapshot.id
+    assert await (await files(server, row)).read("kept") == "as it was"
+    assert [one.id for one in await list_snapshots(server)] == [snapshot.id]
+
+
+async def list_snapshots(server, caller=None):
+    return await server.controller.copies.list_page(
+        caller or server.caller, sandbox_id=None, limit=10, before=None
+    )
+
+
+async def test_another_tenants_snapshot_is_no_template_and_not_there(server):
+    snapshot = await server.controller.snapshot(server.caller, (await server.running()).id)
+    await server.add_tenant(other := new_id())
+    stranger = caller_of(other)
+    with pytest.raises(TemplateNotFound):
+        await server.controller.create(stranger, SandboxRequest(template=snapshot.id))
+    for call in (
+        server.controller.copies.get(stranger, snapshot.id),
+        server.controller.copies.delete(stranger, snapshot.id),
+    ):
+        with pytest.raises(SnapshotNotFound):
+            await call
+    assert await list_snapshots(server, stranger) == []
+
+
+async def test_a_deleted_snapshot_goes_when_no_sandbox_stands_on_it(server):
+    snapshot = await server.controller.snapshot(server.caller, (await server.running()).id)
+    row = await server.running(template=snapshot.id)
+
+    await server.controller.copies.delete(server.caller, snapshot.id)
+    assert await list_snapshots(server) == []
+    assert [one.state for one in await server.snapshots()] == ["deleting"]
+
+    await server.controller.delete(server.caller, row.id)
+    await no_snapshots_left(server)
+    assert await server.living.backend.find_snapshot(snapshot.id) is None
+    assert await server.living.job(SNAPSHOT, snapshot.id) is None
+
+
+async def test_a_snapshot_of_what_is_not_there_yet_or_any_more_is_none(server):
+    row = await server.queued()
+    with pytest.raises(NotReady):
+        await server.controller.snapshot(server.caller, row.id)
+    await server.set_capacity(9)
+    row = await server.running()
+    await server.living.backend.kill(row.backend_sandbox_id)
+    with pytest.raises(SnapshotFailed, match="no sandbox"):
+        await server.controller.snapshot(server.caller, row.id)
+    [snapshot] = await server.snapshots()
+    assert snapshot.state == "failed"
+    await server.controller.copies.delete(server.caller, snapshot.id)
+    await no_snapshots_left(server)
+
+
+async def test_a_fork_has_the_files_and_wishes_of_its_source_and_a_life_of_its_own(server):
+    source = await with_file(
+        server, user_id="ada", session_id="one", metadata={"a": "b"}, envs={"X": "y"}, timeout=HOUR
+    )
+    fork = await server.controller.fork(
+        server.caller, source.id, ForkRequest(metadata={"c": "d"}, timeout=MINUTE), wait=MINUTE
+    )
+    assert fork.state is State.RUNNING
+    assert (fork.user_id, fork.session_id, fork.labels) == ("ada", None, {"c": "d"})
+    assert fork.timeout == MINUTE
+    assert open_envs(server.living.vault, fork.id, fork.envs_sealed) == {"envs": {"X": "y"}}
+    await (await files(server, fork)).write("kept", "another")
+    assert await (await files(server, source)).read("kept") == "as it was"
+
+
+async def test_what_a_fork_stands_on_is_listed_nowhere_and_goes_with_it(server):
+    source = await server.running()
+    fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+    [snapshot] = await server.snapshots()
+    assert await list_snapshots(server) == []
+
+    await server.controller.delete(server.caller, fork.id)
+
+    await no_snapshots_left(server)
+    assert await server.living.backend.find_snapshot(snapshot.id) is None
+
+
+async def test_a_paused_sandbox_is_forked_and_stays_paused(server):
+    source = await server.paused()
+    fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+    assert fork.state is State.RUNNING
+    assert (await server.living.row(source.id)).state is State.PAUSED
+
+
+async def test_a_fork_that_cannot_be_taken_has_failed_and_leaves_nothing(server):
+    source = await server.running()
+    await server.living.backend.kill(source.backend_sandbox_id)
+    with pytest.raises(StartFailed, match="no sandbox"):
+        await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+    await no_snapshots_left(server)
+
+
+async def test_a_fork_asked_for_twice_under_one_name_is_one(server, replica):
+    source = await server.running()
+    name = Idempotency.of("key", method="POST", path=f"/{source.id}/fork", body={})
+    forks = await asyncio.gather(
+        *(
+            one.controller.fork(one.caller, source.id, AS_IT_IS, idempotency=name, wait=MINUTE)
+            for one in (server, replica) * 5
+        )
+    )
+    assert {one.state for one in forks} == {State.RUNNING}
+    assert len({one.id for one in forks}) == len(await server.snapshots()) == 1
+    assert len(await server.living.backend.list_all()) == 2
+
+
+async def test_a_fork_says_that_its_copy_is_being_taken(database, living, faulty, proxy):
+    async with running_server(database, faulty, policy=IMPATIENT) as server:
+        source = await server.running()
+        proxy.on(f"POST /sandboxes/{source.backend_sandbox_id}/snapshots", hold)
+        fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
+        async with living.sessions() as session:
+            view = await describe_queue(session, fork)
+        assert view
+        assert "is still being taken" in view.reason
+        gone = await server.controller.delete(server.caller, fork.id)
+        assert gone.state is State.STOPPED
+
+
+async def test_a_fork_that_is_deleted_before_it_begins_leaves_nothing(server):
+    source = await server.running()
+    await server.set_capacity(0)
+    fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=NOTHING)
+    await server.controller.delete(server.caller, fork.id)
+    await no_snapshots_left(server)
+
+
+async def test_a_copy_whose_answer_was_lost_is_taken_once_more_under_its_name(
+    database, living, faulty, proxy
+):
+    async with running_server(database, faulty) as server:
+        source = await with_file(server)
+        proxy.on(f"POST /sandboxes/{source.backend_sandbox_id}/snapshots", lose_answer)
+        fork = await server.controller.fork(server.caller, source.id, AS_IT_IS, wait=MINUTE)
+        assert await (await files(server, fork)).read("kept") == "as it was"
+        await server.controller.delete(server.caller, fork.id)
+        await no_snapshots_left(server)
+
+
+@pytest.mark.parametrize("was_taken", [False, True])
+async def test_a_fork_whose_server_died_is_finished_by_another(database, living, was_taken):
+    source = await living.row(await living.started())
+    snapshot_id = new_id()
+    fork_id = await living.queued(template=snapshot_id)
+    await living.change(fork_id, candidates=[])
+    if was_taken:
+        await living.backend.snapshot(source.backend_sandbox_id, name=snapshot_id)
+    async with living.sessions.begin() as session:
+        await SnapshotRepository(session).add(
+            Snapshot(
+                id=snapshot_id,
+                tenant_id=living.tenant_id,
+                sandbox_id=source.id,
+                backend="local",
+                temporary=True,
+            )
+        )
+        await JobRepository(session).due(SNAPSHOT, snapshot_id)
+    async with running_server(database, living) as server:
+        await server.settled(fork_id, State.RUNNING)
+        await server.controller.delete(server.caller, fork_id)
+        await no_snapshots_left(server)
+        assert await living.backend.find_snapshot(snapshot_id) is None
+
+
+async def test_a_deletion_whose_server_died_is_finished_by_another(database, living):
+    source = await living.row(await living.started())
+    snapshot_id = new_id()
+    await living.backend.snapshot(source.backend_sandbox_id, name=snapshot_id)
+    async with living.sessions.begin() as session:
+        await SnapshotRepository(session).add(
+            Snapshot(
+                id=snapshot_id,
+                tenant_id=living.tenant_id,
+                sandbox_id=source.id,
+                backend="local",
+                state="deleting",
+            )
+        )
+        await JobRepository(session).due(SNAPSHOT, snapshot_id)
+    async with running_server(database, living) as server:
+        await no_snapshots_left(server)
+    assert await living.backend.find_snapshot(snapshot_id) is None

@@ -1,0 +1,99 @@
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sandbox_server.db.embedded import ACCOUNT
+from sandbox_server.supervisor.living import Identity, LivingProcess
+from tests.server.support.server_process import server_process
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give it up")
+
+
+def status_of(pid, field):
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1:] for line in lines if line.startswith(f"{field}:"))
+
+
+async def test_the_first_start_tells_the_admin_key_once_and_keeps_it_private(started):
+    assert started.admin_key in started.said
+    assert (started.state_dir / "admin.key").stat().st_mode & 0o777 == 0o600
+    async with started.client() as admin:
+        assert (await admin.get("/v1/nothing")).status_code == 404  # so it has been let in
+    first = started.admin_key
+    assert started.stop() == 0
+    started.start()
+    assert started.admin_key == first
+    assert first not in started.said
+
+
+@as_root
+def test_whoever_serves_is_not_root_and_cannot_become_it(running):
+    (serving,) = running.children
+    assert status_of(running.pid, "Uid")[0] == "0"
+    assert "0" not in status_of(serving, "Uid") + status_of(serving, "Gid")
+    assert status_of(serving, "Groups") == []
+    assert status_of(serving, "CapPrm") == status_of(serving, "CapEff") == ["0" * 16]
+    assert status_of(serving, "NoNewPrivs") == ["1"]
+
+
+@as_root
+def test_the_database_runs_as_the_account_that_serves(running):
+    (serving,) = running.children
+    data = running.state_dir / "postgres" / "data"
+    assert str(data.stat().st_uid) == status_of(serving, "Uid")[0]
+    assert data.owner() == ACCOUNT
+
+
+@as_root
+def test_no_part_of_a_killed_server_stays_to_hold_its_port(started):
+    (pid,) = started.children
+    serving = LivingProcess.find(Identity.of(pid))
+    assert serving is not None
+    started.kill()
+    started.start()  # on the same port
+    assert serving.has_ended(timedelta())
+    os.close(serving.fileno())
+
+
+@as_root
+def test_a_server_whose_serving_part_dies_ends_and_starts_again(started):
+    (serving,) = started.children
+    os.kill(serving, signal.SIGKILL)
+    assert started.wait() == 128 + signal.SIGKILL
+    started.start()
+
+
+def test_one_state_directory_has_one_server(running):
+    second = running.run("serve", "--port", "0")
+    assert second.returncode == 78
+    assert f"Another server (process {running.pid}) works on {running.state_dir}" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_taken_port_is_named(running):
+    port = running.url.rpartition(":")[2]
+    with server_process(variables=running.variables) as second:
+        refused = second.run("serve", "--port", port)
+    assert refused.returncode == 78
+    assert refused.stderr.startswith(f"Port {port} of 127.0.0.1 is taken: choose another --port.")
+
+
+def test_a_stop_leaves_nothing_running(started):
+    assert started.stop() == 0
+    assert not (started.state_dir / "postgres" / "data" / "postmaster.pid").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_it_stops_at_each_signal_that_asks_for_it(started, number):
+    os.kill(started.pid, number)
+    assert started.wait() == 0
+
+
+def test_a_setting_that_cannot_be_is_named_with_its_variable(server):
+    refused = server.run("serve", "--port", "many")
+    assert refused.returncode == 2
+    assert "SANDBOX_SERVER_PORT" in refused.stderr
+    assert "many" not in refused.stderr.rpartition("error:")[2]

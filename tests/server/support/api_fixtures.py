@@ -1,0 +1,232 @@
+import secrets
+from dataclasses import replace
+from datetime import timedelta
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from sandbox_server.access.authenticator import Authenticator
+from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
+from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.overview import Overview
+from sandbox_server.app import create_app
+from sandbox_server.commands.recordings import open_recordings
+from sandbox_server.commands.service import Commands
+from sandbox_server.db.locks import Locks
+from sandbox_server.db.models import ApiKey, Tenant
+from sandbox_server.db.notifications import Notifications
+from sandbox_server.domain.ids import new_id
+from sandbox_server.jobs.scheduler import SandboxQueueScheduler
+from sandbox_server.log.hub import Streams
+from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.admission import Admission
+from sandbox_server.sandboxes.changes import Changes
+from sandbox_server.sandboxes.placement import Placement
+from sandbox_server.sandboxes.reconciler import Reconciler
+from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.services import Services
+from sandbox_server.settings import Settings
+from sandbox_server.tools.service_logs import ServiceLogs
+from sandbox_server.vault import Vault
+from tests.server.support.described_answers import require_described
+from tests.server.support.socket_server import running, serving
+
+# Whatever a test of the API is about, its answers are among those that are described.
+HEARD = {"response": [require_described]}
+
+
+@pytest.fixture
+def backends():
+    return Backends({})
+
+
+@pytest.fixture
+def settings():
+    return Settings()
+
+
+@pytest.fixture
+def vault():
+    return Vault([secrets.token_bytes(32)])
+
+
+@pytest.fixture
+def notifications(database):
+    return Notifications(database)
+
+
+@pytest.fixture
+def controller(notifications, sessions, backends, vault):
+    """Take requests as a server does whose scheduler is not running: nothing is carried out."""
+    return SandboxController(
+        sessions,
+        SandboxQueueScheduler(sessions, {}, notifications),
+        Admission(sessions),
+        Reconciler(sessions, backends, vault),
+        backends,
+        Placement(backends),
+        Changes(notifications),
+        vault,
+    )
+
+
+@pytest.fixture
+def commands(notifications, sessions, controller, backends, vault):
+    recordings = open_recordings(
+        sessions,
+        Using(backends, vault),
+        controller.awake,
+        Changes(notifications),
+        notifications,
+        lease=timedelta(minutes=1),
+        bound=2**20,
+    )
+    return Commands(sessions, controller, recordings, LogGrowth(notifications))
+
+
+@pytest.fixture
+def streams(sessions, notifications):
+    return Streams(sessions, notifications)
+
+
+@pytest.fixture
+async def locks(sessions):
+    locks = Locks(sessions)
+    yield locks
+    await locks.close()
+
+
+@pytest.fixture
+def services(sessions, settings, controller, backends, vault, commands, streams, locks):
+    return Services(
+        settings=settings,
+        sessions=sessions,
+        locks=locks,
+        authenticator=Authenticator(sessions),
+        controller=controller,
+        backends=backends,
+        vault=vault,
+        exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
+        commands=commands,
+        streams=streams,
+        service_logs=ServiceLogs(sessions, controller, commands, Using(backends, vault)),
+    )
+
+
+@pytest.fixture
+def app(services):
+    return create_app(services)
+
+
+@pytest.fixture
+async def stranger(app):
+    """Call the API without a key."""
+    async with caller_of(app) as stranger:
+        yield stranger
+
+
+@pytest.fixture
+async def make_key(sessions):
+    """Make a key of a tenant's, which is made too if there is none; gives the secret."""
+
+    async def make(*, tenant="default", scopes=("admin",), **fields):
+        secret = new_secret()
+        async with sessions.begin() as session:
+            tenant_id = await find_or_make(session, tenant)
+            session.add(
+                ApiKey(
+                    id=new_id(),
+                    tenant_id=tenant_id,
+                    hash=hash_of(secret),
+                    prefix=prefix_of(secret),
+                    scopes=list(scopes),
+                    **fields,
+                )
+            )
+        return secret
+
+    return make
+
+
+@pytest.fixture
+def served(server, services):
+    """Find what the API calls of a server that has sandboxes at the engine."""
+    return replace(
+        services,
+        controller=server.controller,
+        commands=server.commands,
+        backends=server.living.backends,
+        vault=server.living.vault,
+    )
+
+
+@pytest.fixture
+async def api(server, served, make_key):
+    """Call that server over a socket."""
+    key = await make_key(tenant=server.living.tenant_id, scopes=["sandboxes"])
+    async with (
+        serving(create_app(served)) as port,
+        httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"X-API-Key": key},
+            timeout=120,
+            event_hooks=HEARD,
+        ) as api,
+    ):
+        yield api
+
+
+@pytest.fixture
+async def port(app, streams, notifications):
+    """Serve the API with its streams on a socket; gives the port."""
+    async with running(notifications.run(), streams.run()), serving(app) as port:
+        yield port
+
+
+@pytest.fixture
+async def reader(port, make_key):
+    """Follow streams of that server."""
+    headers = {"X-API-Key": await make_key(scopes=["read"])}
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=20, event_hooks=HEARD
+    ) as reader:
+        yield reader
+
+
+@pytest.fixture
+async def admin(app, make_key):
+    async with caller_of(app, await make_key()) as admin:
+        yield admin
+
+
+async def find_or_make(session, name):
+    found = await session.scalar(select(Tenant.id).where(Tenant.name == name))
+    if found is not None:
+        return found
+    session.add(made := Tenant(id=new_id(), name=name, max_running=10, max_queued=10))
+    await session.flush()
+    return made.id
+
+
+def caller_of(app, secret=None):
+    headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app),
+        base_url="http://server",
+        headers=headers,
+        event_hooks=HEARD,
+    )
+
+
+async def all_of(caller, path, **params):
+    """Go through a list, part by part."""
+    while True:
+        part = (await caller.get(path, params=params)).json()
+        for item in part["items"]:
+            yield item
+        if part["next_cursor"] is None:
+            return
+        params["cursor"] = part["next_cursor"]

@@ -1,0 +1,225 @@
+"""The server as its users have it: started by its command, with all the processes that come of it."""
+
+import base64
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+
+from sandbox_server.db.embedded import EmbeddedPostgres
+from sandbox_server.settings import Settings, variable_of
+from sandbox_server.supervisor.engine import EngineNote, LocalEngine
+from sandbox_server.supervisor.living import LivingProcess
+from tests.engine.process import IMAGES, EngineProcess
+from tests.ports import free_port
+from tests.server.support.scratch_directory import scratch_parent
+
+STOP_TIMEOUT_S = 60
+
+
+class ServerProcess:
+    """One server on a free port, with a state directory that outlives its processes.
+
+    Without variables that name another provider it brings an engine of its own.
+    """
+
+    def __init__(self, *flags: str, variables: Mapping[str, str] | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch_parent()))
+        self.directory.chmod(0o711)  # the account that it runs as has to get in
+        self.state_dir = self.directory / "state"
+        self._flags = flags
+        self.variables = dict(variables or {})
+        self.program: list[str] = [sys.executable, "-m", "sandbox_server"]
+        self.account: int | None = None  # who starts it, if not whoever runs the tests
+        self._port = free_port()
+        self._process: subprocess.Popen[str] | None = None
+        self.said = ""
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    @property
+    def admin_key(self) -> str:
+        return (self.state_dir / "admin.key").read_text().strip()
+
+    @property
+    def engine_dir(self) -> Path:
+        return self.state_dir / "engine"
+
+    @property
+    def engine_pid(self) -> int:
+        note = LocalEngine(self.engine_dir).find_note()
+        assert note is not None
+        return note.pid
+
+    @property
+    def children(self) -> list[int]:
+        """List the processes that it started itself and that are its own."""
+        found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(pid) for pid in found.split()]
+
+    def client(self, **options: object) -> httpx.AsyncClient:
+        headers = {"X-API-Key": self.admin_key}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60, **options)  # type: ignore[arg-type]
+
+    def environment(self) -> dict[str, str]:
+        ours = {variable_of(name) for name in Settings.model_fields}
+        inherited = {name: value for name, value in os.environ.items() if name not in ours}
+        engine = {"IMAGES_DIR": str(IMAGES), "READY_SANDBOXES": "0"}
+        return {
+            **inherited,
+            **{f"SANDBOX_ENGINE_{name}": value for name, value in engine.items()},
+            "SANDBOX_SERVER_AGENT_TEMPLATE": "false",
+            **self.variables,
+        }
+
+    def programs_at(self, source: Path) -> None:
+        """Have it run the code that is there from now on."""
+        self.variables["PYTHONPATH"] = str(source)
+
+    def command(self, *words: str) -> list[str]:
+        return [*self.program, *words, "--state-dir", str(self.state_dir)]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another of its commands on the same state."""
+        return subprocess.run(
+            self.command(*words),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def shell(self, command: str, *, cwd: Path) -> None:
+        """Run a line that it printed for a shell."""
+        subprocess.run(["sh", "-ec", command], cwd=cwd, check=True, timeout=60)
+
+    def start(self, *flags: str) -> None:
+        """Start it, on the port it had before, and wait until it listens."""
+        self.launch(*flags)
+        self.url = self._await_address()
+
+    def launch(self, *flags: str) -> None:
+        """Begin a start, and wait for nothing."""
+        with self.log_file.open("a") as log:
+            self._process = subprocess.Popen(
+                [*self.command("serve", "--port", str(self._port)), *self._flags, *flags],
+                env=self.environment(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self.directory,
+                user=self.account,
+                group=self.account,
+                extra_groups=None if self.account is None else [],
+            )
+
+    def _await_address(self) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self.said = ""
+        for line in self._process.stdout:
+            self.said += line
+            if line.startswith("  curl"):
+                found = re.search(r"listening on (http://\S+)", self.said)
+                assert found is not None
+                return found[1]
+        raise AssertionError(f"the server did not start:\n{self.said}{self.log}")
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def stop(self) -> int:
+        """End it as an operator would."""
+        assert self._process is not None
+        self._process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it has ended by itself; tells how."""
+        assert self._process is not None
+        status = self._process.wait(STOP_TIMEOUT_S)
+        self._close()
+        return status
+
+    def _close(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def remove(self) -> None:
+        """Stop all that is left of it and leave nothing behind."""
+        if self._process is not None and self._process.poll() is None:
+            if self.account is None:
+                self.kill()
+            else:  # whose database none of us could stop
+                self.stop()
+        note = LocalEngine(self.engine_dir).find_note()
+        if note is not None:
+            self._remove_engine(note)
+        if (self.state_dir / "postgres").exists():
+            EmbeddedPostgres(self.state_dir / "postgres").stop()
+        shutil.rmtree(self.directory)
+
+    def _remove_engine(self, note: EngineNote) -> None:
+        engine = LivingProcess.find(note.identity)
+        if engine is not None:
+            with suppress(ProcessLookupError):
+                os.kill(engine.identity.pid, signal.SIGKILL)
+            assert engine.has_ended(timedelta(seconds=STOP_TIMEOUT_S))
+        reset = [sys.executable, "-m", "sandbox_engine", "reset"]
+        paths = ["--state-dir", str(self.engine_dir), "--images-dir", str(IMAGES)]
+        subprocess.run([*reset, *paths], check=True, capture_output=True, timeout=120)
+
+
+@contextmanager
+def server_process(
+    *flags: str, variables: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """Give a server that is not started yet, gone with all that is its when the block ends."""
+    server = ServerProcess(*flags, variables=variables)
+    try:
+        yield server
+    finally:
+        server.remove()
+
+
+def variables_of(engine: EngineProcess, database_url: str) -> dict[str, str]:
+    """Have a server use an engine and a database that are there."""
+    return {
+        "DATABASE_URL": database_url,
+        "SANDBOX_SERVER_ENCRYPTION_KEYS": new_encryption_key(),
+        "E2B_API_KEY": engine.api_key,
+        "E2B_API_URL": engine.url,
+        "E2B_SANDBOX_URL": engine.url,
+    }
+
+
+def new_encryption_key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()

@@ -1,0 +1,105 @@
+from dataclasses import dataclass
+
+import httpx
+import pytest_asyncio
+
+from tests.browser import WatchedPage, running_chromium
+from tests.server.support.databases import new_database
+from tests.server.support.server_process import ServerProcess, server_process, variables_of
+from tests.server.web.first_page import FirstPage
+
+# A name that a browser does not take for this machine: without TLS it trusts no page there, and tells less of it.
+ELSEWHERE = "boxes.test"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser():
+    """Run one Chromium for all tests of a module."""
+    async with running_chromium(f"--host-resolver-rules=MAP {ELSEWHERE} 127.0.0.1") as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def tab(browser):
+    """Open an empty page that shares nothing with those of other tests."""
+    page = await browser.new_page()
+    yield WatchedPage(page)
+    await page.close()
+
+
+@dataclass
+class NamedServer:
+    """A server with a name of its own, to a browser one site with the hosts of sandboxes below it."""
+
+    process: ServerProcess
+
+    @property
+    def host(self) -> str:
+        return f"boxes.localhost:{self.process._port}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}"
+
+    @property
+    def admin_key(self) -> str:
+        return self.process.admin_key
+
+    @property
+    def untrusted_url(self) -> str:
+        return f"http://{ELSEWHERE}:{self.process._port}"
+
+    def start(self) -> None:
+        self.process.start("--public-url", self.url)
+
+    def client(self) -> httpx.AsyncClient:
+        return self.process.client()
+
+    async def make_key(self, **fields: object) -> dict[str, str]:
+        async with self.client() as admin:
+            made = await admin.post("/v1/keys", json=fields)
+        assert made.status_code == 201, made.text
+        answer: dict[str, str] = made.json()
+        return answer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def named_server(bundled_url, engine):
+    """Run a server where two sandboxes may run at once, for all tests of a module."""
+    flags = ("--capacity", "2", "--lease-s", "2")
+    async with new_database(bundled_url) as url:
+        with server_process(*flags, variables=variables_of(engine, url)) as process:
+            server = NamedServer(process)
+            server.start()
+            yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(named_server):
+    async with named_server.client() as api:
+        yield api
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def create(api):
+    """Create sandboxes, which are gone with the test; gives the id."""
+    made = []
+
+    async def create(*, wait: int = 60, **wanted: object) -> str:
+        answer = await api.post("/v1/sandboxes", params={"wait": wait}, json=wanted)
+        assert answer.is_success, answer.text
+        sandbox_id: str = answer.json()["id"]
+        made.append(sandbox_id)
+        return sandbox_id
+
+    yield create
+    for sandbox_id in made:
+        await api.delete(f"/v1/sandboxes/{sandbox_id}")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def first_page(tab, named_server):
+    """Open a tab for the page, in which nothing may have gone wrong at the end but what the test has taken out."""
+    page = FirstPage(tab, named_server.url)
+    yield page
+    assert page.complaints == []

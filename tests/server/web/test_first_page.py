@@ -1,0 +1,347 @@
+"""What people see of the server, in a real browser."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from tests.server.web.first_page import FirstPage
+
+pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
+
+UNAUTHORIZED = "401 (Unauthorized)"
+AWAY = ("net::ERR_", "WebSocket connection to")
+HOSTILE = "<img src=x onerror='window.attacked = true'><script>window.attacked = true</script>"
+
+
+async def run(api, sandbox_id, cmd, **wanted):
+    ran = await api.post(f"/v1/sandboxes/{sandbox_id}/commands", json={"cmd": cmd, **wanted})
+    assert ran.is_success, ran.text
+    return ran.json()
+
+
+async def test_a_wrong_key_is_said_to_be_one_and_signs_nobody_in(first_page):
+    await first_page.page.goto(first_page.url)
+    for key in ("not a key", f"sbx_{'a' * 43}"):
+        await first_page.enter(key)
+        await first_page.until_shown("[role=alert]", "not known here")
+    assert await first_page.page.context.cookies() == []
+    first_page.forget_complaints(UNAUTHORIZED)
+
+
+async def test_who_signed_in_stays_so_until_they_sign_out_and_no_script_has_the_key(
+    first_page, named_server
+):
+    page = first_page.page
+    await first_page.sign_in(named_server.admin_key)
+    [cookie] = await page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    kept = await page.evaluate("document.cookie + JSON.stringify(localStorage)")
+    assert named_server.admin_key not in kept
+    assert cookie["value"] not in kept
+    await page.reload()
+    await first_page.until_live()
+    await first_page.click("Sign out")
+    await first_page.until_signed_out()
+    assert await page.context.cookies() == []
+    await page.reload()
+    await first_page.until_signed_out()
+    first_page.forget_complaints(UNAUTHORIZED)  # what was being read meanwhile
+
+
+async def test_all_that_the_page_has_is_the_servers_own(first_page, named_server):
+    asked = []
+    first_page.page.on("request", lambda request: asked.append(request.url))
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.until_live()
+    assert len(asked) > 10
+    assert all(url.startswith(f"{named_server.url}/") for url in asked)
+    await first_page.page.get_by_role("link", name="API").click()
+    await first_page.page.get_by_text("/v1/tickets").first.wait_for()
+
+
+async def test_what_becomes_of_sandboxes_is_seen_as_it_happens(
+    first_page, named_server, create, api
+):
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.until_live()
+    await first_page.page.evaluate("window.loadedOnce = true")
+    first, second = await create(user_id="ada", session_id="one"), await create()
+    await first_page.until_row_says(first, "running", "ada · one", "base")
+    third, fourth = await create(wait=0), await create(wait=0)
+    await first_page.until_row_says(third, "queued", "next in line", "All 2 places")
+    await first_page.until_row_says(fourth, "queued", "number 2 in line")
+    await api.delete(f"/v1/sandboxes/{first}")
+    await first_page.until_gone(first)
+    await first_page.until_row_says(third, "running")
+    await first_page.until_row_says(fourth, "queued", "next in line")
+    await api.post(f"/v1/sandboxes/{second}/pause")
+    await first_page.until_row_says(second, "paused", "left", "unless resumed")
+    await first_page.page.get_by_label("Find").fill("NUMBER-OF-NOBODY")
+    await first_page.until_shown(".hint", "0 of 3")
+    assert await first_page.page.evaluate("window.loadedOnce")
+
+
+async def test_a_sandbox_is_created_paused_resumed_and_deleted_by_hand(first_page, named_server):
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.click("New sandbox")
+    await first_page.page.get_by_label("User").fill("grace")
+    await first_page.click("Create")
+    await first_page.until_shown(".row", "running")
+    await first_page.page.locator(".row").filter(has_text="grace").click()
+    for button, state in (("Pause", "paused"), ("Resume", "running")):
+        await first_page.click(button)
+        await first_page.until_shown("h1 + .badge", state)
+        await first_page.until_shown(".timeline li:first-child", state)
+    await first_page.click("Delete")
+    await first_page.click("Cancel")
+    await first_page.until_shown("h1 + .badge", "running")
+    await first_page.click("Delete")
+    await first_page.click("Delete it")
+    await first_page.until_shown("h1 + .badge", "stopped")
+    await first_page.until_shown(".timeline li:first-child", "stopped")
+    await first_page.until_shown(".connection", "Ended")
+    assert await first_page.page.locator(".bar .buttons button").count() == 0
+
+
+async def test_a_log_is_followed_until_somebody_scrolls_up(first_page, named_server, create, api):
+    page, sandbox_id = first_page.page, await create()
+    await run(api, sandbox_id, "seq -f 'earlier %g' 100; printf 'done 1%%\\rdone 2%%\\n'")
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.until_shown(".line.mark", "$ seq -f")
+    await first_page.until_shown(".line .text", "earlier 100")
+    assert await page.locator(".line", has_text="done").last.locator(".text").inner_text() == (
+        "done 2%"
+    )
+    await run(api, sandbox_id, "printf 'half a '; sleep 0.3; echo line; echo ouch >&2")
+    await first_page.until_shown(".line.stderr .text", "ouch")
+    await page.get_by_text("half a line", exact=True).wait_for()
+    lines = page.locator(".lines")
+    await lines.evaluate("lines => { lines.scrollTop = 0 }")
+    await page.get_by_role("button", name="Follow", exact=True).wait_for()
+    await run(api, sandbox_id, "seq -f 'later %g' 5000")
+    await page.get_by_role("button", name="more)").wait_for()
+    assert await lines.evaluate("lines => lines.scrollTop") == 0
+    await page.get_by_role("button", name="Follow (").click()
+    await first_page.until_shown(".line .text", "later 5000")
+    assert await page.locator(".line").count() <= 2000
+    await run(api, sandbox_id, "seq 100000")
+    await first_page.until_shown(".line .text", "100000")
+    await first_page.until_shown(".line.gap .text", "before is not shown")
+    assert await page.locator(".line").count() <= 2000
+    await page.get_by_label("commands").uncheck()
+    await first_page.until_shown(".line.mark", "running: ")
+    assert await page.get_by_text("later 5000").count() == 0
+
+
+async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_the_server(
+    first_page, named_server, create
+):
+    page, sandbox_id = first_page.page, await create()
+    await page.set_viewport_size({"width": 900, "height": 600})
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.click("Open a terminal")
+    await first_page.until_screen_has("$ ")
+    await page.keyboard.type("echo $((6 * 7))-before; stty size\n")
+    await first_page.until_screen_has("42-before")
+    size = "document.querySelector('.xterm-rows').childElementCount"
+    rows = await page.evaluate(size)
+    await first_page.until_screen_has(f"\n{rows} ")
+    await page.set_viewport_size({"width": 700, "height": 400})
+    await first_page.until(f"rows => {size} < rows", rows)
+    await page.keyboard.type("stty size\n")
+    await first_page.until_screen_has(f"\n{await page.evaluate(size)} ")
+    await page.keyboard.type("printf '\\033[38;2;255;100;0mcolour\\033[0m\\n'\n")
+    await first_page.until_screen_has("\ncolour")
+    await asyncio.to_thread(named_server.process.kill)
+    await page.locator(".connection.lost").wait_for()
+    await asyncio.to_thread(named_server.start)
+    await first_page.until_live()
+    await page.keyboard.type("echo $((6 * 7))-after\n")
+    await first_page.until_screen_has("42-after")
+    first_page.forget_complaints(*AWAY)
+    await page.keyboard.type("exit 3\n")
+    await first_page.until_shown(".status", "exit code 3")
+
+
+async def test_what_a_program_asked_before_anybody_came_is_not_answered_to_it_anew(
+    first_page, named_server, create, api
+):
+    sandbox_id = await create()
+    where_is_the_cursor = {"cmd": "stty -echo; printf 'asked \\033[6n'; cat -v"}
+    made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json=where_is_the_cursor)
+    path = made.json()["path"]
+    while not (await api.get(path)).json()["size"]:
+        pass
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(path.removeprefix("/v1/"))
+    await first_page.until_screen_has("asked")
+    await first_page.page.keyboard.type("typed\n")
+    await first_page.until_screen_has("asked typed")
+
+
+async def test_without_what_terminals_need_the_page_says_so(first_page, named_server, create, api):
+    sandbox_id = await create()
+    made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json={"cmd": "cat"})
+    await first_page.page.route("**/vendor/*.mjs", lambda route: route.abort())
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.open(made.json()["path"].removeprefix("/v1/"))
+    await first_page.until_shown(".status", "Terminals need xterm.js")
+    first_page.forget_complaints("net::ERR_FAILED")
+
+
+async def test_all_of_the_page_works_where_a_browser_does_not_say_which_page_asks(
+    tab, named_server, create
+):
+    first_page, sandbox_id = FirstPage(tab, named_server.untrusted_url), await create()
+    await first_page.sign_in(named_server.admin_key)
+    assert not await tab.page.evaluate("isSecureContext")  # then there is no Sec-Fetch-Site
+    await first_page.until_live()
+    await first_page.until_row_says(sandbox_id, "running")
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.click("Open a terminal")
+    await first_page.until_screen_has("$ ")
+    await first_page.page.keyboard.type("echo $((6 * 7))\n")
+    await first_page.until_screen_has("\n42")
+    await first_page.click("Sign out")
+    await first_page.until_signed_out()
+    first_page.forget_complaints(UNAUTHORIZED, "Cross-Origin-Opener-Policy header has been ignored")
+    assert first_page.complaints == []
+
+
+async def test_the_page_goes_on_when_the_server_is_back(first_page, named_server, create, api):
+    sandbox_id = await create()
+    await run(api, sandbox_id, "sleep 60; echo never", background=True)
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.until_live()
+    await asyncio.to_thread(named_server.process.stop)
+    await first_page.page.locator(".connection.lost").wait_for()
+    await asyncio.to_thread(named_server.start)
+    missed = await create()
+    await first_page.until_row_says(missed, "running")
+    await first_page.until_live()
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.until_shown(".line.gap .text", "may be missing here")  # while nobody listened
+    first_page.forget_complaints(*AWAY)
+
+
+async def test_who_signed_in_with_a_key_that_is_revoked_is_signed_out(
+    first_page, named_server, api
+):
+    key = await named_server.make_key(scopes=["sandboxes"])
+    await first_page.sign_in(key["secret"])
+    await first_page.until_live()
+    await api.delete(f"/v1/keys/{key['id']}")
+    await first_page.until_signed_out()
+    await first_page.until_shown(".notice", "You are signed out")
+    first_page.forget_complaints(UNAUTHORIZED)
+
+
+async def test_a_key_that_reads_shows_a_page_that_changes_nothing(
+    first_page, named_server, create, api
+):
+    sandbox_id = await create()
+    made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json={"cmd": "cat"})
+    key = await named_server.make_key(scopes=["read"])
+    await first_page.sign_in(key["secret"])
+    await first_page.until_row_says(sandbox_id, "running")
+    assert await first_page.page.get_by_role("button", name="New sandbox").count() == 0
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.until_shown("h1 + .badge", "running")
+    assert await first_page.page.locator(".bar .buttons button").count() == 0
+    await first_page.page.get_by_role("link", name="cat").click()
+    await first_page.until_shown(".status", "look, and not type")
+    await first_page.page.keyboard.type("typed\n")
+    told = await api.get(made.json()["path"])
+    assert told.json()["size"] == 0
+
+
+async def test_what_sandboxes_are_called_and_say_is_shown_and_never_carried_out(
+    first_page, named_server, create, api
+):
+    page = first_page.page
+    wanted = {"user_id": HOSTILE, "session_id": HOSTILE, "metadata": {HOSTILE: HOSTILE}}
+    sandbox_id = await create(**wanted)
+    await run(api, sandbox_id, 'echo "$TEXT"; echo "$TEXT" >&2', envs={"TEXT": HOSTILE})
+    title = await api.post(
+        f"/v1/sandboxes/{sandbox_id}/terminals",
+        json={"cmd": 'printf "\\033]0;%s\\007%s" "$T" "$T"; cat', "envs": {"T": HOSTILE}},
+    )
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.until_row_says(sandbox_id, HOSTILE)
+    await first_page.open(f"sandboxes/{sandbox_id}")
+    await first_page.until_shown(".facts dd", HOSTILE)
+    for kind in ("stdout", "stderr"):
+        await first_page.until_shown(f".line.{kind} .text", HOSTILE)
+    await first_page.open(f"sandboxes/{sandbox_id}/terminals/{title.json()['id']}")
+    await first_page.until_shown(".title", HOSTILE[:80])
+    assert await page.evaluate("window.attacked") is None
+    assert await page.locator("img[src=x]").count() == 0
+
+
+async def test_a_thousand_sandboxes_are_listed_and_sifted_at_once(
+    first_page, named_server, create, api
+):
+    sandbox_id = await create()
+    await api.delete(f"/v1/sandboxes/{sandbox_id}")
+    await until_stopped(api, sandbox_id)
+    await multiply(named_server.process.variables["DATABASE_URL"], sandbox_id, times=1000)
+    await first_page.sign_in(named_server.admin_key)
+    await first_page.page.get_by_label("with those that ended").check()
+    await first_page.until("() => document.querySelectorAll('.rows li').length > 1000")
+    took = await first_page.page.evaluate(
+        """async () => {
+          const search = document.querySelector("[type=search]"), begun = performance.now();
+          search.value = "0001000";
+          search.dispatchEvent(new Event("input"));
+          await new Promise(requestAnimationFrame);
+          return performance.now() - begun;
+        }"""
+    )
+    assert await first_page.page.locator(".rows li:visible").count() == 1
+    assert took < 3000
+
+
+async def until_stopped(api, sandbox_id):
+    while (await api.get(f"/v1/sandboxes/{sandbox_id}")).json()["state"] != "stopped":
+        pass
+
+
+async def multiply(database_url, sandbox_id, *, times):
+    """Have as many sandboxes that ended as one did."""
+    connection = await asyncpg.connect(database_url.replace("postgresql+asyncpg", "postgresql"))
+    try:
+        await connection.execute(
+            """INSERT INTO sandboxes SELECT (jsonb_populate_record(one, jsonb_build_object(
+                 'id', left(one.id, 13) || lpad(n::text, 7, '0'), 'backend_sandbox_id', null))).*
+               FROM sandboxes one, generate_series(1, $2::int) n WHERE one.id = $1""",
+            sandbox_id,
+            times,
+        )
+    finally:
+        await connection.close()
+
+
+async def test_the_page_is_for_one_who_has_no_mouse_and_a_narrow_screen(
+    browser, named_server, create
+):
+    sandbox_id = await create()
+    context = await browser.new_context(viewport={"width": 360, "height": 640})
+    page = await context.new_page()
+    await page.goto(named_server.url)
+    await page.locator("#key:focus").wait_for()
+    await page.keyboard.type(named_server.admin_key)
+    await page.keyboard.press("Enter")
+    await page.locator(f'[data-id="{sandbox_id}"]').wait_for()
+    for _ in range(20):
+        if await page.evaluate("document.activeElement.matches('.row')"):
+            break
+        await page.keyboard.press("Tab")
+    for step in ("list", "sandbox"):
+        overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(overflow) == 0, step
+        await page.keyboard.press("Enter")
+        await page.get_by_role("heading", name=sandbox_id).wait_for()
+    await context.close()
