@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine.rootfs.ownership import UID_BASE
-from sandbox_engine.syscalls import MNT_DETACH, MS_NODEV, mount, unmount
+from sandbox_engine.system.syscalls import (
+    MNT_DETACH,
+    MS_NODEV,
+    mount,
+    unmount,
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_engine.doctor import missing
-from sandbox_engine.settings import Settings
+from sandbox_engine.system.settings import Settings
 
 _LACKING = [finding.name for finding in missing(Settings())]
 _NEEDS_ENGINE = "needs_engine"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.settings import Settings as EngineSettings
+from sandbox_engine.system.settings import Settings as EngineSettings
 from sandbox_server.settings import Settings as ServerSettings
 from sandbox_server.settings import variable_of
 

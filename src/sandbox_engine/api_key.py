@@ -1,7 +1,7 @@
 import secrets
 
-from sandbox_engine.private_files import write_private
-from sandbox_engine.settings import Settings
+from sandbox_engine.system.private_files import write_private
+from sandbox_engine.system.settings import Settings
 
 _BYTES = 20  # the SDK expects `e2b_` and forty hex digits
 

@@ -3,18 +3,24 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sandbox_engine.api.services import Services
-from sandbox_engine.envd.access import InvalidExpiration, is_token, sign
-from sandbox_engine.envd.answers import error_answer
+from sandbox_engine.control.services import Services
 from sandbox_engine.envd.app import EnvdApp
-from sandbox_engine.envd.query import signed_request
-from sandbox_engine.http.routing import ENVD_PORT, BadRoute, ControlApi, SandboxTraffic, route
-from sandbox_engine.proxy.http import PortProxy
-from sandbox_engine.proxy.pages import bad_route
-from sandbox_engine.records import SandboxRecord
-from sandbox_engine.sandbox import Sandbox
-from sandbox_engine.strangers import find_refusal, shown_host
-from sandbox_engine.waking import Waking
+from sandbox_engine.envd.protocol.access import InvalidExpiration, is_token, sign
+from sandbox_engine.envd.protocol.query import signed_request
+from sandbox_engine.envd.protocol.responses import error_answer
+from sandbox_engine.http.error_pages import bad_route
+from sandbox_engine.http.routing import (
+    ENVD_PORT,
+    BadRoute,
+    ControlApi,
+    SandboxTraffic,
+    route,
+)
+from sandbox_engine.ports.auto_resume import Waking
+from sandbox_engine.ports.port_access import find_refusal, shown_host
+from sandbox_engine.ports.proxy import PortProxy
+from sandbox_engine.records.sandbox import SandboxRecord
+from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_http.tunnel import EXTENSION
 
 

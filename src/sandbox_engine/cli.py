@@ -7,10 +7,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sandbox_engine.doctor import Finding, examine, examine_keeper, missing
-from sandbox_engine.errors import EngineError
-from sandbox_engine.log import configure_logging
-from sandbox_engine.settings import Settings
+from sandbox_engine.doctor import (
+    Finding,
+    examine,
+    examine_keeper,
+    missing,
+)
+from sandbox_engine.system.errors import EngineError
+from sandbox_engine.system.log import configure_logging
+from sandbox_engine.system.settings import Settings
 
 _UNUSABLE = 78  # EX_CONFIG
 

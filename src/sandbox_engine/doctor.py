@@ -11,14 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_engine import cgroups, controllers, machine, memory_return, restrictions
-from sandbox_engine.machine import MIB
-from sandbox_engine.network import conntrack
+from sandbox_engine.container import cgroup_controllers, cgroups, memory_reclaim
+from sandbox_engine.machine import resources, restrictions
+from sandbox_engine.machine.resources import MIB
+from sandbox_engine.machine.restrictions import Restrictions
 from sandbox_engine.network.conflicts import find_conflicts
+from sandbox_engine.network.kernel import conntrack
 from sandbox_engine.network.naming import link_prefix
-from sandbox_engine.restrictions import Restrictions
-from sandbox_engine.runner import Completed
-from sandbox_engine.settings import Settings
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.system.subprocesses import Completed
 
 _PACKAGES = {
     "catatonit": "catatonit",
@@ -164,7 +165,7 @@ def _kernel_features() -> Iterator[Finding]:
 
 def _control_groups() -> Finding:
     version = "v2" if cgroups.is_unified() else "v1"
-    obstacle = controllers.find_obstacle()
+    obstacle = cgroup_controllers.find_obstacle()
     return Finding(
         "control groups", obstacle is None,
         f"{version}: {obstacle.problem}" if obstacle else version, obstacle.fix if obstacle else "",
@@ -234,7 +235,7 @@ def _connection_table() -> Finding:
 
 
 def _memory_room(settings: Settings) -> Finding:
-    free = machine.memory().available // MIB
+    free = resources.memory().available // MIB
     return Finding(
         "free memory", free >= settings.min_free_memory_mb, f"{free} MiB",
         "Nothing is started before there is more: end programs on this machine, or lower "
@@ -245,7 +246,7 @@ def _memory_room(settings: Settings) -> Finding:
 def _disk_room(settings: Settings) -> Finding:
     directory = settings.state_dir
     there = next(one for one in (directory, *directory.parents) if one.exists())
-    free = machine.free_disk(there) // MIB
+    free = resources.free_disk(there) // MIB
     return Finding(
         "free disk", free >= settings.min_free_disk_mb, f"{free} MiB for {directory}",
         "Nothing is started or resumed before there is more: delete files there, choose another "
@@ -254,7 +255,7 @@ def _disk_room(settings: Settings) -> Finding:
 
 
 def _memory_return() -> Finding:
-    possible = memory_return.is_possible()
+    possible = memory_reclaim.is_possible()
     return Finding(
         "memory of paused sandboxes", possible,
         "moves to swap" if possible else "stays in use: this machine has no swap for it",

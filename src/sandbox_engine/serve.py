@@ -6,16 +6,16 @@ import resource
 import sys
 from contextlib import AsyncExitStack
 
-from sandbox_engine import controllers
-from sandbox_engine.api.app import build_api
-from sandbox_engine.api.services import Services
 from sandbox_engine.app import App
-from sandbox_engine.assembly import assemble, say
-from sandbox_engine.ground import Ground, sole_owner
+from sandbox_engine.container import cgroup_controllers
+from sandbox_engine.control.app import build_api
+from sandbox_engine.control.services import Services
 from sandbox_engine.http import server
-from sandbox_engine.log import get_logger
-from sandbox_engine.settings import Settings
-from sandbox_engine.start import Start
+from sandbox_engine.provisional_start import Start
+from sandbox_engine.sandboxes.infrastructure import Ground, sole_owner
+from sandbox_engine.system.log import get_logger
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.wiring import assemble, say
 
 log = get_logger(__name__)
 
@@ -41,7 +41,7 @@ async def _serve(settings: Settings, start: Start) -> None:
         stack.enter_context(sole_owner(settings))
         listeners = server.listen(settings.host, settings.port)
         port = listeners[0].getsockname()[1]
-        controllers.enable()
+        cgroup_controllers.enable()
         ground = await Ground.prepare(settings)
         stack.push_async_callback(_leave, ground, start)
         with start.awaiting_confirmation():
@@ -79,7 +79,7 @@ async def _leave(ground: Ground, start: Start) -> None:
 async def reset(settings: Settings) -> None:
     """End every sandbox of this state directory and delete its files."""
     with sole_owner(settings):
-        controllers.enable()
+        cgroup_controllers.enable()
         ground = await Ground.prepare(settings)
         lifecycle = await ground.adopt()
         for record in list(lifecycle.records.values()):

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sandbox_engine.builds.cache import CachedStep
 from sandbox_engine.images.claims import Claims
+from sandbox_engine.templates.building.step_cache import CachedStep
 from tests.engine.process import IMAGES, REPOSITORY
 
 KEPT = REPOSITORY / ".cache" / "agent-template"

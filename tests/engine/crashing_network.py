@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from sandbox_engine.network.policy import CLOSED, OPEN
+from sandbox_engine.network.firewall.policy import CLOSED, OPEN
 from tests.engine.outside import Workplace
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sandbox_engine import disk
+from sandbox_engine.container import disk
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sandbox_engine import cgroups
-from sandbox_engine.settings import Settings
+from sandbox_engine.container import cgroups
+from sandbox_engine.system.settings import Settings
 from tests.engine.waiting import until
 
 

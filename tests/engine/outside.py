@@ -16,8 +16,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.network.kernel.netns import visiting
 from sandbox_engine.network.naming import link_prefix
-from sandbox_engine.network.netns import visiting
 from sandbox_engine.network.network import Link, Network
 
 HOST = "/proc/self/ns/net"

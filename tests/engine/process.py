@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import httpx
 from e2b import AsyncSandbox
 
-from sandbox_engine.settings import Settings
+from sandbox_engine.system.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGES = Path(os.environ.get("SANDBOX_ENGINE_TEST_IMAGES", REPOSITORY / ".cache" / "images"))

@@ -21,11 +21,11 @@ from sandbox_engine.commands import (
     TerminalSize,
 )
 from sandbox_engine.commands.spool import Output
+from sandbox_engine.container.oci_config import ProcessUser, process
+from sandbox_engine.container.oci_runtime import OciRuntime
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.rootfs.accounts import Account
 from sandbox_engine.rootfs.ownership import UID_BASE
-from sandbox_engine.runtime.bundle import ProcessUser, process
-from sandbox_engine.runtime.oci import OciRuntime
 
 CONTAINER = "scratch"
 USER = Account("user", 1000, 1000, (1000,), "/home/user", "/bin/bash")

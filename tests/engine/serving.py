@@ -10,7 +10,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_engine.http.server import listen, serve
-from sandbox_engine.proxy.http import PortProxy
+from sandbox_engine.ports.proxy import PortProxy
 
 MIB = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine import machine
+from sandbox_engine.machine import resources
 
 
 @contextmanager
 def some_swap(size: int) -> Iterator[None]:
     """Make sure that this machine has swap until the block ends; skip the test where it cannot."""
-    if machine.memory().swap_free >= size:
+    if resources.memory().swap_free >= size:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="engine-swap-", dir="/var/tmp") as directory:

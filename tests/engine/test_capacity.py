@@ -3,8 +3,8 @@ from contextlib import ExitStack
 import pytest
 from e2b import AsyncSandbox, ServiceBusyException
 
-from sandbox_engine import machine
-from sandbox_engine.capacity import Capacity, MachineFull
+from sandbox_engine.machine import resources
+from sandbox_engine.machine.capacity import Capacity, MachineFull
 from tests.engine.file_system import small_file_system
 from tests.engine.process import running_engine
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs_engine
 
 def test_what_starts_at_the_same_time_counts_together():
     with small_file_system(100) as directory, ExitStack() as started:
-        room = machine.free_disk(directory)
+        room = resources.free_disk(directory)
         capacity = Capacity(directory, min_free_memory=0, min_free_disk=room // 2)
         share = room // 2 // 4
         for _ in range(4):
@@ -25,7 +25,7 @@ def test_what_starts_at_the_same_time_counts_together():
 
 
 def test_memory_that_is_promised_is_not_promised_again(tmp_path):
-    available = machine.memory().available
+    available = resources.memory().available
     capacity = Capacity(tmp_path, min_free_memory=0, min_free_disk=0)
     with (
         capacity.reserve(memory=available // 2),

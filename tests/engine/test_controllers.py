@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from sandbox_engine.controllers import NEEDED, RootGroup, find_obstacle
+from sandbox_engine.container.cgroup_controllers import NEEDED, RootGroup, find_obstacle
 
 ALL = "cpuset cpu io memory hugetlb pids rdma misc"
 OTHER_PID = 1

@@ -15,8 +15,8 @@ from e2b import (
     ServiceBusyException,
 )
 
-from sandbox_engine import machine
-from sandbox_engine.machine import MIB
+from sandbox_engine.machine import resources
+from sandbox_engine.machine.resources import MIB
 from tests.engine.file_system import small_file_system
 from tests.engine.process import running_engine
 from tests.engine.waiting import until
@@ -80,7 +80,7 @@ async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is
         await until(lambda: _is_paused(writer), timeout=60)
         assert "disk is nearly full" in await engine.state_reason(writer)
         _flush(engine.state_dir / "sandboxes" / writer.sandbox_id / "disk")
-        assert machine.free_disk(directory) > LEAST_FREE // 8 * MIB
+        assert resources.free_disk(directory) > LEAST_FREE // 8 * MIB
         assert (await neighbour.commands.run("echo well")).stdout == "well\n"
         with pytest.raises(ServiceBusyException, match="disk is nearly full"):
             await writer.connect(timeout=60, retries=0)
@@ -93,32 +93,32 @@ async def test_who_writes_slowly_is_paused_as_well(engine, directory):
             await writer.commands.run(WRITE_SLOWLY, background=True, timeout=0)
             await until(lambda: _is_paused(writer), timeout=60)
             _flush(engine.state_dir / "sandboxes" / writer.sandbox_id / "disk")
-            assert machine.free_disk(directory) > LEAST_FREE // 3 * MIB
+            assert resources.free_disk(directory) > LEAST_FREE // 3 * MIB
         assert "disk is nearly full" in await engine.state_reason(writer)
 
 
 async def test_a_build_that_fills_the_disk_fails_and_leaves_nothing(engine, directory, neighbour):
-    free = machine.free_disk(directory)
+    free = resources.free_disk(directory)
     template = AsyncTemplate().from_template("base").run_cmd(WRITE_ON)
     with pytest.raises(BuildException, match="disk is nearly full"):
         await AsyncTemplate.build(template, "filling", **engine.options)
     assert (await neighbour.commands.run("echo well")).stdout == "well\n"
 
     async def is_given_back():
-        return machine.free_disk(directory) > free - 16 * MIB
+        return resources.free_disk(directory) > free - 16 * MIB
 
     await until(is_given_back, timeout=60)
 
 
 async def test_an_upload_that_the_machine_has_no_room_for_is_refused(directory, neighbour):
-    room = machine.free_disk(directory) - LEAST_FREE // 2 * MIB
+    room = resources.free_disk(directory) - LEAST_FREE // 2 * MIB
     with pytest.raises(NotEnoughSpaceException, match="not enough disk space available"):
         await neighbour.files.write("large", bytes(room))
     with pytest.raises(NotEnoughSpaceException, match="not enough disk space available"):
         await neighbour.files.write("large", _pieces(room // MIB))
     assert not await neighbour.files.exists("large")
     await neighbour.files.write("small", bytes(MIB))
-    assert machine.free_disk(directory) > LEAST_FREE // 2 * MIB
+    assert resources.free_disk(directory) > LEAST_FREE // 2 * MIB
 
 
 async def test_a_pause_that_cannot_be_written_down_leaves_the_sandbox_running(directory, neighbour):
@@ -136,7 +136,7 @@ def _short(directory, *, free=LEAST_FREE - 10):
     """Fill the disk until this much is free, in MiB, until the block ends."""
     filler = directory / "filler"
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, machine.free_disk(directory) - free * MIB)
+        os.posix_fallocate(file.fileno(), 0, resources.free_disk(directory) - free * MIB)
     try:
         yield
     finally:
@@ -149,7 +149,7 @@ def _full(directory):
     filler = directory / "filler"
     try:
         with filler.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, machine.free_disk(directory) - MIB)
+            os.posix_fallocate(file.fileno(), 0, resources.free_disk(directory) - MIB)
         _write_until_full(filler)
         yield
     finally:

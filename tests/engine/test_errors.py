@@ -1,4 +1,4 @@
-from sandbox_engine.api.errors import STATUS, all_errors
+from sandbox_engine.control.errors import STATUS, all_errors
 
 
 def test_every_error_of_the_engine_has_a_status_and_a_code_of_its_own():

@@ -5,7 +5,7 @@ import pytest
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
 
-from sandbox_engine.envd.faults import FaultInterceptor
+from sandbox_engine.envd.rpc_errors import FaultInterceptor
 
 CONTEXT: Any = SimpleNamespace(method=SimpleNamespace(name="List"))
 

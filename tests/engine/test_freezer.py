@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.freezer import FreezeFailed, FreezerV1, FreezerV2
+from sandbox_engine.container.freezer import FreezeFailed, FreezerV1, FreezerV2
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine

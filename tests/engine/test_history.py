@@ -1,6 +1,6 @@
 from sandbox_engine.metrics import history
 from sandbox_engine.metrics.history import History
-from sandbox_engine.sandbox import Usage
+from sandbox_engine.sandboxes.sandbox import Usage
 
 
 def usage(at):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from e2b import CommandExitException
 
-from sandbox_engine import cgroups
+from sandbox_engine.container import cgroups
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 from tests.engine.attack import attack
 from tests.engine.waiting import until

@@ -1,5 +1,5 @@
-from sandbox_engine import journal
-from sandbox_engine.journal import Journal, Level
+from sandbox_engine.records import journal
+from sandbox_engine.records.journal import Journal, Level
 
 
 def messages(directory):

@@ -12,7 +12,7 @@ from e2b import (
     SandboxState,
 )
 
-from sandbox_engine import cgroups
+from sandbox_engine.container import cgroups
 from tests.engine.hearing import Heard
 from tests.engine.process import running_engine
 from tests.engine.waiting import until

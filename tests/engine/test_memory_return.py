@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from e2b import AsyncSandbox
 
-from sandbox_engine.cgroups import Cgroup
-from sandbox_engine.machine import MIB
+from sandbox_engine.container.cgroups import Cgroup
+from sandbox_engine.machine.resources import MIB
 from tests.engine.hearing import Heard
 from tests.engine.process import running_engine
 from tests.engine.swap import some_swap

@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_engine.disk import detach
-from sandbox_engine.overlay import mount_overlay
+from sandbox_engine.container.disk import detach
+from sandbox_engine.container.overlay import mount_overlay
 
 pytestmark = pytest.mark.needs_engine
 

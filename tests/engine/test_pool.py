@@ -3,7 +3,7 @@ import itertools
 
 import pytest
 
-from sandbox_engine.pool import Pool
+from sandbox_engine.system.prefilled_pool import Pool
 
 
 class Workshop:

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sandbox_engine.proxy.http import PortProxy
+from sandbox_engine.ports.proxy import PortProxy
 from tests.engine.serving import (
     MIB,
     OK,

@@ -1,6 +1,11 @@
 import pytest
 
-from sandbox_engine.http.routing import BadRoute, ControlApi, SandboxTraffic, route
+from sandbox_engine.http.routing import (
+    BadRoute,
+    ControlApi,
+    SandboxTraffic,
+    route,
+)
 
 TRAFFIC = SandboxTraffic("abc123", 8080)
 BY_HEADERS = SandboxTraffic("abc123", 8080, by_headers=True)

@@ -11,8 +11,8 @@ import trustme
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve as serve_websocket
 
-from sandbox_engine.errors import CannotRun
 from sandbox_engine.http.server import listen, serve
+from sandbox_engine.system.errors import CannotRun
 from sandbox_http import protocol as http_protocol
 from tests.engine.serving import MIB, exchange, proxying, read_head, resident, serving
 

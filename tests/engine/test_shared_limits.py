@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from e2b import AsyncSandbox, PtySize
 
-from sandbox_engine import syscalls
+from sandbox_engine.system import syscalls
 from tests.engine.attack import attack
 from tests.engine.hearing import Heard
 from tests.engine.process import running_engine

@@ -3,7 +3,12 @@ import os
 
 import pytest
 
-from sandbox_engine.commands.spool import Output, Spool, SpoolFull, Stream
+from sandbox_engine.commands.spool import (
+    Output,
+    Spool,
+    SpoolFull,
+    Stream,
+)
 from tests.engine.scratch import descriptors, eventually
 
 KIB = 1024

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_engine.vault import SecretUnreadable, Vault
+from sandbox_engine.secrets.vault import SecretUnreadable, Vault
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from sandbox_engine.commands.command import Command
 from sandbox_engine.commands.followers import SandboxGone
 from sandbox_engine.commands.request import CommandFiles, CommandRecord, CommandRequest
-from sandbox_engine.journal import Journal
 from sandbox_engine.keeper.client import Keeper, LaunchFailed
 from sandbox_engine.keeper.held import Held
+from sandbox_engine.records.journal import Journal
 
 # E2B answers a Connect to a command that has just ended with its end.
 _REMEMBER_SECONDS = 30.0

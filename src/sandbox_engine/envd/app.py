@@ -6,25 +6,30 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from sandbox_engine.envd.access import AccessDenied, InvalidExpiration, basic_user, is_token
-from sandbox_engine.envd.answers import FileError, error_answer
-from sandbox_engine.envd.body import BadEncoding, ClientLeft
 from sandbox_engine.envd.cors import allowing_origins, preflight
-from sandbox_engine.envd.download import BrokenOff
-from sandbox_engine.envd.encodings import NotAcceptable
-from sandbox_engine.envd.files import FileRoutes
-from sandbox_engine.envd.metadata import InvalidMetadata
-from sandbox_engine.envd.multipart import BadForm
+from sandbox_engine.envd.files.body import BadEncoding, ClientLeft
+from sandbox_engine.envd.files.download import BrokenOff
+from sandbox_engine.envd.files.encodings import NotAcceptable
+from sandbox_engine.envd.files.handlers import FileRoutes
+from sandbox_engine.envd.files.multipart import BadForm
+from sandbox_engine.envd.protocol.access import (
+    AccessDenied,
+    InvalidExpiration,
+    basic_user,
+    is_token,
+)
+from sandbox_engine.envd.protocol.metadata import InvalidMetadata
+from sandbox_engine.envd.protocol.responses import FileError, error_answer
 from sandbox_engine.envd.rpc import RpcRoutes
-from sandbox_engine.proxy.pages import sandbox_not_found
+from sandbox_engine.http.error_pages import sandbox_not_found
 from sandbox_engine.rootfs.accounts import UnknownUser
 from sandbox_engine.rootfs.handle import RootClosed
-from sandbox_engine.workers import Workers
+from sandbox_engine.system.file_threads import Workers
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from sandbox_engine.sandbox import Sandbox
+    from sandbox_engine.sandboxes.sandbox import Sandbox
 
 # The control plane's own, which E2B's proxy lets nobody reach from outside.
 _RESERVED = {"/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"}

@@ -9,16 +9,16 @@ from e2b.envd.filesystem.filesystem_connect import FilesystemASGIApplication
 from e2b.envd.process.process_connect import ProcessASGIApplication
 from starlette.responses import Response
 
-from sandbox_engine.envd.codecs import CODECS, COMPRESSIONS
-from sandbox_engine.envd.faults import FaultInterceptor
-from sandbox_engine.envd.filesystem import FilesystemService
-from sandbox_engine.envd.process import ProcessService
+from sandbox_engine.envd.filesystem.service import FilesystemService
+from sandbox_engine.envd.processes.service import ProcessService
+from sandbox_engine.envd.protocol.codecs import CODECS, COMPRESSIONS
+from sandbox_engine.envd.rpc_errors import FaultInterceptor
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sandbox_engine.sandbox import Sandbox
-    from sandbox_engine.workers import Workers
+    from sandbox_engine.sandboxes.sandbox import Sandbox
+    from sandbox_engine.system.file_threads import Workers
 
 _MESSAGE_LIMIT = 64 << 20
 

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from sandbox_engine.errors import CannotRun
+from sandbox_engine.system.errors import CannotRun
 from sandbox_http.protocol import HttpProtocol, always
 
 _BACKLOG = 2048

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from sandbox_engine.errors import CannotRun
+from sandbox_engine.system.errors import CannotRun
 
 _CONFIGURATION = Path("/etc/apt")
 _DISTRIBUTION_FILES = ("sources.list.d/debian.sources", "sources.list.d/ubuntu.sources")

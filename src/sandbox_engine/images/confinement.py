@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from sandbox_engine.images.disk_space import Room
 from sandbox_engine.images.jail import Specification
-from sandbox_engine.images.room import Room
 from sandbox_engine.images.scratch import Scratch
 from sandbox_engine.images.sources import program_environment
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
-from sandbox_engine.runner import Completed
+from sandbox_engine.system.subprocesses import Completed
 
 # The first id above the sandboxes' own; no account of this machine has it either.
 FETCHER = UID_BASE + ID_COUNT

@@ -1,6 +1,6 @@
 from dataclasses import dataclass, field
 
-from sandbox_engine.errors import InvalidRequest
+from sandbox_engine.system.errors import InvalidRequest
 
 
 @dataclass(frozen=True)

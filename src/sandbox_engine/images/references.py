@@ -2,7 +2,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Self
 
-from sandbox_engine.errors import InvalidRequest
+from sandbox_engine.system.errors import InvalidRequest
 
 DOCKER_HUB = "docker.io"
 _ALIASES = {"index.docker.io"}

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sandbox_engine.errors import CannotRun
 from sandbox_engine.images.certificates import write_certificates
 from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.system.errors import CannotRun
 
 Progress = Callable[[str], None]
 

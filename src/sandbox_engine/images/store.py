@@ -7,10 +7,15 @@ from functools import partial
 from pathlib import Path
 
 from sandbox_engine.images.claims import Claims
-from sandbox_engine.images.scratch import Scratch, discard_abandoned, is_locked, to_its_end
+from sandbox_engine.images.scratch import (
+    Scratch,
+    discard_abandoned,
+    is_locked,
+    to_its_end,
+)
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE
-from sandbox_engine.syscalls import syncfs
+from sandbox_engine.system.syscalls import syncfs
 
 _LOCK_POLL_S = 0.1
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.errors import CannotRun, EngineError
 from sandbox_engine.keeper.held import Held
 from sandbox_engine.keeper.link import Link, Message
 from sandbox_engine.keeper.process import PROTOCOL, SOCKET_NAME, mount_namespace
-from sandbox_engine.log import get_logger
-from sandbox_engine.restrictions import Restrictions
-from sandbox_engine.runner import Completed
+from sandbox_engine.machine.restrictions import Restrictions
+from sandbox_engine.system.errors import CannotRun, EngineError
+from sandbox_engine.system.log import get_logger
+from sandbox_engine.system.subprocesses import Completed
 
 log = get_logger(__name__)
 

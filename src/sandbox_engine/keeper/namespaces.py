@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine.syscalls import (
+from sandbox_engine.system.syscalls import (
     CLONE_NEWNET,
     CLONE_NEWUSER,
     MS_BIND,

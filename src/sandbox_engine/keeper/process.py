@@ -30,10 +30,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine import syscalls
-from sandbox_engine.keeper.children import End, HeldCommand, Launch, Program, inner_pid
+from sandbox_engine.keeper.children import (
+    End,
+    HeldCommand,
+    Launch,
+    Program,
+    inner_pid,
+)
 from sandbox_engine.keeper.link import Link, Message
 from sandbox_engine.keeper.namespaces import make_namespaces
+from sandbox_engine.system import syscalls
 
 SOCKET_NAME = "keeper.sock"
 PROTOCOL = 1  # the messages named above; a keeper may have been started by an older engine

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 
-from sandbox_engine.sandbox import Usage
+from sandbox_engine.sandboxes.sandbox import Usage
 
 _RECENT = 720  # an hour of one every five seconds
 _KEPT_SECONDS = 60.0

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from sandbox_engine.metrics.history import History
-from sandbox_engine.sandbox import Sandbox, Usage
+from sandbox_engine.sandboxes.sandbox import Sandbox, Usage
 
 INTERVAL = timedelta(seconds=5)
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.runner import Runner
+from sandbox_engine.system.subprocesses import Runner
 
 _LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 _HOOKS = {"forward": "reach nothing outside", "input": "cannot resolve names"}

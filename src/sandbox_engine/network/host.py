@@ -4,10 +4,10 @@ import socket
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from sandbox_engine.log import get_logger
-from sandbox_engine.network import interfaces
-from sandbox_engine.network.interfaces import LOOPBACK
-from sandbox_engine.network.netlink import Netlink
+from sandbox_engine.network.kernel import interfaces
+from sandbox_engine.network.kernel.interfaces import LOOPBACK
+from sandbox_engine.network.kernel.netlink import Netlink
+from sandbox_engine.system.log import get_logger
 
 log = get_logger(__name__)
 

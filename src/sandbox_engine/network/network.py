@@ -6,23 +6,23 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from sandbox_engine.keeper.client import Keeper, KeeperLost
-from sandbox_engine.log import get_logger
 from sandbox_engine.network import host as host_network
 from sandbox_engine.network.conflicts import find_conflicts
-from sandbox_engine.network.dns import Forwarder, Resolvers
-from sandbox_engine.network.firewall import Firewall
-from sandbox_engine.network.interfaces import ADDRESS_CHANGES, routes
-from sandbox_engine.network.links import Link
+from sandbox_engine.network.dns.server import Forwarder, Resolvers
+from sandbox_engine.network.firewall.firewall import Firewall
+from sandbox_engine.network.firewall.policy import OPEN, Policy
+from sandbox_engine.network.firewall.ruleset import ruleset
+from sandbox_engine.network.firewall.table import Table
+from sandbox_engine.network.kernel.interfaces import ADDRESS_CHANGES, routes
+from sandbox_engine.network.kernel.links import Link
+from sandbox_engine.network.kernel.netlink import NETFILTER, ROUTE, Watch
+from sandbox_engine.network.kernel.nftables import RULE_CHANGES
+from sandbox_engine.network.link_allocation import Roster, existing_links
+from sandbox_engine.network.link_setup import Wiring
 from sandbox_engine.network.naming import link_prefix
-from sandbox_engine.network.netlink import NETFILTER, ROUTE, Watch
-from sandbox_engine.network.nftables import RULE_CHANGES
-from sandbox_engine.network.policy import OPEN, Policy
-from sandbox_engine.network.roster import Roster, existing_links
-from sandbox_engine.network.ruleset import ruleset
 from sandbox_engine.network.subnets import Subnet, claim
-from sandbox_engine.network.table import Table
-from sandbox_engine.network.wiring import Wiring
-from sandbox_engine.pool import Pool
+from sandbox_engine.system.log import get_logger
+from sandbox_engine.system.prefilled_pool import Pool
 
 __all__ = ["Link", "Network"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from sandbox_engine.errors import CannotRun
-from sandbox_engine.network.interfaces import LOOPBACK, Route
+from sandbox_engine.network.kernel.interfaces import LOOPBACK, Route
+from sandbox_engine.system.errors import CannotRun
 
 _PREFIX = 18  # 16,382 addresses
 _LOCKS = Path("/run/sandbox-engine/subnets")  # one place for all engines of the machine

@@ -7,7 +7,7 @@ other is refused.
 
 import errno
 
-from sandbox_engine.syscalls import filesystem_type
+from sandbox_engine.system.syscalls import filesystem_type
 
 _NETWORK = {
     0x6969,  # nfs

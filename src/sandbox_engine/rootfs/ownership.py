@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from sandbox_engine.syscalls import set_file_ids
+from sandbox_engine.system.syscalls import set_file_ids
 
 # Far above what accounts get, their subordinate ranges (Debian gives the first user 100000) and
 # what systemd takes for services and containers.

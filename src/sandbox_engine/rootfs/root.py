@@ -13,7 +13,7 @@ from sandbox_engine.rootfs.filesystems import RefusedFile, require_data
 from sandbox_engine.rootfs.handle import Handle
 from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
-from sandbox_engine.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
+from sandbox_engine.system.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
 # openat2 answers EAGAIN where the `..` of a link met a rename at the same instant, anywhere on the
 # machine: a neighbour that renames without end makes one try in a hundred succeed.

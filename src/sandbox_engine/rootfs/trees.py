@@ -5,7 +5,7 @@ from contextlib import closing
 from itertools import islice
 from typing import NamedTuple
 
-from sandbox_engine.syscalls import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, openat2
+from sandbox_engine.system.syscalls import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, openat2
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_A_DIRECTORY = {errno.ENOTDIR, errno.ELOOP}

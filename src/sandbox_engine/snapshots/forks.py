@@ -3,13 +3,13 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from sandbox_engine.engine import Engine
-from sandbox_engine.errors import EngineError, InvalidRequest
-from sandbox_engine.ids import new_id
-from sandbox_engine.lifecycle import Lifecycle
-from sandbox_engine.records import SandboxRecord, State
+from sandbox_engine.records.sandbox import SandboxRecord, State
+from sandbox_engine.records.snapshot_store import SnapshotStore
+from sandbox_engine.sandboxes.lifecycle import Lifecycle
+from sandbox_engine.sandboxes.service import Engine
 from sandbox_engine.snapshots.snapshots import Snapshots
-from sandbox_engine.snapshots.store import SnapshotStore
+from sandbox_engine.system.errors import EngineError, InvalidRequest
+from sandbox_engine.system.ids import new_id
 
 MOST_FORKS = 100
 

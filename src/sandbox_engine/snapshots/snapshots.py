@@ -4,16 +4,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-from sandbox_engine.catalog import Catalog
-from sandbox_engine.engine import Engine
-from sandbox_engine.errors import InvalidRequest, SnapshotFailed, TemplateNotFound
-from sandbox_engine.ground import Ground
-from sandbox_engine.lifecycle import Lifecycle
-from sandbox_engine.log import get_logger
-from sandbox_engine.records import SandboxRecord
-from sandbox_engine.snapshots.copying import is_shared, write_out
-from sandbox_engine.snapshots.records import SnapshotRecord, SnapshotState
-from sandbox_engine.templates.names import DEFAULT_TAG, Reference
+from sandbox_engine.container.disk_copy import is_shared, write_out
+from sandbox_engine.records.catalog import Catalog
+from sandbox_engine.records.sandbox import SandboxRecord
+from sandbox_engine.records.snapshot import SnapshotRecord, SnapshotState
+from sandbox_engine.records.template_names import DEFAULT_TAG, Reference
+from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.lifecycle import Lifecycle
+from sandbox_engine.sandboxes.service import Engine
+from sandbox_engine.system.errors import InvalidRequest, SnapshotFailed, TemplateNotFound
+from sandbox_engine.system.log import get_logger
 
 log = get_logger(__name__)
 

@@ -1,14 +1,19 @@
 import asyncio
 from collections.abc import Iterable
 
-from sandbox_engine.builds.builder import Builder
-from sandbox_engine.builds.log import BuildLog, Level
-from sandbox_engine.builds.plan import BuildPlan
-from sandbox_engine.errors import EngineError, InvalidRequest, StepFailed
 from sandbox_engine.images.image import Image
-from sandbox_engine.log import get_logger
+from sandbox_engine.system.errors import EngineError, InvalidRequest, StepFailed
+from sandbox_engine.system.log import get_logger
+from sandbox_engine.templates.building.builder import Builder
+from sandbox_engine.templates.building.log import BuildLog, Level
+from sandbox_engine.templates.building.plan import BuildPlan
 from sandbox_engine.templates.library import Library
-from sandbox_engine.templates.records import BuildRecord, BuildStatus, Failure, TemplateRecord
+from sandbox_engine.templates.records import (
+    BuildRecord,
+    BuildStatus,
+    Failure,
+    TemplateRecord,
+)
 from sandbox_engine.templates.store import TemplateStore
 from sandbox_engine.templates.uploads import Uploads
 

@@ -3,18 +3,28 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from sandbox_engine.catalog import Template
-from sandbox_engine.errors import (
+from sandbox_engine.images.image import Image
+from sandbox_engine.records.catalog import Template
+from sandbox_engine.records.template_names import (
+    DEFAULT_TAG,
+    Reference,
+    parse_name,
+    parse_tags,
+)
+from sandbox_engine.system.errors import (
     BuildNotFound,
     InvalidRequest,
     TemplateNotFound,
     TemplateProtected,
 )
-from sandbox_engine.ids import new_id
-from sandbox_engine.images.image import Image
-from sandbox_engine.settings import Resources
-from sandbox_engine.templates.names import DEFAULT_TAG, Reference, parse_name, parse_tags
-from sandbox_engine.templates.records import BuildRecord, BuildStatus, Failure, TemplateRecord
+from sandbox_engine.system.ids import new_id
+from sandbox_engine.system.settings import Resources
+from sandbox_engine.templates.records import (
+    BuildRecord,
+    BuildStatus,
+    Failure,
+    TemplateRecord,
+)
 from sandbox_engine.templates.resources import check_resources
 from sandbox_engine.templates.store import TemplateStore
 

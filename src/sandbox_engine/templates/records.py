@@ -4,9 +4,9 @@ from uuid import uuid4
 
 from pydantic import BaseModel, Field
 
-from sandbox_engine.errors import TagNotFound
 from sandbox_engine.images.image import Image
-from sandbox_engine.templates.names import DEFAULT_TAG
+from sandbox_engine.records.template_names import DEFAULT_TAG
+from sandbox_engine.system.errors import TagNotFound
 
 _KEPT_BUILDS = 100
 

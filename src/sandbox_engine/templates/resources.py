@@ -1,7 +1,7 @@
 import os
 
-from sandbox_engine.errors import InvalidRequest
-from sandbox_engine.settings import Resources
+from sandbox_engine.system.errors import InvalidRequest
+from sandbox_engine.system.settings import Resources
 
 _LEAST_MEMORY_MB = 128
 

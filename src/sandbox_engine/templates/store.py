@@ -3,7 +3,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine.shelf import Shelf
+from sandbox_engine.system.json_store import Shelf
 from sandbox_engine.templates.records import TemplateRecord
 
 

@@ -1,8 +1,8 @@
 from collections.abc import Iterable
 
-from sandbox_engine.errors import InvalidRequest, TagNotFound
+from sandbox_engine.records.template_names import DEFAULT_TAG, Reference, parse_tags
+from sandbox_engine.system.errors import InvalidRequest, TagNotFound
 from sandbox_engine.templates.library import Library
-from sandbox_engine.templates.names import DEFAULT_TAG, Reference, parse_tags
 from sandbox_engine.templates.records import BuildRecord
 
 

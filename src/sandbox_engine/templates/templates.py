@@ -2,14 +2,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
 
-from sandbox_engine.builds.builder import Builder
-from sandbox_engine.capacity import Capacity
 from sandbox_engine.images.image import Image
-from sandbox_engine.settings import Settings
+from sandbox_engine.machine.capacity import Capacity
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.templates.building.builder import Builder
 from sandbox_engine.templates.builds import Builds
 from sandbox_engine.templates.library import Library
-from sandbox_engine.templates.links import UploadLinks
 from sandbox_engine.templates.store import TemplateStore
+from sandbox_engine.templates.upload_links import UploadLinks
 from sandbox_engine.templates.uploads import Uploads
 
 _LINK_LIFETIME = timedelta(hours=1)

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from sandbox_engine.capacity import Capacity
-from sandbox_engine.errors import InvalidRequest, UploadNotFound, UploadTooLarge
+from sandbox_engine.machine.capacity import Capacity
+from sandbox_engine.system.errors import InvalidRequest, UploadNotFound, UploadTooLarge
 
 _DIGEST = re.compile(r"[0-9a-f]{32,128}")
 _UNFINISHED = ".part"

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sandbox_engine.errors import InvalidRequest
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE, Owner
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.rootfs.trees import walk
+from sandbox_engine.system.errors import InvalidRequest
 from sandbox_engine.volumes.entry import Entry
 from sandbox_engine.volumes.errors import VolumeFull, VolumePathExists, VolumePathNotFound
 from sandbox_engine.volumes.volume import DIRECTORY_MODE

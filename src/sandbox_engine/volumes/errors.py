@@ -1,4 +1,4 @@
-from sandbox_engine.errors import EngineError
+from sandbox_engine.system.errors import EngineError
 
 
 class VolumeNotFound(EngineError):

@@ -5,10 +5,10 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 
-from sandbox_engine.errors import InvalidRequest
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.system.errors import InvalidRequest
 from sandbox_engine.volumes.content import look, reported, require_sane
 from sandbox_engine.volumes.entry import Entry
 from sandbox_engine.volumes.errors import VolumeFull, VolumePathExists

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from sandbox_engine import disk
-from sandbox_engine.private_files import flush
+from sandbox_engine.container import disk
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.runner import Runner
+from sandbox_engine.system.file_threads import Workers
+from sandbox_engine.system.private_files import flush
+from sandbox_engine.system.subprocesses import Runner
 from sandbox_engine.volumes.record import VolumeRecord
-from sandbox_engine.workers import Workers
 
 # The account that our images are made with. Whoever else a sandbox works as may write too.
 DEFAULT_ID = 1000

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sandbox_engine.capacity import START_DISK, Capacity
-from sandbox_engine.errors import EngineError, InvalidRequest
-from sandbox_engine.ids import new_id
-from sandbox_engine.log import get_logger
-from sandbox_engine.records import MountRecord, SandboxRecord
+from sandbox_engine.machine.capacity import START_DISK, Capacity
+from sandbox_engine.records.sandbox import MountRecord, SandboxRecord
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.runner import Runner
-from sandbox_engine.shelf import Shelf
+from sandbox_engine.system.errors import EngineError, InvalidRequest
+from sandbox_engine.system.ids import new_id
+from sandbox_engine.system.json_store import Shelf
+from sandbox_engine.system.log import get_logger
+from sandbox_engine.system.subprocesses import Runner
 from sandbox_engine.volumes.errors import VolumeNotFound
-from sandbox_engine.volumes.places import check_places, mount_volumes
+from sandbox_engine.volumes.mounts import check_places, mount_volumes
 from sandbox_engine.volumes.record import VolumeRecord, VolumeState
 from sandbox_engine.volumes.volume import Volume
 

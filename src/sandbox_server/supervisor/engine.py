@@ -78,7 +78,7 @@ class LocalEngine:
     """The engine of a directory. It is in a session of its own and outlives whoever started it.
 
     Until its start is confirmed it does not: it ends with the process that started it, however that
-    ends, and removes what it has made (`sandbox_engine.start`).
+    ends, and removes what it has made (`sandbox_engine.provisional_start`).
     """
 
     def __init__(self, directory: Path) -> None:

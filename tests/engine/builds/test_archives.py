@@ -6,11 +6,16 @@ from contextlib import nullcontext
 
 import pytest
 
-from sandbox_engine.builds.archive import BadArchive, open_archive
-from sandbox_engine.builds.copying import CopyOrder, SourceMissing, copy_files, literal_part
 from sandbox_engine.rootfs.ownership import UID_BASE, Owner
 from sandbox_engine.rootfs.placement import Placement
 from sandbox_engine.rootfs.root import Root
+from sandbox_engine.templates.building.archive import BadArchive, open_archive
+from sandbox_engine.templates.building.copy_files import (
+    CopyOrder,
+    SourceMissing,
+    copy_files,
+    literal_part,
+)
 
 pytestmark = pytest.mark.needs_engine
 

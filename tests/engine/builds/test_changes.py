@@ -5,12 +5,12 @@ from contextlib import closing as closing_cursor
 
 import pytest
 
-from sandbox_engine.builds.changes import copy_changes, has_changes
-from sandbox_engine.disk import detach
-from sandbox_engine.overlay import mount_overlay
+from sandbox_engine.container.disk import detach
+from sandbox_engine.container.overlay import mount_overlay
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.trees import TreeCursor, remove_tree
+from sandbox_engine.templates.building.layer_capture import copy_changes, has_changes
 
 pytestmark = pytest.mark.needs_engine
 

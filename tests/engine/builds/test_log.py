@@ -1,4 +1,4 @@
-from sandbox_engine.builds.log import BuildLog, Level
+from sandbox_engine.templates.building.log import BuildLog, Level
 
 
 def test_a_log_is_there_again_after_a_restart(tmp_path):

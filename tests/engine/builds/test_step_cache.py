@@ -3,10 +3,10 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_engine.builds.cache import StepCache, step_key
-from sandbox_engine.builds.plan import Step, StepKind
 from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
+from sandbox_engine.templates.building.plan import Step, StepKind
+from sandbox_engine.templates.building.step_cache import StepCache, step_key
 
 pytestmark = pytest.mark.needs_engine
 

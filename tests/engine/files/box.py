@@ -14,7 +14,7 @@ from sandbox_engine.rootfs.accounts import Accounts
 from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.ownership import UID_BASE, Owner
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.sandbox import Sandbox, Usage
+from sandbox_engine.sandboxes.sandbox import Sandbox, Usage
 from tests.engine.serving import serving
 
 USER = Owner(1000, 1000)

@@ -2,7 +2,13 @@ import os
 
 import pytest
 
-from sandbox_engine.rootfs.accounts import Account, Accounts, InvalidPath, UnknownUser, resolve_path
+from sandbox_engine.rootfs.accounts import (
+    Account,
+    Accounts,
+    InvalidPath,
+    UnknownUser,
+    resolve_path,
+)
 from sandbox_engine.rootfs.root import Root
 
 PASSWD = """\

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from sandbox_engine.envd.ranges import InvalidRange, NoOverlap, ranges
+from sandbox_engine.envd.files.ranges import InvalidRange, NoOverlap, ranges
 from tests.engine.files.box import answering, file_box
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]

@@ -17,7 +17,7 @@ from e2b.envd.filesystem.filesystem_pb import (
     StatRequest,
 )
 
-from sandbox_engine.envd.operations import UserFiles
+from sandbox_engine.envd.filesystem.operations import UserFiles
 from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.files.box import names
 

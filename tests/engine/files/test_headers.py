@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_engine.envd.encodings import NotAcceptable, choose_encoding
+from sandbox_engine.envd.files.encodings import NotAcceptable, choose_encoding
 
 
 @pytest.mark.parametrize(

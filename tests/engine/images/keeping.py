@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.images.bases import Bases
+from sandbox_engine.images.bases.bases import Bases
+from sandbox_engine.images.disk_space import Room
 from sandbox_engine.images.recipe import BaseRecipe
-from sandbox_engine.images.registry import Registry
-from sandbox_engine.images.room import Room
+from sandbox_engine.images.registry.registry import Registry
 from sandbox_engine.images.store import ImageStore
-from sandbox_engine.machine import MIB
-from sandbox_engine.settings import Settings
+from sandbox_engine.machine.resources import MIB
+from sandbox_engine.system.settings import Settings
 
 UBUNTU_KEYRING = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 _DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

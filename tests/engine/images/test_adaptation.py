@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.errors import ImageRefused
-from sandbox_engine.images.adaptation import adapt
+from sandbox_engine.images.adaptation.adapt import adapt
 from sandbox_engine.images.certificates import TRUST_STORE, Certificate
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.system.errors import ImageRefused
 
 pytestmark = pytest.mark.needs_engine
 

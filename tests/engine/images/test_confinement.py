@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.errors import EngineError
 from sandbox_engine.images.confinement import Confinement, OutputTooLong
-from sandbox_engine.images.room import Room
+from sandbox_engine.images.disk_space import Room
 from sandbox_engine.images.scratch import Scratch
-from sandbox_engine.machine import MIB
+from sandbox_engine.machine.resources import MIB
 from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.system.errors import EngineError
 from tests.engine.images.keeping import bases_in
 from tests.engine.images.registries import needs_registry
 from tests.engine.process import REPOSITORY

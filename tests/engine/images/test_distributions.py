@@ -5,13 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_engine.errors import ImageRefused
 from sandbox_engine.images import node
-from sandbox_engine.images.apt import host_sources, host_suite, host_vendor, sources_of
-from sandbox_engine.images.distributions import find_distribution
+from sandbox_engine.images.apt import (
+    host_sources,
+    host_suite,
+    host_vendor,
+    sources_of,
+)
+from sandbox_engine.images.bases.distributions import find_distribution
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.references import Reference
-from sandbox_engine.settings import Settings
+from sandbox_engine.system.errors import ImageRefused
+from sandbox_engine.system.settings import Settings
 from tests.engine.images.keeping import UBUNTU_KEYRING, needs_debian
 
 pytestmark = pytest.mark.needs_engine

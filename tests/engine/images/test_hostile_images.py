@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from sandbox_engine.errors import ImageRefused
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
+from sandbox_engine.system.errors import ImageRefused
 from tests.engine.images.keeping import bases_in
 from tests.engine.images.registries import make_image, needs_registry, reconfigure, shell
 

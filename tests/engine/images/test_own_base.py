@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.errors import CannotRun
 from sandbox_engine.images import node
 from sandbox_engine.images.apt import (
     host_sources,
@@ -18,8 +17,9 @@ from sandbox_engine.images.certificates import read_certificates
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.rootfs.ownership import UID_BASE
-from sandbox_engine.settings import Settings
-from sandbox_engine.syscalls import mount, unmount
+from sandbox_engine.system.errors import CannotRun
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.system.syscalls import mount, unmount
 from tests.engine.images.keeping import bases_in
 from tests.engine.process import IMAGES, REPOSITORY
 from tests.engine.waiting import until

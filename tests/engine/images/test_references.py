@@ -1,8 +1,8 @@
 import pytest
 
-from sandbox_engine.errors import InvalidRequest
 from sandbox_engine.images.credentials import RegistryCredentials
 from sandbox_engine.images.references import Reference
+from sandbox_engine.system.errors import InvalidRequest
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from sandbox_engine.errors import ImageRefused, RegistryRefused, RegistryUnreachable
 from sandbox_engine.images.credentials import RegistryCredentials
-from sandbox_engine.images.manifests import this_platform
+from sandbox_engine.images.registry.manifests import this_platform
 from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.system.errors import ImageRefused, RegistryRefused, RegistryUnreachable
 from tests.engine.images.keeping import bases_in
 from tests.engine.images.registries import (
     LOGIN,

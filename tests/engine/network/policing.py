@@ -2,9 +2,9 @@
 
 import os
 
-from sandbox_engine.network.links import Link
+from sandbox_engine.network.firewall.policy import Policy
+from sandbox_engine.network.kernel.links import Link
 from sandbox_engine.network.network import Network
-from sandbox_engine.network.policy import Policy
 from tests.engine.resolving import ask, question
 
 NAME = "api.example.com"

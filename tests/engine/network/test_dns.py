@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from sandbox_engine.network.policy import CLOSED
+from sandbox_engine.network.firewall.policy import CLOSED
 from tests.engine.outside import HOST, call, socket_in
 from tests.engine.resolving import (
     LOOKUP_REFUSED,

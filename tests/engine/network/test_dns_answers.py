@@ -3,7 +3,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from sandbox_engine.network.dns_answers import addresses
+from sandbox_engine.network.dns.answers import addresses
 from tests.engine.network.policing import NAME
 from tests.engine.resolving import question
 

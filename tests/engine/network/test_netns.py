@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.network.netns import dial, visiting
-from sandbox_engine.network.policy import CLOSED
+from sandbox_engine.network.firewall.policy import CLOSED
+from sandbox_engine.network.kernel.netns import dial, visiting
 from tests.engine.outside import HOST
 
 

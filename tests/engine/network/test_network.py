@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.network.netns import visiting
-from sandbox_engine.network.policy import CLOSED, OPEN
+from sandbox_engine.network.firewall.policy import CLOSED, OPEN
+from sandbox_engine.network.kernel.netns import visiting
 from sandbox_engine.rootfs.ownership import UID_BASE
 from tests.engine.outside import (
     HOST,

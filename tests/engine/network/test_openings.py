@@ -2,7 +2,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from sandbox_engine.network.openings import MOST, Opening, Openings
+from sandbox_engine.network.firewall.openings import MOST, Opening, Openings
 from tests.engine.network.policing import NAME, only
 
 OTHER = "other.example"

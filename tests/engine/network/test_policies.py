@@ -6,9 +6,9 @@ import socket
 import struct
 from ipaddress import IPv4Address, IPv4Network
 
-from sandbox_engine.network.netns import visiting
-from sandbox_engine.network.openings import MOST
-from sandbox_engine.network.policy import CLOSED, Policy
+from sandbox_engine.network.firewall.openings import MOST
+from sandbox_engine.network.firewall.policy import CLOSED, Policy
+from sandbox_engine.network.kernel.netns import visiting
 from tests.engine.network.policing import NAME, STUB, learns, only
 from tests.engine.outside import (
     call,

@@ -2,8 +2,8 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from sandbox_engine.errors import InvalidRequest, NotImplementedHere
-from sandbox_engine.network.policy import Policy
+from sandbox_engine.network.firewall.policy import Policy
+from sandbox_engine.system.errors import InvalidRequest, NotImplementedHere
 from tests.engine.network.policing import only
 
 ALL = "0.0.0.0/0"

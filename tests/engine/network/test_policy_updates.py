@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sandbox_engine.network.policy import CLOSED, OPEN, Policy
+from sandbox_engine.network.firewall.policy import CLOSED, OPEN, Policy
 from tests.engine.network.policing import NAME, STUB, learns, only
 from tests.engine.outside import call, is_refused, run, socket_in
 from tests.engine.resolving import resolver, telling

@@ -4,9 +4,9 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from sandbox_engine.errors import CannotRun
-from sandbox_engine.network.interfaces import LOOPBACK, Route
+from sandbox_engine.network.kernel.interfaces import LOOPBACK, Route
 from sandbox_engine.network.subnets import claim
+from sandbox_engine.system.errors import CannotRun
 
 ETHERNET = 2
 

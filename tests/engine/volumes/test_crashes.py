@@ -10,7 +10,7 @@ import httpx
 import pytest
 from e2b import AsyncSandbox, AsyncVolume, SandboxException, VolumeNotFoundException
 
-from sandbox_engine import loops
+from sandbox_engine.system import loop_devices
 from tests.engine import leftovers
 from tests.engine.process import host_pid
 from tests.engine.waiting import until
@@ -198,7 +198,7 @@ async def test_a_mount_that_lingers_is_joined_by_the_next(small_engine, small_vo
         assert [entry.name for entry in await small_volume.list("/")] == ["made"]
     finally:
         os.close(lingering)
-    await until(lambda: _is(not loops.is_in_use(place / "volume.img")), timeout=60)
+    await until(lambda: _is(not loop_devices.is_in_use(place / "volume.img")), timeout=60)
     assert [entry.name for entry in await small_volume.list("/")] == ["made"]
 
 
@@ -222,7 +222,7 @@ async def test_a_volume_in_constant_use_stays_sound_and_nothing_is_left(
         assert len((await small_volume.read_file(f"/{number}")).splitlines()) == 4
     await leftovers.back_to(small_engine, before)
     image = place_of(small_engine, small_volume) / "volume.img"
-    await until(lambda: _is(not loops.is_in_use(image)), timeout=60)
+    await until(lambda: _is(not loop_devices.is_in_use(image)), timeout=60)
     checked = await asyncio.to_thread(
         subprocess.run, ["e2fsck", "-f", "-n", image], capture_output=True, text=True, check=False
     )

@@ -5,7 +5,7 @@ import io
 import pytest
 from e2b import AsyncSandbox, AsyncVolume, VolumeException
 
-from sandbox_engine import machine
+from sandbox_engine.machine import resources
 from tests.engine.file_system import small_file_system
 from tests.engine.memory import MIB, grows_by_less_than
 from tests.engine.process import running_engine
@@ -52,7 +52,7 @@ async def test_what_the_machine_has_no_room_for_is_refused(monkeypatch):
         volume = await AsyncVolume.create("sparse", **engine.options)
         with pytest.raises(VolumeException, match=r"507: .* on the machine"):
             await volume.write_file("/large", _zeros(400 * MIB))
-        assert machine.free_disk(directory) > 40 * MIB
+        assert resources.free_disk(directory) > 40 * MIB
         assert await volume.list("/") == []
         await volume.write_file("/small", bytes(MIB))
 

@@ -1,0 +1,40 @@
+import asyncio
+import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.system.syscalls import (
+    CLONE_FS,
+    CLONE_NEWNS,
+    move_mount,
+    open_mount,
+    setns,
+    unshare,
+)
+
+_SHOWN_AT = "/proc/sys/kernel/random/boot_id"
+
+
+async def give_boot_id(init: int, *, file: Path) -> None:
+    """Let this run of a sandbox have a boot id of its own, in place of the host's.
+
+    The runtime itself refuses to mount anything there.
+    """
+    file.unlink(missing_ok=True)  # the one before may not have gone yet
+    file.write_text(f"{uuid.uuid4()}\n")
+    # A thread of its own, since it does not come back from the sandbox's mounts.
+    with ThreadPoolExecutor(1, "boot-id") as thread, suppress(OSError):  # then it shows the host's
+        await asyncio.get_running_loop().run_in_executor(thread, _mount, init, str(file))
+
+
+def _mount(init: int, file: str) -> None:
+    with (
+        closing(open_mount(file)) as opened,
+        closing(os.open(f"/proc/{init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)) as namespace,
+    ):
+        unshare(CLONE_FS)
+        setns(namespace, CLONE_NEWNS)
+        move_mount(opened, _SHOWN_AT)

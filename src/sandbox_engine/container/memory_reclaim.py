@@ -1,0 +1,80 @@
+import asyncio
+from asyncio.subprocess import DEVNULL
+from contextlib import suppress
+from datetime import timedelta
+
+from sandbox_engine.container import cgroups
+from sandbox_engine.container.cgroups import Cgroup
+from sandbox_engine.machine import resources
+from sandbox_engine.system.log import get_logger
+
+log = get_logger(__name__)
+
+# Both need a directory of the group in $0; either write goes on until nothing more can be taken,
+# and stops when its process is killed. No limit is touched, so there is none to restore.
+_TAKE_V1 = 'echo 1 > "$0/memory.force_empty"'
+_TAKE_V2 = 'cat "$0/memory.current" > "$0/memory.reclaim"'
+_GENTLY = ("ionice", "-c", "3", "nice", "-n", "19")
+
+
+def is_possible() -> bool:
+    """Tell whether this machine can take the memory of processes that stand still.
+
+    Without swap it could only drop what it has read from files, which it does anyway when it is
+    short of memory, and which the sandbox would read again when it is resumed.
+    """
+    if cgroups.is_unified():
+        has_way = any(cgroups.ROOT.glob("*/memory.reclaim"))
+    else:
+        has_way = (cgroups.ROOT / "memory" / "memory.force_empty").exists()
+    return has_way and resources.memory().swap_total > 0
+
+
+class MemoryReturn:
+    """Gives the memory of paused sandboxes back to the machine, one after the other."""
+
+    def __init__(self, *, after: timedelta) -> None:
+        self._after = after
+        self._turn = asyncio.Lock()
+        self._tasks: dict[Cgroup, asyncio.Task[None]] = {}
+
+    def begin(self, cgroup: Cgroup) -> None:
+        """Have the memory of this group, whose processes stand still, taken before long."""
+        if self._after >= timedelta(0) and cgroup not in self._tasks and is_possible():
+            task = asyncio.create_task(self._return(cgroup))
+            self._tasks[cgroup] = task
+            task.add_done_callback(lambda _: self._tasks.pop(cgroup, None))
+
+    def end(self, cgroup: Cgroup) -> None:
+        """Leave what the group still has; its processes are about to go on."""
+        if task := self._tasks.pop(cgroup, None):
+            task.cancel()
+        cgroup.allow_swap(allowed=False)
+
+    async def _return(self, cgroup: Cgroup) -> None:
+        await asyncio.sleep(self._after.total_seconds())
+        async with self._turn:
+            before = cgroup.usage()
+            cgroup.allow_swap(allowed=True)
+            await _take(cgroup)
+            kept = cgroup.usage()
+        log.info(
+            "memory returned",
+            group=cgroup.path,
+            mib=(before.memory_used + before.memory_cache) >> 20,
+            kept_mib=(kept.memory_used + kept.memory_cache) >> 20,
+        )
+
+
+async def _take(cgroup: Cgroup) -> None:
+    script = _TAKE_V2 if cgroups.is_unified() else _TAKE_V1
+    directory = str(cgroup.directory("memory"))
+    process = await asyncio.create_subprocess_exec(
+        *_GENTLY, "sh", "-c", script, directory, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+    )
+    try:
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()

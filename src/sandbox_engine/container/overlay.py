@@ -1,0 +1,62 @@
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from sandbox_engine.container.oci_config import HOSTNAME, INIT_PATH
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.system.syscalls import MS_NODEV, mount
+
+_HOSTS = f"127.0.0.1\tlocalhost {HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+
+
+def mount_overlay(
+    layers: Sequence[Path], *, changes: Path, target: Path, files: Mapping[str, str]
+) -> None:
+    """Mount a sandbox's root: the layers, lowest first, below the directory of its own changes.
+
+    A root that has no changes yet starts with the given files.
+    """
+    upper, work = changes / "upper", changes / "work"
+    if not upper.exists():
+        for directory in (upper, work):
+            directory.mkdir(mode=0o755)
+        os.chown(upper, UID_BASE, UID_BASE)
+        _write_files(upper, files)
+    with ExitStack() as opened:
+        places = [opened.enter_context(closing(_open(layer))) for layer in reversed(layers)]
+        # Descriptors, since the options must fit into a page and the paths of fifty layers do not.
+        lower = ":".join(f"/proc/self/fd/{place}" for place in places)
+        options = f"lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on"
+        # nodev: a device node in a layer would otherwise be the host's device for whoever opens it
+        # from outside the sandbox.
+        mount("overlay", str(target), "overlay", MS_NODEV, options)
+
+
+def _open(layer: Path) -> int:
+    return os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def write_engine_layer(layer: Path, *, nameserver: str) -> None:
+    """Make the topmost image layer: the few files that are this engine's and no image's."""
+    files = {
+        "etc/hosts": _HOSTS,
+        "etc/hostname": f"{HOSTNAME}\n",
+        "etc/resolv.conf": f"nameserver {nameserver}\n",
+        INIT_PATH.lstrip("/"): "",
+    }
+    layer.mkdir(exist_ok=True, mode=0o755)
+    os.chown(layer, UID_BASE, UID_BASE)
+    _write_files(layer, files)
+
+
+def _write_files(tree: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = tree / name
+        for directory in reversed(path.relative_to(tree).parents[:-1]):
+            (tree / directory).mkdir(exist_ok=True, mode=0o755)
+            os.chown(tree / directory, UID_BASE, UID_BASE)
+        path.write_text(text)
+        path.chmod(0o644)
+        os.chown(path, UID_BASE, UID_BASE)

@@ -1,0 +1,88 @@
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from sandbox_engine.container import disk
+from sandbox_engine.container.disk_copy import copy_disk
+from sandbox_engine.images.scratch import to_its_end
+from sandbox_engine.records.snapshot_store import SnapshotStore
+from sandbox_engine.system.errors import StartFailed
+from sandbox_engine.system.log import get_logger
+
+log = get_logger(__name__)
+
+
+class Foundations:
+    """The snapshots' disks, each mounted once, read-only, beneath every sandbox that stands on it."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        self._holders: defaultdict[str, set[str]] = defaultdict(set)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def hold(self, base: str | None, *, holder: str) -> list[Path]:
+        """Have all that `base` consists of mounted for the sandbox; gives the layers, lowest first."""
+        try:
+            chain = self._store.chain(base)
+        except KeyError:
+            raise StartFailed(f"snapshot {base} is gone") from None
+        for snapshot in chain:
+            async with self._locks[snapshot.id]:
+                self._holders[snapshot.id].add(holder)
+                await asyncio.to_thread(self._mount, snapshot.id)
+        return [self._mountpoint(snapshot.id) / "upper" for snapshot in chain]
+
+    async def lay(self, snapshot_id: str, sandbox: Path) -> None:
+        """Copy the disk of the sandbox in this directory; the copy stays mounted for whoever comes."""
+        image, mountpoint = self._store.image(snapshot_id), self._mountpoint(snapshot_id)
+        mountpoint.mkdir(mode=0o700)
+        await to_its_end(partial(copy_disk, sandbox, image, mountpoint=mountpoint))
+
+    async def leave(self, snapshot_id: str) -> None:
+        """Unmount a copy if nobody has come."""
+        async with self._locks[snapshot_id]:
+            if snapshot_id not in self._holders:
+                await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
+
+    async def release(self, holder: str) -> None:
+        """Unmount what nobody but this sandbox held."""
+        for snapshot_id in [one for one, holders in self._holders.items() if holder in holders]:
+            async with self._locks[snapshot_id]:
+                self._holders[snapshot_id].discard(holder)
+                if not self._holders[snapshot_id]:
+                    del self._holders[snapshot_id]
+                    await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
+
+    async def remove(self, snapshot_id: str) -> None:
+        """Delete a snapshot's files."""
+        async with self._locks.pop(snapshot_id, asyncio.Lock()):
+            await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
+            await asyncio.to_thread(self._store.remove, snapshot_id)
+
+    async def collect(self, bases: Iterable[str | None]) -> None:
+        """Delete what nobody can ask for and no sandbox stands on; `bases` are the sandboxes'."""
+        unneeded = self._store.unneeded(bases)
+        for snapshot in unneeded:
+            del self._store.records[snapshot.id]
+        for snapshot in unneeded:
+            try:
+                await self.remove(snapshot.id)
+            except OSError as error:  # the next engine tries again
+                log.error("a snapshot was not removed", id=snapshot.id, error=error)
+
+    async def sweep(self) -> None:
+        """Unmount what an engine before this one left, but for what is held."""
+        for directory in list(self._store.directory.iterdir()):
+            if directory.name not in self._holders:
+                await asyncio.to_thread(disk.detach, self._mountpoint(directory.name))
+
+    def _mount(self, snapshot_id: str) -> None:
+        mountpoint = self._mountpoint(snapshot_id)
+        mountpoint.mkdir(exist_ok=True, mode=0o700)
+        if not mountpoint.is_mount():
+            disk.attach_read_only(self._store.image(snapshot_id), mountpoint)
+
+    def _mountpoint(self, snapshot_id: str) -> Path:
+        return self._store.path(snapshot_id) / "disk"

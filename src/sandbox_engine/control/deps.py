@@ -1,0 +1,78 @@
+import hmac
+import re
+from operator import attrgetter
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Header, Path, Request
+
+from sandbox_engine.control.services import Services
+from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.records.catalog import Catalog
+from sandbox_engine.sandboxes.service import Engine
+from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.secrets.vault import Vault
+from sandbox_engine.snapshots.forks import Forks
+from sandbox_engine.snapshots.snapshots import Snapshots
+from sandbox_engine.system.errors import InvalidRequest, Unauthorized
+from sandbox_engine.templates.builds import Builds
+from sandbox_engine.templates.library import Library
+from sandbox_engine.templates.upload_links import UploadLinks
+from sandbox_engine.templates.uploads import Uploads
+from sandbox_engine.volumes.volumes import Volumes
+
+_SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
+
+
+def get_services(request: Request) -> Services:
+    return cast("Services", request.app.state.services)
+
+
+ServicesDep = Annotated[Services, Depends(get_services)]
+
+
+def check_api_key(
+    services: ServicesDep,
+    x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None,
+    authorization: Annotated[str | None, Header()] = None,
+) -> None:
+    """Let nobody in without the engine's key; older command lines send it as an access token."""
+    scheme, _, token = (authorization or "").partition(" ")
+    key = x_api_key or (token if scheme.lower() == "bearer" else None)
+    if key is None:
+        raise Unauthorized("authorization header is missing")
+    if not hmac.compare_digest(key.encode(), services.api_key.encode()):
+        raise Unauthorized("Invalid API key: it is not the key of this engine")
+
+
+def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> str:
+    """Read the sandbox's id; older clients append a client id."""
+    if not _SANDBOX_ID.fullmatch(sandbox_id):
+        raise InvalidRequest("Invalid sandbox ID")
+    return sandbox_id.partition("-")[0]
+
+
+def _of_services(path: str) -> Any:
+    """Have a router given one of the services, by its name."""
+    find = attrgetter(path)
+
+    def get(services: ServicesDep) -> Any:
+        return find(services)
+
+    return Depends(get)
+
+
+EngineDep = Annotated[Engine, _of_services("engine")]
+SamplerDep = Annotated[Sampler, _of_services("sampler")]
+ReserveDep = Annotated[Reserve, _of_services("reserve")]
+SnapshotsDep = Annotated[Snapshots, _of_services("snapshots")]
+ForksDep = Annotated[Forks, _of_services("forks")]
+DomainDep = Annotated[str, _of_services("domain")]
+VolumesDep = Annotated[Volumes, _of_services("volumes")]
+VaultDep = Annotated[Vault, _of_services("vault")]
+CatalogDep = Annotated[Catalog, _of_services("catalog")]
+LibraryDep = Annotated[Library, _of_services("templates.library")]
+BuildsDep = Annotated[Builds, _of_services("templates.builds")]
+UploadsDep = Annotated[Uploads, _of_services("templates.uploads")]
+UploadLinksDep = Annotated[UploadLinks, _of_services("templates.links")]
+DiskSize = Annotated[int, _of_services("disk_mb")]
+SandboxId = Annotated[str, Depends(parse_sandbox_id)]

@@ -1,0 +1,29 @@
+from dataclasses import dataclass
+
+from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.records.catalog import Catalog
+from sandbox_engine.sandboxes.service import Engine
+from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.secrets.vault import Vault
+from sandbox_engine.snapshots.forks import Forks
+from sandbox_engine.snapshots.snapshots import Snapshots
+from sandbox_engine.templates.templates import Templates
+from sandbox_engine.volumes.volumes import Volumes
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the routers call, and what they have to know of this engine."""
+
+    engine: Engine
+    catalog: Catalog
+    reserve: Reserve
+    sampler: Sampler
+    volumes: Volumes
+    vault: Vault
+    templates: Templates
+    snapshots: Snapshots
+    forks: Forks
+    disk_mb: int
+    api_key: str
+    domain: str

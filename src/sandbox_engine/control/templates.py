@@ -1,0 +1,140 @@
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from sandbox_engine.control.deps import (
+    BuildsDep,
+    DiskSize,
+    LibraryDep,
+    SnapshotsDep,
+    check_api_key,
+)
+from sandbox_engine.control.models.templates import (
+    AssignedTags,
+    AssignTagsBody,
+    RemoveTagsBody,
+    Tag,
+    Template,
+    TemplateAlias,
+    TemplateNames,
+    TemplateWithBuilds,
+    UpdateBody,
+)
+from sandbox_engine.control.pagination import page
+from sandbox_engine.templates import tags
+from sandbox_engine.templates.records import BuildRecord, TemplateRecord
+
+router = APIRouter(tags=["templates"], dependencies=[Depends(check_api_key)])
+
+PageSize = Annotated[int, Query(ge=1, le=100)]
+NextToken = Annotated[str | None, Query(alias="nextToken")]
+
+
+@router.get("/templates")
+async def list_all_templates(library: LibraryDep, disk_mb: DiskSize) -> list[Template]:
+    """List every template, the oldest first."""
+    return [Template.of(one, disk_mb=disk_mb) for one in library.list_all()]
+
+
+@router.get("/v2/templates")
+async def list_templates(
+    response: Response,
+    library: LibraryDep,
+    disk_mb: DiskSize,
+    limit: PageSize = 100,
+    next_token: NextToken = None,
+) -> list[Template]:
+    """List templates, the oldest first, a page at a time."""
+    shown, following = page(
+        library.list_all(), at=_created_at, limit=limit, token=next_token, ascending=True
+    )
+    _point_on(response, following)
+    return [Template.of(one, disk_mb=disk_mb) for one in shown]
+
+
+@router.get("/templates/aliases/{alias}")
+async def find_template_by_alias(alias: str, library: LibraryDep) -> TemplateAlias:
+    """Tell whether there is a template of this name, and a tag if one is given."""
+    template = library.resolve(alias)
+    return TemplateAlias(template_id=template.id, public=template.public)
+
+
+@router.post("/templates/tags", status_code=201)
+async def assign_tags(body: AssignTagsBody, library: LibraryDep) -> AssignedTags:
+    """Give further tags to the build that `name:tag` leads to."""
+    build, given = await tags.assign_tags(library, body.target, body.tags)
+    return AssignedTags(tags=given, build_id=build.id)
+
+
+@router.delete("/templates/tags", status_code=204)
+async def remove_tags(body: RemoveTagsBody, library: LibraryDep) -> None:
+    """Take tags from a template."""
+    await tags.remove_tags(library, body.name, body.tags)
+
+
+@router.get("/templates/{template_id}/tags")
+async def list_tags(template_id: str, library: LibraryDep) -> list[Tag]:
+    """List a template's tags with the builds they lead to."""
+    return [
+        Tag(tag=tag, build_id=led_to.build_id, created_at=led_to.created_at)
+        for tag, led_to in library.resolve(template_id).tags.items()
+    ]
+
+
+@router.get("/templates/{template_id}")
+async def get_template(
+    template_id: str,
+    response: Response,
+    library: LibraryDep,
+    disk_mb: DiskSize,
+    limit: PageSize = 100,
+    next_token: NextToken = None,
+) -> TemplateWithBuilds:
+    """Tell all that is known of a template, with a page of its builds, the newest first."""
+    template = library.resolve(template_id)
+    shown, following = page(template.builds, at=_created_at, limit=limit, token=next_token)
+    _point_on(response, following)
+    return TemplateWithBuilds.of(template, shown, disk_mb=disk_mb)
+
+
+@router.delete("/templates/{template_id}", status_code=204)
+async def delete_template(
+    template_id: str, library: LibraryDep, builds: BuildsDep, snapshots: SnapshotsDep
+) -> None:
+    """Delete a template with its builds, or a snapshot; sandboxes of it go on."""
+    if not await snapshots.delete(template_id):
+        library.resolve(template_id)
+        await builds.delete(template_id)
+
+
+@router.patch("/templates/{template_id}")
+async def update_template(
+    template_id: str, body: UpdateBody, library: LibraryDep
+) -> dict[str, str]:
+    """Change whether the template is public, as older clients do."""
+    await _update(template_id, body, library)
+    return {}
+
+
+@router.patch("/v2/templates/{template_id}")
+async def update_template_v2(
+    template_id: str, body: UpdateBody, library: LibraryDep
+) -> TemplateNames:
+    """Change whether the template is public."""
+    return TemplateNames(names=(await _update(template_id, body, library)).names)
+
+
+async def _update(template_id: str, body: UpdateBody, library: LibraryDep) -> TemplateRecord:
+    if body.public is None:
+        return library.resolve(template_id)
+    return await library.publish(template_id, public=body.public)
+
+
+def _point_on(response: Response, token: str | None) -> None:
+    if token is not None:
+        response.headers["X-Next-Token"] = token
+
+
+def _created_at(record: TemplateRecord | BuildRecord) -> datetime:
+    return record.created_at

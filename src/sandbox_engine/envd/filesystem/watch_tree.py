@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from connectrpc.code import Code
+from connectrpc.errors import ConnectError
+
+from sandbox_engine.envd.filesystem.inotify import (
+    IN_CREATE,
+    IN_DELETE,
+    IN_DELETE_SELF,
+    IN_ISDIR,
+    IN_MOVE_SELF,
+    IN_MOVED_FROM,
+    IN_MOVED_TO,
+    Event,
+    Inotify,
+    TooManyWatches,
+)
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.filesystems import RefusedFile
+from sandbox_engine.rootfs.root import Root
+
+# Why a directory cannot be opened that was there a moment ago, that no path can name, or that is
+# not the sandbox's to read.
+_PASSED_OVER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES}
+
+
+class Allowance:
+    """How much of something a sandbox's watchers may have together."""
+
+    def __init__(self, limit: int, code: Code, refusal: str) -> None:
+        self._left = limit
+        self._code = code
+        self._refusal = refusal
+        self._lock = threading.Lock()
+
+    def take(self, count: int = 1) -> None:
+        """Use some of it, or refuse."""
+        with self._lock:
+            if count > self._left:
+                raise ConnectError(self._code, self._refusal)
+            self._left -= count
+
+    def give(self, count: int = 1) -> None:
+        """Have some of it back."""
+        with self._lock:
+            self._left += count
+
+
+class WatchedDirectory:
+    """A directory that is watched, and where it is below the one that was asked for."""
+
+    __slots__ = ("_tree", "children", "is_moving", "name", "parent", "reported", "watch")
+
+    def __init__(self, tree: WatchedTree, parent: WatchedDirectory | None, name: str) -> None:
+        self.parent = parent
+        self.name = name
+        self.children: dict[str, WatchedDirectory] = {}
+        self.watch: int | None = None
+        self.is_moving = False
+        # What was reported as created when the directory was first looked into: the kernel's own
+        # report of it may still come.
+        self.reported: set[str] = set()
+        self._tree = tree
+
+    @property
+    def path(self) -> str:
+        """Tell the path relative to the directory that was asked for, whose own is `.`."""
+        names: list[str] = []
+        directory = self
+        while directory.parent is not None:
+            names.append(directory.name)
+            directory = directory.parent
+        return "/".join(reversed(names)) or "."
+
+    def below(self, name: str) -> str:
+        """Tell the relative path of an entry."""
+        return name if self.parent is None else f"{self.path}/{name}"
+
+    def happened(self, event: Event) -> None:
+        self._tree.notice(self, event)
+
+    def lost(self) -> None:
+        self._tree.lose()
+
+
+def join(path: str, below: str) -> str:
+    """Make a path out of a directory's own and one relative to it, which may be `.`."""
+    return posixpath.normpath(f"{path}/{below}")
+
+
+class WatchedTree:
+    """The directories that one watcher watches; all but `notice` and `lose` is called in a thread.
+
+    None of them is kept open: that would keep a removed directory from being reported as such, and
+    a sandbox that is gone from being unmounted.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        path: str,
+        inotify: Inotify,
+        allowance: Allowance,
+        *,
+        recursive: bool,
+        notice: Callable[[WatchedDirectory, Event], None],
+        lose: Callable[[], None],
+    ) -> None:
+        self.notice = notice
+        self.lose = lose
+        self._root = root
+        self._path = path
+        self._inotify = inotify
+        self._allowance = allowance
+        self._recursive = recursive
+        self._top = WatchedDirectory(self, None, "")
+        self._moving: dict[int, WatchedDirectory] = {}
+
+    def start(self) -> None:
+        """Watch the directory, and those below it if that was asked for."""
+        deque(self._observe(self._top, report=False), maxlen=0)
+        if self._top.watch is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._forget(self._top)
+        for directory in self._moving.values():
+            self._forget(directory)
+
+    def follow(self, directory: WatchedDirectory, event: Event) -> Iterator[str]:
+        """Keep up with a change among directories; yields what else was created meanwhile."""
+        if not event.name:
+            self._follow_itself(directory, event)
+        elif event.mask & IN_ISDIR and self._recursive:
+            yield from self._follow_child(directory, event)
+
+    def _follow_itself(self, directory: WatchedDirectory, event: Event) -> None:
+        # The kernel reports a move as from, to, self: not yet found again, it has left the tree.
+        is_gone = event.mask & IN_DELETE_SELF or (event.mask & IN_MOVE_SELF and directory.is_moving)
+        if is_gone and directory.parent is not None:
+            self._moving = {at: one for at, one in self._moving.items() if one is not directory}
+            self._forget(directory)
+
+    def _follow_child(self, directory: WatchedDirectory, event: Event) -> Iterator[str]:
+        name, children = event.name, directory.children
+        if event.mask & IN_CREATE and name not in children:
+            yield from self._observe(self._add(directory, name), report=True)
+        elif event.mask & IN_MOVED_FROM and name in children:
+            children[name].is_moving = True
+            self._moving[event.cookie] = children.pop(name)
+        elif event.mask & IN_MOVED_TO:
+            self._forget(children.pop(name, None))
+            if (moved := self._moving.pop(event.cookie, None)) is not None:
+                moved.parent, moved.name, moved.is_moving = directory, name, False
+                children[name] = moved
+            else:
+                yield from self._observe(self._add(directory, name), report=True)
+        elif event.mask & IN_DELETE:
+            self._forget(children.pop(name, None))
+
+    def _add(self, parent: WatchedDirectory, name: str) -> WatchedDirectory:
+        child = parent.children[name] = WatchedDirectory(self, parent, name)
+        return child
+
+    def _observe(self, directory: WatchedDirectory, *, report: bool) -> Iterator[str]:
+        """Watch a directory and all below it; yields what is in them already, if asked to."""
+        pending = deque([directory])
+        while pending:
+            directory = pending.popleft()
+            try:
+                descriptor = self._root.open_directory(join(self._path, directory.path))
+            except RefusedFile:
+                continue
+            except OSError as error:
+                if error.errno not in _PASSED_OVER:
+                    raise
+                continue
+            with closing(descriptor):
+                self._watch(directory, descriptor)
+                if not self._recursive:
+                    return
+                for name, is_directory in _entries(descriptor):
+                    if is_directory:
+                        pending.append(self._add(directory, name))
+                    if report:
+                        directory.reported.add(name)
+                        yield directory.below(name)
+
+    def _watch(self, directory: WatchedDirectory, descriptor: int) -> None:
+        self._allowance.take()
+        try:
+            directory.watch = self._inotify.add(descriptor, directory)
+        except TooManyWatches as error:
+            self._allowance.give()
+            raise ConnectError(Code.RESOURCE_EXHAUSTED, str(error)) from error
+
+    def _forget(self, directory: WatchedDirectory | None) -> None:
+        pending = [] if directory is None else [directory]
+        while pending:
+            directory = pending.pop()
+            pending.extend(directory.children.values())
+            if directory.watch is not None:
+                self._inotify.remove(directory.watch, directory)
+                self._allowance.give()
+                directory.watch = None
+
+
+def _entries(directory: int) -> list[tuple[str, bool]]:
+    with os.scandir(directory) as found:
+        return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)

@@ -1,0 +1,50 @@
+from pathlib import Path
+
+from sandbox_engine.images.adaptation.addition import Addition
+from sandbox_engine.images.certificates import TRUST_STORE, Certificate
+from sandbox_engine.rootfs.root import Root
+
+# Where distributions keep all that they trust in one file: Debian and Alpine, Alpine, Fedora, SUSE.
+_STORES = (
+    TRUST_STORE,
+    "/etc/ssl/cert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+)
+# From where `update-ca-certificates` and `update-ca-trust` make these files anew.
+_ANCHORS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
+_LARGEST_STORE = 16 << 20
+
+
+def add_certificates(root: Root, addition: Addition, certificates: tuple[Certificate, ...]) -> None:
+    """Have the image trust what this machine trusts beyond its distribution."""
+    if not certificates:
+        return
+    own = b"".join(b"\n" + certificate.pem.strip() + b"\n" for certificate in certificates)
+    there = {path: store for path in _STORES if (store := _read(root, path))}
+    # An image without any store gets the machine's, or it could not fetch its distribution's.
+    for path, store in (there or {TRUST_STORE: _of_host()}).items():
+        addition.write(path, store + own)
+    for directory in _ANCHORS:
+        if directory.startswith("/usr/local") or _is_directory(root, directory):
+            for certificate in certificates:
+                addition.write(f"{directory}/{certificate.name}", certificate.pem)
+
+
+def _read(root: Root, path: str) -> bytes | None:
+    try:
+        return root.read(path, limit=_LARGEST_STORE)
+    except OSError:
+        return None
+
+
+def _is_directory(root: Root, path: str) -> bool:
+    try:
+        return bool(root.stat(path + "/."))
+    except OSError:
+        return False
+
+
+def _of_host() -> bytes:
+    store = Path(TRUST_STORE)
+    return store.read_bytes() if store.is_file() else b""

@@ -1,0 +1,87 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from sandbox_engine.images.confinement import Confinement
+from sandbox_engine.images.credentials import RegistryCredentials
+from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.layers import confine_ownership
+from sandbox_engine.images.references import Reference
+from sandbox_engine.images.registry import manifests
+from sandbox_engine.images.registry.skopeo import Skopeo
+from sandbox_engine.images.registry.skopeo_log import explain
+from sandbox_engine.images.scratch import Scratch, to_its_end
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.system.errors import ImageRefused
+
+_TIME_TO_UNPACK = timedelta(minutes=20)
+_MOST_BYTES_OF_CONFIGURATION = 1 << 20
+
+
+@dataclass(frozen=True)
+class RemoteImage:
+    """An image as a registry has it: exactly one manifest, and what its programs expect."""
+
+    reference: Reference
+    size: int
+    env: Mapping[str, str]
+
+
+class Registry:
+    """Asks registries for images; what these send is unpacked without power over this machine."""
+
+    def __init__(self, *, insecure: frozenset[str], room: Room) -> None:
+        self._insecure = insecure
+        self.room = room
+
+    def connect(
+        self, scratch: Scratch, reference: Reference, credentials: RegistryCredentials | None
+    ) -> Skopeo:
+        """Be ready to ask the image's registry."""
+        insecure = reference.registry in self._insecure
+        return Skopeo(scratch, reference.registry, credentials, insecure=insecure, room=self.room)
+
+    async def ask(self, skopeo: Skopeo, reference: Reference) -> bytes:
+        """Get the document that the reference stands for just now."""
+        return await skopeo.inspect(reference, "--raw", limit=manifests.MOST_BYTES)
+
+    async def resolve(self, skopeo: Skopeo, reference: Reference, document: bytes) -> RemoteImage:
+        """Find this machine's variant of the image that the document describes."""
+        exact = reference.at(manifests.digest_of(document))
+        if variant := manifests.find_variant(document):
+            exact = reference.at(variant)
+            document = await self.ask(skopeo, exact)
+        manifest = manifests.read_manifest(document)
+        self.room.require(manifest.size)
+        flags = ("--config", "--raw")
+        configuration = await skopeo.inspect(exact, *flags, limit=_MOST_BYTES_OF_CONFIGURATION)
+        return RemoteImage(exact, manifest.size, manifests.read_env(configuration))
+
+    async def fetch(
+        self, scratch: Scratch, image: RemoteImage, credentials: RegistryCredentials | None
+    ) -> Path:
+        """Make the image's tree, as one layer, below the scratch directory."""
+        skopeo = self.connect(scratch, image.reference, credentials)
+        await skopeo.copy(image.reference)
+        tree = await self._unpack(scratch, skopeo.directory)
+        await to_its_end(partial(confine_ownership, tree, uid_base=UID_BASE))
+        return tree
+
+    async def _unpack(self, scratch: Scratch, fetched: Path) -> Path:
+        work = scratch.path / "unpacked"
+        work.mkdir(mode=0o700)
+        place = Confinement(scratch, work, self.room, _TIME_TO_UNPACK)
+        command = ("umoci", "raw", "unpack", "--image", "/inputs/image:latest", "/work/tree")
+        try:
+            done = await place.unpack(*command, inputs=fetched)
+        except TimeoutError:
+            raise ImageRefused("The image takes too long to unpack.") from None
+        reason = explain(done.stderr)
+        if done.returncode != 0 and "file too large" in reason:  # one file for itself
+            raise self.room.too_large()
+        if done.returncode != 0:
+            raise ImageRefused(f"The image cannot be unpacked: {reason}")
+        await self.room.measure(work)  # the last look of the watch may be long ago
+        return work / "tree"

@@ -1,0 +1,95 @@
+"""What one sandbox may reach of the internet, as a chain and sets in the engine's table.
+
+A sandbox has them only where its policy leaves out some of the internet and not all. The names of a
+policy are there by their addresses: those that the sandbox was told, each for a time, with the name
+as its comment, which is where the next engine has it from.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from ipaddress import IPv4Address
+from typing import Any
+
+from sandbox_engine.network.firewall.openings import MOST, Opening
+from sandbox_engine.network.firewall.policy import Policy
+from sandbox_engine.network.firewall.ruleset import elements
+
+_PLAIN_NAME = re.compile("[a-z0-9_.-]{1,120}")  # longer ones `nft` does not take
+
+_SIZE = 2 * MOST  # what has run out is counted for a while
+
+_DECLARATION = """
+add set inet {table} allowed_{link} {{ type ipv4_addr; flags interval; }}
+add set inet {table} denied_{link} {{ type ipv4_addr; flags interval; }}
+add set inet {table} opened_{link} {{ type ipv4_addr; size {size}; flags timeout; }}
+add chain inet {table} egress_{link}
+flush chain inet {table} egress_{link}
+add element inet {table} policies {{ "{link}" : goto egress_{link} }}
+"""
+
+_RULES = """
+flush set inet {table} allowed_{link}
+flush set inet {table} denied_{link}
+flush set inet {table} opened_{link}
+add rule inet {table} egress_{link} ip daddr @allowed_{link} accept
+add rule inet {table} egress_{link} ip daddr @opened_{link} accept
+add rule inet {table} egress_{link} ip daddr @denied_{link} goto refuse
+"""
+
+_REMOVAL = """
+delete element inet {table} policies {{ "{link}" }}
+delete chain inet {table} egress_{link}
+delete set inet {table} allowed_{link}
+delete set inet {table} denied_{link}
+delete set inet {table} opened_{link}
+"""
+
+
+def set_of_opened(link: str) -> str:
+    """Name the set of what is open for names' sake."""
+    return f"opened_{link}"
+
+
+def comment_on(opening: Opening) -> str:
+    """Write the name beside an address, unless `nft` would not read it back."""
+    return opening.name if _PLAIN_NAME.fullmatch(opening.name) else ""
+
+
+def installation(
+    table: str, link: str, policy: Policy, *, openings: Collection[Opening] = ()
+) -> str:
+    """Put a policy in place of the one before, if there was any, between two packets."""
+    return (
+        (_DECLARATION + _RULES).format(table=table, link=link, size=_SIZE)
+        + elements(table, f"allowed_{link}", policy.allow)
+        + elements(table, f"denied_{link}", policy.deny)
+        + elements(table, set_of_opened(link), [_lasting(one) for one in openings])
+    )
+
+
+def removal(table: str, link: str) -> str:
+    """Leave nothing of a link's policy, whatever there is of it."""
+    return (_DECLARATION + _REMOVAL).format(table=table, link=link, size=_SIZE)
+
+
+def left_open(listing: dict[str, Any]) -> dict[str, list[Opening]]:
+    """Read from a table's listing what an engine before this one had opened, by link."""
+    sets = [entry["set"] for entry in listing.get("nftables", ()) if "set" in entry]
+    return {
+        one["name"].removeprefix(set_of_opened("")): list(_openings(one.get("elem", ())))
+        for one in sets
+        if one["name"].startswith(set_of_opened(""))
+    }
+
+
+def _openings(members: Collection[Any]) -> Iterator[Opening]:
+    for entry in members:
+        element = entry["elem"]
+        if "comment" in element:
+            yield Opening(IPv4Address(element["val"]), element["comment"], element["expires"])
+
+
+def _lasting(opening: Opening) -> str:
+    comment = comment_on(opening)
+    shown = f' comment "{comment}"' if comment else ""
+    return f"{opening.address} timeout {int(opening.life)}s{shown}"

@@ -1,0 +1,16 @@
+from pathlib import Path
+
+from sandbox_engine.records.journal import Journal
+from sandbox_engine.records.sandbox import SandboxRecord
+from sandbox_engine.system.json_store import Shelf
+
+
+class RecordStore(Shelf[SandboxRecord]):
+    """The sandboxes' directories, each with its record."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, SandboxRecord)
+
+    def journal(self, sandbox_id: str) -> Journal:
+        """Give what tells of the sandbox, and takes in more."""
+        return Journal(self.path(sandbox_id))

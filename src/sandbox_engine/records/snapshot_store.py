@@ -1,0 +1,68 @@
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox_engine.records.catalog import Template
+from sandbox_engine.records.snapshot import SnapshotRecord, SnapshotState
+from sandbox_engine.records.template_names import Reference
+from sandbox_engine.system.errors import InvalidRequest
+from sandbox_engine.system.json_store import Shelf
+
+
+class SnapshotStore(Shelf[SnapshotRecord]):
+    """The snapshots' directories, each with a record and a disk image, and who needs them."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, SnapshotRecord)
+        self.records = {record.id: record for record in self.load_all()}
+        self._pinned: list[str] = []
+
+    def image(self, snapshot_id: str) -> Path:
+        return self.path(snapshot_id) / "disk.img"
+
+    def listed(self) -> list[SnapshotRecord]:
+        """Every snapshot that somebody asked for and nobody has deleted, newest first."""
+        ready = (one for one in self.records.values() if one.state is SnapshotState.READY)
+        shown = (one for one in ready if one.listed)
+        return sorted(shown, key=lambda one: (one.created_at, one.id), reverse=True)
+
+    def find(self, reference: str) -> SnapshotRecord | None:
+        """Find the snapshot by its id or name, which may end in `:` and a tag."""
+        try:
+            wanted = Reference.parse(reference)
+        except InvalidRequest:
+            return None
+        found = (one for one in self.listed() if one.answers_to(wanted.name, wanted.tag))
+        return next(found, None)
+
+    def find_template(self, reference: str) -> Template | None:
+        """Find what sandboxes of the snapshot are created from."""
+        found = self.find(reference)
+        return None if found is None else found.template()
+
+    def chain(self, base: str | None) -> list[SnapshotRecord]:
+        """List what lies beneath a sandbox that stands on `base`, the lowest first.
+
+        Raises KeyError where one is gone.
+        """
+        found: list[SnapshotRecord] = []
+        while base is not None:
+            found.insert(0, self.records[base])
+            base = found[0].base
+        return found
+
+    @contextmanager
+    def pinned(self, snapshot_id: str) -> Iterator[None]:
+        """Keep a snapshot that nothing stands on yet."""
+        self._pinned.append(snapshot_id)
+        try:
+            yield
+        finally:
+            self._pinned.remove(snapshot_id)
+
+    def unneeded(self, bases: Iterable[str | None]) -> list[SnapshotRecord]:
+        """List the snapshots that are not listed and that none of the sandboxes' bases needs."""
+        needed = {one.id for one in self.records.values() if one.listed}
+        needed |= {*filter(None, bases), *self._pinned}
+        kept = {below.id for base in needed & set(self.records) for below in self.chain(base)}
+        return [one for one in self.records.values() if one.id not in kept]

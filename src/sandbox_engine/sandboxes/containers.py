@@ -1,0 +1,250 @@
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sandbox_engine.commands import CommandRequest, CommandTable
+from sandbox_engine.container import cgroups
+from sandbox_engine.container.boot_id import give_boot_id
+from sandbox_engine.container.cgroups import Cgroup
+from sandbox_engine.container.freezer import FreezeFailed, Freezer, freezer_of
+from sandbox_engine.container.memory_reclaim import MemoryReturn
+from sandbox_engine.container.oci_config import (
+    ContainerSpec,
+    ProcessUser,
+    config,
+    process,
+)
+from sandbox_engine.container.oci_runtime import OciRuntime
+from sandbox_engine.container.snapshot_bases import Foundations
+from sandbox_engine.keeper.client import Keeper
+from sandbox_engine.machine.capacity import Capacity
+from sandbox_engine.network.network import Link, Network
+from sandbox_engine.records.sandbox import InitRecord, LinkRecord, SandboxRecord
+from sandbox_engine.records.sandbox_store import RecordStore
+from sandbox_engine.rootfs.ownership import UID_BASE
+from sandbox_engine.rootfs.root import Root
+from sandbox_engine.sandboxes.init_process import identify, is_alive, wait_exit
+from sandbox_engine.sandboxes.root_filesystems import Roots
+from sandbox_engine.sandboxes.sandbox import Sandbox
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.volumes.volumes import Volumes
+
+_LONGEST_END_S = 10.0
+
+
+class Containers:
+    """Makes and removes what a sandbox consists of: disk, root, network link, container."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: RecordStore,
+        keeper: Keeper,
+        network: Network,
+        volumes: Volumes,
+        capacity: Capacity,
+        foundations: Foundations,
+        init: Path,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._keeper = keeper
+        self._network = network
+        self._volumes = volumes
+        self._capacity = capacity
+        self._init = init
+        self._roots = Roots(settings, store=store, foundations=foundations, run=keeper.run)
+        self._cgroup_parent = settings.cgroup
+        self._memory = MemoryReturn(after=settings.return_memory_after)
+        self._runtime = OciRuntime(
+            keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
+        )
+
+    async def prepare(self) -> None:
+        """Make what all sandboxes share."""
+        await self._roots.prepare(nameserver=self._network.dns_address)
+
+    async def start(self, record: SandboxRecord) -> Sandbox:
+        """Bring up the sandbox's container from its image and its disk, if it has one already."""
+        if record.init is not None or record.link is not None:
+            await self.stop(record)
+        directory = self._store.path(record.id)
+        link = await self._network.acquire(record.policy)
+        record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
+        self._store.save(record)
+        await self._roots.mount(record)
+        await self._volumes.mount(record, self._roots.path(record.id))
+        _write_config(directory / "bundle", self._spec(record, link))
+        pid = await self._runtime.start(
+            record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
+        )
+        record.init = identify(pid)
+        await give_boot_id(pid, file=directory / "bundle" / "boot_id")
+        self._cgroup(record.id).limit_sockets(record.resources.memory_mb << 20)
+        return self._sandbox(record, record.init, record.link)
+
+    async def reattach(self, record: SandboxRecord) -> Sandbox | None:
+        """Find the sandbox's container as an engine before this one left it, if it still runs."""
+        if record.init is None or record.link is None or not is_alive(record.init):
+            return None
+        await self._roots.keep(record)
+        await self._network.restore(_link(record.link), record.policy)
+        self._volumes.note_mounted(record)
+        sandbox = self._sandbox(record, record.init, record.link)
+        sandbox.commands.adopt()
+        return sandbox
+
+    async def police(self, record: SandboxRecord) -> None:
+        """Have another network policy take effect."""
+        if record.link is not None:
+            await self._network.police(_link(record.link), record.policy)
+
+    def images(self, record: SandboxRecord) -> list[Path]:
+        """List the files of the machine that grow by what the sandbox writes."""
+        return [self._roots.image(record.id), *self._volumes.images(record)]
+
+    async def freeze(self, record: SandboxRecord) -> None:
+        """Stop every process where it stands; its memory stays, in swap where there is some."""
+        await self._freezer(record).freeze()
+        self._memory.begin(self._cgroup(record.id))
+
+    def thaw(self, record: SandboxRecord) -> None:
+        """Let every process go on."""
+        self._memory.end(self._cgroup(record.id))
+        self._freezer(record).thaw()
+
+    async def stop(self, record: SandboxRecord) -> None:
+        """Remove all but the sandbox's files; what is not there any more is no error."""
+        self._memory.end(self._cgroup(record.id))
+        if record.init is not None and await self._end(record, record.init):
+            await self._runtime.delete(record.id)
+        else:
+            await self._destroy(record.id)
+        await self._roots.unmount(record.id)
+        await self._volumes.unmount(record.id)
+        if record.link is not None:
+            await self._network.release(_link(record.link))
+        record.init = record.link = None
+
+    async def _end(self, record: SandboxRecord, init: InitRecord) -> bool:
+        """Kill the first process, which takes every other with it; tells whether it has ended.
+
+        The runtime's own forced delete looks for the end every 100 ms only.
+        """
+        if not is_alive(init):
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(init.pid, signal.SIGKILL)
+        self.thaw(record)  # what is frozen ends when it may go on
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_END_S):
+                await wait_exit(init)
+                return True
+        return False
+
+    async def remove(self, record: SandboxRecord) -> None:
+        """Remove the sandbox with its files."""
+        await self.stop(record)
+        await asyncio.to_thread(self._store.remove, record.id)
+        await self._volumes.let_go(record.id)
+
+    async def sweep(self, records: Iterable[SandboxRecord]) -> None:
+        """Remove what a crash left behind: whatever belongs to no record."""
+        kept = list(records)
+        for record in kept:
+            self._volumes.keep(record)
+            self._roots.thaw(record.id)
+        for stray in self._there() - {record.id for record in kept}:
+            await self._destroy(stray)
+            cgroups.remove(f"{self._cgroup_parent}/{stray}")
+            await self._roots.unmount(stray)
+        for directory in list(self._store.without_record()):
+            await self._roots.unmount(directory.name)
+            await asyncio.to_thread(self._store.remove, directory.name)
+        links = [_link(record.link) for record in kept if record.link is not None]
+        gone = await self._network.sweep(links)
+        for record in kept:
+            if record.link is not None and record.link.name in gone:
+                record.link = None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any sandbox has a container, a control group or a mounted root here."""
+        return bool(self._there())
+
+    def _there(self) -> set[str]:
+        """List the sandboxes with a container, a control group or a mounted root, whatever the records say."""
+        runtime_dir = self._settings.instance_run_dir / "runtime"
+        known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
+        return known | cgroups.children(self._cgroup_parent) | self._roots.mounted()
+
+    def _spec(self, record: SandboxRecord, link: Link) -> ContainerSpec:
+        return ContainerSpec(
+            root=str(self._roots.path(record.id)),
+            userns=link.userns,
+            netns=link.netns,
+            cgroup=self._cgroup(record.id).path,
+            init=str(self._init),
+            resources=record.resources,
+        )
+
+    async def _destroy(self, sandbox_id: str) -> None:
+        with suppress(FreezeFailed):  # no group, nothing frozen
+            freezer_of(self._cgroup(sandbox_id)).thaw()
+        await self._runtime.destroy(sandbox_id)
+
+    def _freezer(self, record: SandboxRecord) -> Freezer:
+        return freezer_of(self._cgroup(record.id))
+
+    def _cgroup(self, sandbox_id: str) -> Cgroup:
+        return Cgroup(f"{self._cgroup_parent}/{sandbox_id}")
+
+    def _sandbox(self, record: SandboxRecord, init: InitRecord, link: LinkRecord) -> Sandbox:
+        return Sandbox(
+            record,
+            directory=self._store.path(record.id),
+            link=link,
+            cgroup=self._cgroup(record.id),
+            init=init,
+            root=Root.at(f"/proc/{init.pid}/root"),
+            commands=self._commands,
+            disk_room=self._capacity.disk_room,
+        )
+
+    def _commands(self, sandbox: Sandbox) -> CommandTable:
+        return CommandTable(
+            self._keeper,
+            sandbox.id,
+            exec_argv=self._runtime.exec_argv,
+            process_spec=_process,
+            starting=sandbox.starting,
+            oom_kills=sandbox.cgroup.oom_kills,
+            directory=self._store.path(sandbox.id),
+            uid_base=UID_BASE,
+        )
+
+
+def _write_config(bundle: Path, spec: ContainerSpec) -> None:
+    bundle.mkdir(exist_ok=True, mode=0o700)
+    (bundle / "config.json").write_text(json.dumps(config(spec)))
+
+
+def _process(request: CommandRequest) -> dict[str, Any]:
+    account = request.account
+    return process(
+        args=request.argv,
+        env=request.environment,
+        cwd=request.workdir,
+        user=ProcessUser(account.uid, account.gid, account.groups),
+        terminal=request.terminal,
+    )
+
+
+def _link(record: LinkRecord) -> Link:
+    return Link(name=record.name, netns=record.netns, address=record.address)

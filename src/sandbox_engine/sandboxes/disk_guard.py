@@ -1,0 +1,102 @@
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from sandbox_engine.machine.capacity import Capacity
+from sandbox_engine.machine.resources import MIB
+from sandbox_engine.records.sandbox import SandboxRecord
+from sandbox_engine.sandboxes.sandbox import Sandbox
+from sandbox_engine.system.errors import EngineError
+from sandbox_engine.system.log import get_logger
+
+log = get_logger(__name__)
+
+REASON = "the machine's disk is nearly full"
+
+_AMPLE = 8192 * MIB
+_FASTEST = 8192 * MIB  # a second; more than a sandbox writes even into free memory
+_LONGEST_LOOK_S, _SHORTEST_LOOK_S = 0.25, 0.02
+_BLOCK = 512
+
+Images = Callable[[SandboxRecord], Iterable[Path]]
+
+
+class Runner(Protocol):
+    """Has sandboxes run, and can stop one."""
+
+    def running(self) -> Iterable[Sandbox]:
+        """List those that run."""
+
+    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+        """Stop one if it still runs."""
+
+
+class DiskGuard:
+    """Stops the sandboxes that write before the machine's disk is full.
+
+    Their disks are sparse files and together may grow to more than there is. One that found no
+    room any more would lose what its sandbox believes to have written.
+    """
+
+    def __init__(self, *runners: Runner, capacity: Capacity, images: Images) -> None:
+        self._runners = runners
+        self._capacity = capacity
+        self._images = images
+        self._written: dict[Sandbox, int] = {}
+        self._while_roomy: dict[Sandbox, int] = {}
+        self._stopping: dict[Sandbox, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled, the more closely the less there is."""
+        while True:
+            room = self._capacity.disk_room()
+            if room < _AMPLE:
+                self._look(room)
+            else:
+                self._written, self._while_roomy = {}, {}
+            free = room + self._capacity.least_free_disk
+            await asyncio.sleep(min(max(free / _FASTEST, _SHORTEST_LOOK_S), _LONGEST_LOOK_S))
+
+    def _look(self, room: int) -> None:
+        runners = {one: runner for runner in self._runners for one in runner.running()}
+        on_their_way = {one: one.cgroup.unwritten() for one in runners}
+        written = {one: on_their_way[one] + self._size(one) for one in runners}
+        growth = _growth(self._written, written).values()
+        self._written = written
+        # The next look may come late, and by then they have written as much again.
+        if room > sum(on_their_way.values()) + 2 * sum(growth):
+            self._while_roomy = written
+            return
+        grown = _growth(self._while_roomy, written)
+        writers = {one for one in written if grown[one] >= MIB}
+        for sandbox in writers - self._stopping.keys():
+            self._begin_stop(sandbox, runners[sandbox])
+
+    def _begin_stop(self, sandbox: Sandbox, runner: Runner) -> None:
+        """Stop in the background: one that takes its time must not hide what others write."""
+        task = asyncio.create_task(_stop(sandbox.id, runner))
+        self._stopping[sandbox] = task
+        task.add_done_callback(lambda _: self._stopping.pop(sandbox))
+
+    def _size(self, sandbox: Sandbox) -> int:
+        """Measure what the sandbox's disk, and the volumes it has, take of the machine's."""
+        size = 0
+        for image in self._images(sandbox.record):
+            with suppress(FileNotFoundError):  # it is just being deleted
+                size += image.stat().st_blocks * _BLOCK
+        return size
+
+
+def _growth(before: dict[Sandbox, int], now: dict[Sandbox, int]) -> dict[Sandbox, int]:
+    return {one: max(0, size - before.setdefault(one, size)) for one, size in now.items()}
+
+
+async def _stop(sandbox_id: str, runner: Runner) -> None:
+    try:
+        await runner.put_to_rest(sandbox_id, REASON)
+    except (EngineError, OSError) as error:
+        log.error("a sandbox that fills the disk goes on", id=sandbox_id, error=error)
+    else:
+        log.warning("disk nearly full, writer stopped", id=sandbox_id)

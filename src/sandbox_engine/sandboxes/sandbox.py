@@ -1,0 +1,240 @@
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+from sandbox_engine.commands import CommandTable
+from sandbox_engine.container.cgroups import Cgroup
+from sandbox_engine.container.search_path import STANDARD_PATH
+from sandbox_engine.network.kernel.netns import dial
+from sandbox_engine.records.sandbox import (
+    InitRecord,
+    LinkRecord,
+    SandboxRecord,
+    State,
+)
+from sandbox_engine.rootfs.accounts import Account, Accounts
+from sandbox_engine.rootfs.root import Root
+from sandbox_engine.sandboxes.init_process import wait_exit
+from sandbox_engine.system.shared_lock import Gate
+
+T = TypeVar("T")
+
+# The loop holds its tasks weakly.
+_farewells: set[asyncio.Future[None]] = set()
+
+
+class Connection(Protocol):
+    """The connection that a caller's request came on."""
+
+    def cut(self) -> None:
+        """End it in the middle of an answer."""
+
+
+class SandboxNotRunning(Exception):
+    """The sandbox is paused or gone: nothing can be started in it."""
+
+    def __init__(self, sandbox_id: str) -> None:
+        super().__init__(f"sandbox {sandbox_id} is not running")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a sandbox uses of what it may use; bytes and per cent of all its CPUs."""
+
+    at: float
+    cpu_count: int
+    cpu_used_pct: float
+    mem_total: int
+    mem_used: int
+    mem_cache: int
+    disk_total: int
+    disk_used: int
+
+
+class Sandbox:
+    """One run of a sandbox's container: what traffic and commands reach."""
+
+    def __init__(
+        self,
+        record: SandboxRecord,
+        *,
+        directory: Path,
+        link: LinkRecord,
+        cgroup: Cgroup,
+        init: InitRecord,
+        root: Root,
+        commands: Callable[["Sandbox"], CommandTable],
+        disk_room: Callable[[], int],
+    ) -> None:
+        self.record = record
+        self.gate = Gate()
+        self.cgroup = cgroup
+        self.disk_room = disk_room
+        self.root = root
+        self._directory = directory
+        self._link = link
+        self._init = init
+        self._is_coming_up = False
+        self._cpu_mark = (time.monotonic(), cgroup.usage().cpu_seconds)
+        self._connections: set[Connection] = set()
+        self._companions: dict[type[object], object] = {}
+        self._farewells: list[Callable[[], Awaitable[None]]] = []
+        self.commands = commands(self)
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def access_token(self) -> str:
+        return self.record.access_token
+
+    @property
+    def secrets(self) -> set[str]:
+        """What callers prove themselves by; no application is to see it."""
+        tokens = (self.record.access_token, self.record.traffic_token)
+        return {token for token in tokens if token is not None}
+
+    @property
+    def default_user(self) -> str:
+        return self.record.user
+
+    @property
+    def default_workdir(self) -> str:
+        return self.record.workdir
+
+    @property
+    def envs(self) -> Mapping[str, str]:
+        """What every command's environment has: the template's, the creator's, ours."""
+        return self.record.template_envs | self.record.envs | self._own_envs
+
+    @property
+    def _own_envs(self) -> dict[str, str]:
+        return {
+            "E2B_SANDBOX": "true",
+            "E2B_SANDBOX_ID": self.id,
+            "E2B_TEMPLATE_ID": self.record.template,
+        }
+
+    def environment(self, account: Account) -> Mapping[str, str]:
+        """Make the environment of the account's commands."""
+        return {**_login(account), **self.envs}
+
+    def environment_of_template(self, account: Account) -> Mapping[str, str]:
+        """Make the environment of what the template starts, maybe before the sandbox has a creator."""
+        return {**_login(account), **self.record.template_envs, **self._own_envs}
+
+    @property
+    def accounts(self) -> Accounts:
+        """The sandbox's users, as its own files have them now."""
+        return Accounts.read(self.root)
+
+    @property
+    def spool_dir(self) -> Path:
+        """Where a body waits until it is whole; counted against nobody's disk but ours."""
+        return self._directory
+
+    @contextmanager
+    def coming_up(self) -> Iterator[None]:
+        """Let the engine's own commands start before callers may come."""
+        self._is_coming_up = True
+        try:
+            yield
+        finally:
+            self._is_coming_up = False
+
+    @asynccontextmanager
+    async def starting(self) -> AsyncIterator[None]:
+        """Hold the sandbox awake while a command is being started in it."""
+        async with self.gate.shared():
+            if self.record.state is not State.RUNNING and not self._is_coming_up:
+                raise SandboxNotRunning(self.id)
+            yield
+
+    def dial(self, port: int) -> Awaitable[socket.socket]:
+        """Connect to a port inside."""
+        return dial(self._link.netns, port, address=self._link.address)
+
+    async def wait_ended(self) -> None:
+        """Return when the container's first process, and with it every other, has ended."""
+        await wait_exit(self._init)
+
+    def usage(self) -> Usage:
+        """Measure; CPU is counted since the last time it was asked for."""
+        resources = self.record.resources
+        used = self.cgroup.usage()
+        disk = os.statvfs(self._directory / "disk")
+        now = time.monotonic()
+        since, before = self._cpu_mark
+        self._cpu_mark = (now, used.cpu_seconds)
+        share = (used.cpu_seconds - before) / max(now - since, 1e-3) / resources.cpu_count
+        return Usage(
+            at=time.time(),
+            cpu_count=resources.cpu_count,
+            cpu_used_pct=round(100 * min(max(share, 0.0), 1.0), 2),
+            mem_total=resources.memory_mb << 20,
+            mem_used=used.memory_used,
+            mem_cache=used.memory_cache,
+            disk_total=disk.f_blocks * disk.f_frsize,
+            disk_used=(disk.f_blocks - disk.f_bfree) * disk.f_frsize,
+        )
+
+    @contextmanager
+    def serving(self, connection: Connection) -> Iterator[None]:
+        """Have the caller's connection cut when the sandbox stops answering in the middle."""
+        self._connections.add(connection)
+        try:
+            yield
+        finally:
+            self._connections.discard(connection)
+
+    def companion(self, kind: type[T], make: Callable[[], T]) -> T:
+        """Get what goes with this run of the sandbox, made when it is first asked for."""
+        if kind not in self._companions:
+            self._companions[kind] = make()
+        return cast("T", self._companions[kind])
+
+    def on_cut(self, farewell: Callable[[], Awaitable[None]]) -> None:
+        """Have something done whenever the sandbox stops answering."""
+        self._farewells.append(farewell)
+
+    def suspend(self, reason: str) -> None:
+        """Cut everyone off from a container that is frozen now; its commands go on later."""
+        self._cut()
+        self.commands.detach(reason)
+
+    def close(self, reason: str) -> None:
+        """Cut everyone off from a container that is gone."""
+        self._cut()
+        self.commands.abandon(reason)
+        self.root.close()
+
+    def leave(self, reason: str) -> None:
+        """Let go of a container that goes on, with its commands, for the next engine."""
+        self._cut()
+        self.commands.leave(reason)
+        self.root.close()
+
+    def _cut(self) -> None:
+        # A stream that ends in good order would tell SDKs that the sandbox still answers.
+        for connection in list(self._connections):
+            connection.cut()
+        for farewell in self._farewells:
+            task = asyncio.ensure_future(farewell())
+            _farewells.add(task)
+            task.add_done_callback(_farewells.discard)
+
+
+def _login(account: Account) -> Mapping[str, str]:
+    return {
+        "PATH": STANDARD_PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+    }

@@ -1,0 +1,203 @@
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from sandbox_engine.records.catalog import Catalog
+from sandbox_engine.records.journal import Journal
+from sandbox_engine.records.sandbox import (
+    EgressRecord,
+    IdempotencyRecord,
+    SandboxRecord,
+    State,
+)
+from sandbox_engine.sandboxes.idempotency import IdempotencyKeys
+from sandbox_engine.sandboxes.lifecycle import Lifecycle
+from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
+from sandbox_engine.sandboxes.sandbox import Sandbox
+from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.system.errors import InvalidRequest, SandboxNotFound, WrongState
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.volumes.volumes import Volumes
+
+_SHORTEST_REFRESH = timedelta(seconds=15)
+_SHORTEST_WAKE = timedelta(minutes=5)
+_KILLED = "killed by request"
+_SHOWN = (State.RUNNING, State.PAUSED)
+
+
+class Engine:
+    """The use cases: what callers may do with sandboxes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        *,
+        catalog: Catalog,
+        reserve: Reserve,
+        volumes: Volumes,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._catalog = catalog
+        self._reserve = reserve
+        self._volumes = volumes
+        self._keys: IdempotencyKeys[SandboxRecord] = IdempotencyKeys()
+        for record in lifecycle.records.values():
+            if record.idempotency is not None:
+                self._keys.remember(record.idempotency.key, record.idempotency.digest, record)
+
+    async def create(
+        self, request: NewSandbox, *, idempotency: IdempotencyRecord | None = None
+    ) -> SandboxRecord:
+        """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
+        self.check_timeout(request.timeout)
+        template = self._catalog.get(request.template)
+        record = new_record(
+            request,
+            template,
+            settings=self._settings,
+            volumes=self._volumes.plan(request.volumes),
+            idempotency=idempotency,
+        )
+
+        async def create() -> SandboxRecord:
+            started = await self._reserve.create(record, reference=request.template)
+            self._catalog.note_use(started.template)
+            return started
+
+        if idempotency is None:
+            return await create()
+        return await self._keys.once(idempotency.key, idempotency.digest, create)
+
+    def get(self, sandbox_id: str) -> SandboxRecord:
+        """Get the sandbox, running or paused."""
+        record = self._lifecycle.records.get(sandbox_id)
+        if record is None or record.state not in _SHOWN:
+            raise SandboxNotFound(sandbox_id)
+        return record
+
+    def sandboxes(self) -> Iterable[SandboxRecord]:
+        """List every sandbox that is running or paused."""
+        return [one for one in self._lifecycle.records.values() if one.state in _SHOWN]
+
+    def find_running(self, sandbox_id: str) -> Sandbox | None:
+        """Find the sandbox as traffic reaches it, if it runs."""
+        sandbox = self._lifecycle.live.get(sandbox_id)
+        return sandbox if sandbox and sandbox.record.state is State.RUNNING else None
+
+    def running(self) -> Iterable[Sandbox]:
+        """List every sandbox that traffic can reach."""
+        live = self._lifecycle.live.values()
+        return [one for one in live if one.record.state is State.RUNNING]
+
+    def journal(self, sandbox_id: str) -> Journal:
+        """Give what happened to the sandbox."""
+        return self._lifecycle.journal(self.get(sandbox_id))
+
+    async def connect(
+        self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
+    ) -> tuple[SandboxRecord, bool]:
+        """Make the sandbox usable for `timeout` from now; tells whether it had to be resumed."""
+        self.check_timeout(timeout)
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.get(sandbox_id)
+            if record.state is State.PAUSED:
+                await self._lifecycle.resume(record, timeout, keep_memory=keep_memory)
+                return record, True
+            self._extend(record, timeout)
+            return record, False
+
+    async def resume(
+        self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
+    ) -> SandboxRecord:
+        """Resume a paused sandbox, with the processes it has or from its files alone."""
+        self.check_timeout(timeout)
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.get(sandbox_id)
+            if record.state is State.RUNNING:
+                raise WrongState(f"Sandbox {sandbox_id} is already running")
+            await self._lifecycle.resume(record, timeout, keep_memory=keep_memory)
+            return record
+
+    def find_wakeable(self, sandbox_id: str) -> SandboxRecord | None:
+        """Find the sandbox if it is paused and traffic is to resume it."""
+        record = self._lifecycle.records.get(sandbox_id)
+        if record is None or record.state is not State.PAUSED or record.filesystem_only:
+            return None
+        return record if record.auto_resume else None
+
+    async def wake(self, sandbox_id: str) -> None:
+        """Resume a paused sandbox for traffic, for as long as it was created for."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.find_wakeable(sandbox_id)
+            if record is not None:
+                timeout = min(record.timeout, self._settings.max_timeout)
+                await self._lifecycle.resume(record, max(timeout, _SHORTEST_WAKE))
+
+    async def pause(self, sandbox_id: str, *, keep_memory: bool = True) -> None:
+        """Put the sandbox to rest; its files, and unless told otherwise its memory, stay."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self.get(sandbox_id)
+            if record.state is State.PAUSED:
+                raise WrongState(
+                    f"Error pausing sandbox - sandbox '{sandbox_id}' is already paused"
+                )
+            await self._lifecycle.pause(record, "paused by request", keep_memory=keep_memory)
+
+    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+        """Pause the sandbox for a reason of ours, if it still runs."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self._lifecycle.records.get(sandbox_id)
+            if record is not None and record.state is State.RUNNING:
+                await self._lifecycle.pause(record, f"paused: {reason}")
+
+    async def kill(self, sandbox_id: str) -> None:
+        """End the sandbox and delete its files, also one that is being resumed at the moment."""
+        self._lifecycle.give_up(self.get(sandbox_id).id, _KILLED)
+        async with self._lifecycle.transition(sandbox_id):
+            await self._lifecycle.kill(self.get(sandbox_id), _KILLED)
+
+    async def set_timeout(self, sandbox_id: str, timeout: timedelta) -> None:
+        """Let the sandbox end `timeout` from now, sooner or later than before."""
+        async with self._lifecycle.transition(sandbox_id):
+            record = self._running_record(sandbox_id)
+            timeout = min(timeout, self._settings.max_timeout)
+            self._lifecycle.set_end(record, datetime.now(UTC) + timeout)
+
+    async def update_network(
+        self, sandbox_id: str, egress: EgressRecord, *, allow_internet: bool | None
+    ) -> None:
+        """Have a running sandbox reach this from now on, whatever it was before."""
+        egress.policy(allow_internet=allow_internet)
+        async with self._lifecycle.transition(sandbox_id):
+            record = self._running_record(sandbox_id)
+            record.network = record.network.model_copy(update=dict(egress))
+            record.allow_internet = allow_internet
+            await self._lifecycle.police(record)
+
+    async def refresh(self, sandbox_id: str, duration: timedelta) -> None:
+        """Keep the sandbox for at least `duration` from now."""
+        async with self._lifecycle.transition(sandbox_id):
+            self._extend(self._running_record(sandbox_id), max(duration, _SHORTEST_REFRESH))
+
+    async def close(self) -> None:
+        """Leave every sandbox as it is; the next engine takes them over."""
+        await self._lifecycle.close()
+
+    def check_timeout(self, timeout: timedelta) -> None:
+        if timeout <= timedelta(0):
+            raise InvalidRequest("Timeout must be greater than 0")
+        if timeout > self._settings.max_timeout:
+            hours = self._settings.max_timeout_hours
+            raise InvalidRequest(f"Timeout cannot be greater than {hours} hours")
+
+    def _running_record(self, sandbox_id: str) -> SandboxRecord:
+        record = self.get(sandbox_id)
+        if record.state is not State.RUNNING:
+            raise SandboxNotFound(sandbox_id)
+        return record
+
+    def _extend(self, record: SandboxRecord, timeout: timedelta) -> None:
+        ends_at = datetime.now(UTC) + timeout
+        if ends_at > record.ends_at:
+            self._lifecycle.set_end(record, ends_at)

@@ -1,0 +1,66 @@
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from sandbox_engine.commands import Command
+from sandbox_engine.commands.transcript import OnLine
+from sandbox_engine.sandboxes import shell
+from sandbox_engine.sandboxes.readiness import wait_ready
+from sandbox_engine.sandboxes.sandbox import Sandbox
+from sandbox_engine.sandboxes.shell import NotStarted, ShellCommand
+from sandbox_engine.system.errors import StartFailed
+
+# What E2B does with a start command that comes without a ready command.
+_DEFAULT_READY_COMMAND = "sleep 20"
+
+
+async def start_up(sandbox: Sandbox, *, timeout: timedelta, on_line: OnLine | None = None) -> None:
+    """Start the template's start command and wait until its ready command holds."""
+    if not sandbox.record.starts_something:
+        return
+    try:
+        with sandbox.coming_up():
+            async with asyncio.timeout(timeout.total_seconds()):
+                await _start_up(sandbox, on_line)
+    except NotStarted as error:
+        raise StartFailed(str(error)) from error
+    except TimeoutError as error:
+        seconds = timeout.total_seconds()
+        raise StartFailed(
+            f"its ready command did not hold within {seconds:g} s: {_ready_command(sandbox)}"
+        ) from error
+
+
+async def _start_up(sandbox: Sandbox, on_line: OnLine | None) -> None:
+    started = None
+    if script := sandbox.record.start_command:
+        started = await shell.start(sandbox, _command(sandbox, script))
+    failing = asyncio.create_task(_wait_failure(started, on_line))
+    asking = replace(_command(sandbox, _ready_command(sandbox)), is_noted=False)
+    becoming_ready = asyncio.create_task(wait_ready(sandbox, asking))
+    try:
+        await asyncio.wait((failing, becoming_ready), return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            failing.result()
+        await becoming_ready
+    finally:
+        for task in (failing, becoming_ready):
+            task.cancel()
+        await asyncio.gather(failing, becoming_ready, return_exceptions=True)
+
+
+async def _wait_failure(started: Command | None, on_line: OnLine | None) -> None:
+    """Fail when the start command does; one that ended well has done its part."""
+    if started is not None:
+        finished = await shell.follow(started, on_line=on_line)
+        if not finished.succeeded:
+            status, output = finished.ended.error, finished.output
+            raise StartFailed(f"its start command ended with {status}: {output}".rstrip(": \n"))
+
+
+def _ready_command(sandbox: Sandbox) -> str:
+    return sandbox.record.ready_command or _DEFAULT_READY_COMMAND
+
+
+def _command(sandbox: Sandbox, script: str) -> ShellCommand:
+    return ShellCommand(script, sandbox.default_user, sandbox.default_workdir)

@@ -1,0 +1,73 @@
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from sandbox_engine.records.catalog import Catalog
+from sandbox_engine.records.sandbox import SandboxRecord, State
+from sandbox_engine.sandboxes.init_process import is_ending
+from sandbox_engine.sandboxes.lifecycle import Lifecycle
+from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
+from sandbox_engine.sandboxes.warm_pool.attempts import Attempts
+from sandbox_engine.sandboxes.warm_pool.compatibility import kind_of
+from sandbox_engine.sandboxes.warm_pool.demand import Demand
+from sandbox_engine.sandboxes.warm_pool.levels import Stock, share_out
+from sandbox_engine.system.errors import EngineError
+from sandbox_engine.system.settings import Settings
+
+
+class Inventory:
+    """What is ready and what should be.
+
+    The records tell which sandboxes are ready, so that the next engine finds them too.
+    """
+
+    def __init__(
+        self, settings: Settings, lifecycle: Lifecycle, *, catalog: Catalog, always: Sequence[str]
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._catalog = catalog
+        self._attempts: dict[str, Attempts] = {}
+        self.demand = Demand(always)
+        for record in self.ready():
+            self.demand.note(record.template)
+
+    def ready(self) -> list[SandboxRecord]:
+        """List every sandbox that waits for somebody, whether it is still wanted or not."""
+        return [one for one in self._lifecycle.records.values() if one.state is State.RESERVED]
+
+    def find(self, wanted: SandboxRecord) -> SandboxRecord | None:
+        """Find a ready sandbox that can become the wanted one."""
+        kind = kind_of(wanted)
+        for record in self.ready():
+            if kind_of(record) == kind and record.init and not is_ending(record.init):
+                return record
+        return None
+
+    def attempts(self, kind: str) -> Attempts:
+        """Give how it went to start sandboxes of this kind."""
+        return self._attempts.setdefault(kind, Attempts())
+
+    def stocks(self) -> list[Stock]:
+        """Take stock, kind by kind, in the order of the demand."""
+        models = {kind_of(model): model for model in self._models()}
+        ready: dict[str, list[SandboxRecord]] = {kind: [] for kind in models}
+        for record in self.ready():
+            ready.get(kind_of(record), []).append(record)
+        stocks = [
+            Stock(kind, model, self.attempts(kind), ready[kind]) for kind, model in models.items()
+        ]
+        self._attempts = {stock.kind: stock.attempts for stock in stocks}
+        most, memory_mb = self._settings.ready_sandboxes, self._settings.ready_memory_mb
+        share_out(stocks, each=most, memory_mb=memory_mb)
+        return stocks
+
+    def _models(self) -> Iterator[SandboxRecord]:
+        for reference in self.demand:
+            try:
+                template = self._catalog.get(reference)
+            except EngineError:  # deleted, or it has lost the tag
+                self.demand.forget(reference)
+                continue
+            if template.base is None:  # a ready one of a snapshot would hold a copy of its files
+                request = NewSandbox(template.id, timeout=timedelta(0))
+                yield new_record(request, template, settings=self._settings)

@@ -1,0 +1,49 @@
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from secrets import token_hex
+
+from sandbox_engine.container.snapshot_bases import Foundations
+from sandbox_engine.images.bases.bases import Bases
+from sandbox_engine.images.image import Image
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.templates.building.layer_capture import copy_changes
+from sandbox_engine.templates.building.plan import BuildPlan
+
+
+class Origins:
+    """What plans start from: an image of a registry, a template, or a snapshot."""
+
+    def __init__(self, *, bases: Bases, images: ImageStore, foundations: Foundations) -> None:
+        self._bases = bases
+        self._images = images
+        self._foundations = foundations
+
+    async def provide(self, plan: BuildPlan, *, say: Callable[[str], None]) -> Image:
+        """Give the image that the plan's first step starts from."""
+        template = plan.from_template
+        if template is None:
+            say(f"FROM {plan.from_image}")
+            return await self._bases.provide(plan.from_image, credentials=plan.credentials, say=say)
+        say(f"FROM TEMPLATE {template.name}")
+        if template.base is None:
+            return template.image
+        return await self._with_snapshot(template.image, template.base)
+
+    async def _with_snapshot(self, image: Image, snapshot: str) -> Image:
+        """Make the files of a snapshot layers of the image: what is built must outlive it."""
+        holder = f"build-{token_hex(8)}"
+        try:
+            disks = await self._foundations.hold(snapshot, holder=holder)
+            layers = [await self._layer(upper) for upper in disks]
+        finally:
+            await self._foundations.release(holder)
+        return replace(image, layers=(*image.layers, *layers))
+
+    async def _layer(self, upper: Path) -> Path:
+        # A snapshot's disk never changes, so that where it is says what is in it.
+        digest = hashlib.sha256(os.fsencode(upper)).hexdigest()[:32]
+        return await self._images.add_layer(digest, partial(copy_changes, upper))

@@ -1,0 +1,142 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from sandbox_engine.images.bases.bases import Bases
+from sandbox_engine.images.image import Image
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.records.catalog import Template
+from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.lifecycle import Lifecycle
+from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
+from sandbox_engine.sandboxes.sandbox import Sandbox
+from sandbox_engine.system.errors import BuildFailed
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.templates.building.base_resolution import Origins
+from sandbox_engine.templates.building.build import Build
+from sandbox_engine.templates.building.build_sandbox import Workshop
+from sandbox_engine.templates.building.log import BuildLog, Level
+from sandbox_engine.templates.building.plan import BuildPlan
+from sandbox_engine.templates.building.step_cache import StepCache
+from sandbox_engine.templates.building.steps import FindFiles
+
+_NAME = "build"
+
+
+class Builder:
+    """Turns plans into images, as many at once as the settings allow."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ground: Ground,
+        lifecycle: Lifecycle,
+        *,
+        images: ImageStore,
+        bases: Bases,
+    ) -> None:
+        self._settings = settings
+        self._ground = ground
+        self._lifecycle = lifecycle
+        self._images = images
+        self._origins = Origins(bases=bases, images=images, foundations=ground.foundations)
+        self._cache = StepCache(settings.state_dir / "build-cache", images)
+        self._slots = asyncio.Semaphore(settings.max_builds)
+        self._under_way: set[Build] = set()
+        self._workshops: set[Workshop] = set()
+
+    async def build(self, plan: BuildPlan, *, files: FindFiles, log: BuildLog) -> Image:
+        """Carry out the plan; `files` gives the archive that was uploaded under a hash.
+
+        It may be cancelled. However it ends, nothing is left behind but layers that a later build
+        may start from.
+        """
+        begun = time.monotonic()
+        workshop = self._workshop(plan)
+        self._workshops.add(workshop)
+        try:
+            async with self._in_time(workshop):
+                image = await self._run(plan, files=files, log=log, workshop=workshop)
+        finally:
+            self._workshops.discard(workshop)
+            await workshop.close()
+        log.append(Level.INFO, f"Build finished, took {time.monotonic() - begun:.0f}s")
+        return image
+
+    def running(self) -> Iterator[Sandbox]:
+        """List the sandboxes that steps run in."""
+        for workshop in self._workshops:
+            if workshop.sandbox is not None:
+                yield workshop.sandbox
+
+    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+        """Have the build of this sandbox fail."""
+        for workshop in self._workshops:
+            if workshop.sandbox is not None and workshop.sandbox.id == sandbox_id:
+                workshop.give_up(reason)
+
+    def forget_unused(self) -> None:
+        """Let go of steps that no build has come to for long."""
+        self._cache.forget_unused(self._settings.build_cache_age)
+
+    def layers(self) -> Iterator[Path]:
+        """Every layer that a build stands on, or a later one may start from."""
+        yield from self._cache.layers()
+        for build in self._under_way:
+            yield from build.layers
+
+    async def _run(
+        self, plan: BuildPlan, *, files: FindFiles, log: BuildLog, workshop: Workshop
+    ) -> Image:
+        build = Build(
+            plan,
+            files=files,
+            log=log,
+            origins=self._origins,
+            cache=self._cache,
+            workshop=workshop,
+            start_timeout=self._settings.start_timeout,
+        )
+        self._under_way.add(build)
+        try:
+            image = await build.run()
+            if not await self._images.claim(layer.name for layer in image.layers):
+                raise BuildFailed("a layer of the image has been removed")
+            return image
+        finally:
+            self._under_way.discard(build)
+
+    @asynccontextmanager
+    async def _in_time(self, workshop: Workshop) -> AsyncIterator[None]:
+        """Give a build its time from when its sandbox first starts: a queue takes none of it."""
+        longest = self._settings.build_timeout.total_seconds()
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(None) as limit:
+                workshop.on_open(lambda: limit.reschedule(clock() + longest))
+                workshop.on_given_up(partial(_expire, limit))
+                yield
+        except TimeoutError:
+            timed_out = f"build timed out after {longest / 60:g} minutes"
+            raise BuildFailed(workshop.given_up or timed_out) from None
+
+    def _workshop(self, plan: BuildPlan) -> Workshop:
+        template = Template(
+            _NAME, _NAME, Image(()), cpu_count=plan.cpu_count, memory_mb=plan.memory_mb
+        )
+        request = NewSandbox(_NAME, timeout=self._settings.build_timeout)
+        return Workshop(
+            new_record(request, template, settings=self._settings),
+            ground=self._ground,
+            lifecycle=self._lifecycle,
+            images=self._images,
+            slots=self._slots,
+        )
+
+
+def _expire(limit: asyncio.Timeout) -> None:
+    if not limit.expired():
+        limit.reschedule(asyncio.get_running_loop().time())

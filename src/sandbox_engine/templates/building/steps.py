@@ -1,0 +1,134 @@
+import asyncio
+import posixpath
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from sandbox_engine.commands.transcript import OnLine
+from sandbox_engine.container.search_path import STANDARD_PATH, with_standard
+from sandbox_engine.images.image import Image
+from sandbox_engine.rootfs.accounts import Account, UnknownUser
+from sandbox_engine.sandboxes import shell
+from sandbox_engine.sandboxes.sandbox import Sandbox
+from sandbox_engine.sandboxes.shell import Finished, NotStarted, ShellCommand
+from sandbox_engine.templates.building.expansion import expand
+from sandbox_engine.templates.building.plan import Step
+
+FindFiles = Callable[[str], Path]
+
+_ROOT = "root"
+_ADD_USER = (
+    "if command -v useradd >/dev/null; then useradd --create-home --shell /bin/bash {name}; "
+    "else adduser -D {name}; fi"  # what busybox has
+)
+_TAIL_CHARACTERS = 1_000
+# A step is over when its command is, as with Docker: a daemon that it started ends with it.
+_LINGER = timedelta(seconds=1)
+
+
+class StepProblem(Exception):
+    """A step cannot be carried out; the text says why."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a step is carried out: in a sandbox that has the image's files and settings."""
+
+    sandbox: Sandbox
+    image: Image
+    files: FindFiles
+    say: OnLine
+
+    @property
+    def account(self) -> Account:
+        """The user of the steps that name none."""
+        return self.sandbox.accounts.find(self.image.user)
+
+    def expand(self, text: str) -> str:
+        """Put in the values that the steps before have set."""
+        return expand(text, {"PATH": STANDARD_PATH, **self.image.env})
+
+    def resolve(self, path: str, *, start: str) -> str:
+        """Make a path absolute: it counts from the working directory, from `start` without one."""
+        path = posixpath.join("/", self.image.workdir or start, path)
+        return "/" + posixpath.normpath(path).lstrip("/")
+
+    async def run(self, script: str, user: str, *, workdir: str = "/") -> Finished:
+        """Run a command line with the image's environment."""
+        envs = dict(self.image.env)
+        if "PATH" in envs:
+            envs["PATH"] = with_standard(envs["PATH"])
+        command = ShellCommand(script, user, workdir, envs)
+        with self.sandbox.coming_up():
+            return await shell.run(self.sandbox, command, linger=_LINGER, on_line=self.say)
+
+
+def argument(step: Step, position: int = 0) -> str:
+    """Take one of a step's arguments; a missing one is empty."""
+    return step.args[position] if position < len(step.args) else ""
+
+
+def set_environment(step: Step, image: Image) -> Image:
+    """Give the image variables, which may refer to those it has."""
+    if not step.args or len(step.args) % 2:
+        raise StepProblem(f"{step.kind} requires both a key and value arguments")
+    if wrong := [name for name in step.args[::2] if not name or "=" in name]:
+        raise StepProblem(f"invalid environment variable name: {wrong[0]!r}")
+    known = {"PATH": STANDARD_PATH, **image.env}
+    pairs = zip(step.args[::2], step.args[1::2], strict=True)
+    return replace(image, env={**image.env, **{key: expand(text, known) for key, text in pairs}})
+
+
+async def run(step: Step, site: Site) -> Image:
+    """Run a command line; what it changes are its files."""
+    script, user = argument(step), argument(step, 1) or site.image.user
+    if not script:
+        raise StepProblem("RUN requires command argument")
+    failed = f"failed to run command '{script}'"
+    try:
+        finished = await site.run(script, user, workdir=site.image.workdir)
+    except NotStarted as error:
+        raise StepProblem(f"{failed}: {error}") from error
+    if not finished.succeeded:
+        output = finished.output[-_TAIL_CHARACTERS:].strip()
+        raise StepProblem(f"{failed}: {finished.ended.error}" + (f": {output}" if output else ""))
+    return site.image
+
+
+async def change_workdir(step: Step, site: Site) -> Image:
+    """Let what follows start in a directory, made as the user's where it is missing."""
+    if not argument(step):
+        raise StepProblem("WORKDIR requires a path argument")
+    path = site.resolve(site.expand(argument(step)), start="/")
+    try:
+        make = site.sandbox.root.make_directories
+        await asyncio.to_thread(make, path, site.account.owner)
+    except (OSError, UnknownUser) as error:
+        raise StepProblem(f"failed to create workdir: {path}: {error}") from error
+    return replace(site.image, workdir=path)
+
+
+async def change_user(step: Step, site: Site) -> Image:
+    """Let what follows run as a user, made where there is none of that name."""
+    name = site.expand(argument(step)).partition(":")[0]
+    if not name:
+        raise StepProblem("USER requires a username argument")
+    accounts = site.sandbox.accounts
+    if name.isdecimal():
+        name = accounts.user_name(int(name))
+    try:
+        accounts.find(name)
+    except UnknownUser:
+        await _add_user(name, site)
+    return replace(site.image, user=name)
+
+
+async def _add_user(name: str, site: Site) -> None:
+    try:
+        finished = await site.run(_ADD_USER.format(name=shlex.quote(name)), _ROOT)
+    except NotStarted as error:
+        raise StepProblem(f"failed to create user: {error}") from error
+    if not finished.succeeded:
+        raise StepProblem(f"failed to create user: {finished.ended.error}")

@@ -1,0 +1,72 @@
+"""Where volumes may be mounted in a sandbox, and how they get there."""
+
+import os
+import posixpath
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from sandbox_engine.rootfs.descriptors import closing
+from sandbox_engine.rootfs.ownership import Owner
+from sandbox_engine.rootfs.root import Root
+from sandbox_engine.system.errors import InvalidRequest
+from sandbox_engine.system.syscalls import MS_BIND, mount
+
+_RESERVED = ("/proc", "/sys", "/dev", "/etc", "/run/e2b")
+_SANDBOX_ROOT = Owner(0, 0)
+
+
+def check_places(paths: Sequence[str]) -> None:
+    """Refuse paths that nothing can or may be mounted on; says all that is wrong at once."""
+    wrong = [(path, problem) for path in paths if (problem := _problem(path))]
+    if not wrong:
+        wrong = [(path, "it is in another mount") for path in _nested(paths)]
+    if wrong:
+        told = "; ".join(f"{path!r}: {problem}" for path, problem in wrong)
+        raise InvalidRequest(f"Volumes cannot be mounted there: {told}")
+
+
+def mount_volumes(root: Path, volumes: Sequence[tuple[Path, str]]) -> None:
+    """Mount each directory in a root that nobody works in yet, at a path made where it is missing.
+
+    Links in the root lead to places in the root, whatever they say.
+    """
+    with ExitStack() as stack:
+        tree = Root.at(str(root))
+        stack.callback(tree.close)
+        places = [stack.enter_context(closing(_make_place(tree, path))) for _, path in volumes]
+        check_places([tree.path_of(place) for place in places])
+        for (source, _), place in zip(volumes, places, strict=True):
+            mount(str(source), f"/proc/self/fd/{place}", "", MS_BIND)
+
+
+def _make_place(tree: Root, path: str) -> int:
+    try:
+        tree.make_directories(path, _SANDBOX_ROOT)
+        return tree.locate(path, os.O_DIRECTORY)
+    except OSError as error:
+        raise InvalidRequest(f"A volume cannot be mounted at {path!r}: {error.strerror}") from error
+
+
+def _problem(path: str) -> str:
+    if "\0" in path or not path.startswith("/"):
+        return "it is not an absolute path"
+    if posixpath.normpath(path) != path or path.startswith("//"):
+        return "it is not in its shortest form"
+    if path == "/":
+        return "it is the root"
+    if any(_is_within(path, reserved) for reserved in _RESERVED):
+        return "it is the system's own"
+    return ""
+
+
+def _nested(paths: Sequence[str]) -> Iterable[str]:
+    return (
+        path
+        for number, path in enumerate(paths)
+        if any(_is_within(path, other) for at, other in enumerate(paths) if at != number)
+    )
+
+
+def _is_within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")

@@ -1,0 +1,112 @@
+import asyncio
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from sandbox_engine.api_key import find_api_key
+from sandbox_engine.control.services import Services
+from sandbox_engine.images.bases.bases import Bases
+from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.recipe import BaseRecipe
+from sandbox_engine.images.registry.registry import Registry
+from sandbox_engine.images.store import ImageStore
+from sandbox_engine.machine.resources import MIB
+from sandbox_engine.metrics.sampler import Sampler
+from sandbox_engine.records.catalog import Catalog
+from sandbox_engine.records.snapshot_store import SnapshotStore
+from sandbox_engine.sandboxes.disk_guard import DiskGuard
+from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.lifecycle import Lifecycle
+from sandbox_engine.sandboxes.service import Engine
+from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.secrets.vault import Vault
+from sandbox_engine.snapshots.forks import Forks
+from sandbox_engine.snapshots.snapshots import Snapshots
+from sandbox_engine.system.settings import Settings
+from sandbox_engine.templates.building.builder import Builder
+from sandbox_engine.templates.housekeeping import Housekeeping
+from sandbox_engine.templates.library import BASE
+from sandbox_engine.templates.templates import Templates
+
+
+async def assemble(
+    settings: Settings, ground: Ground, *, port: int, running: AsyncExitStack
+) -> Services:
+    """Put together what the API calls; `running` ends what works in the background."""
+    images = ImageStore(settings.images, owner=settings.state_dir)
+    recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
+    bases = Bases(images, recipe=recipe, registry=_registry(settings))
+    base = await bases.provide_own(say=say)
+    api_key = find_api_key(settings)
+    lifecycle = await ground.adopt()
+    builder = Builder(settings, ground, lifecycle, images=images, bases=bases)
+    templates = await Templates.open(
+        settings, ground.capacity, base=base, builder=builder, key=api_key
+    )
+    running.push_async_callback(templates.close)
+    catalog = Catalog()
+    catalog.add(templates.library.find)
+    catalog.on_use(templates.library.note_use)
+    catalog.add(ground.snapshots.find_template)
+    in_use = partial(_layers_in_use, templates, builder, lifecycle, ground.snapshots)
+    housekeeping = Housekeeping(images, builder, templates, layers_in_use=in_use)
+    await housekeeping.tidy()
+    always = (*settings.ready_templates, BASE)
+    reserve = Reserve(settings, lifecycle, catalog=catalog, always=always)
+    engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
+    snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
+    sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
+    guard = DiskGuard(engine, builder, capacity=ground.capacity, images=ground.containers.images)
+    _work(
+        running,
+        templates.library.keep_counts(),
+        lifecycle.deadlines.run(),
+        sampler.run(),
+        reserve.run(),
+        guard.run(),
+        housekeeping.run(),
+    )
+    return Services(
+        engine=engine,
+        reserve=reserve,
+        catalog=catalog,
+        sampler=sampler,
+        volumes=ground.volumes,
+        vault=Vault(settings.state_dir / "vault"),
+        templates=templates,
+        snapshots=snapshots,
+        forks=Forks(ground.snapshots, snapshots, lifecycle, engine=engine),
+        disk_mb=settings.disk_mb,
+        api_key=api_key,
+        domain=settings.domain or f"localhost:{port}",
+    )
+
+
+def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> None:
+    for work in background:
+        running.callback(asyncio.create_task(work).cancel)
+
+
+def _registry(settings: Settings) -> Registry:
+    room = Room(
+        settings.images, limit=settings.image_mb * MIB, kept_free=settings.min_free_disk_mb * MIB
+    )
+    return Registry(insecure=frozenset(settings.insecure_registries), room=room)
+
+
+def _layers_in_use(
+    templates: Templates, builder: Builder, lifecycle: Lifecycle, snapshots: SnapshotStore
+) -> set[Path]:
+    kept = [record.layers for record in lifecycle.records.values()]
+    kept += [record.layers for record in snapshots.records.values()]
+    return {*templates.library.layers(), *builder.layers(), *chain.from_iterable(kept)}
+
+
+def say(text: str) -> None:
+    """Tell whoever started the engine."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
