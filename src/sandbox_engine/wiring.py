@@ -1,4 +1,5 @@
 import asyncio
+import secrets
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -7,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.api_key import find_api_key
 from sandbox_engine.control.services import Services
 from sandbox_engine.images.bases.bases import Bases
 from sandbox_engine.images.disk_space import Room
@@ -26,11 +26,14 @@ from sandbox_engine.sandboxes.warm_pool import Reserve
 from sandbox_engine.secrets.vault import Vault
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
+from sandbox_engine.system.private_files import write_private
 from sandbox_engine.system.settings import Settings
 from sandbox_engine.templates.building.builder import Builder
 from sandbox_engine.templates.housekeeping import Housekeeping
 from sandbox_engine.templates.library import BASE
 from sandbox_engine.templates.templates import Templates
+
+_BYTES = 20  # the SDK expects `e2b_` and forty hex digits
 
 
 async def assemble(
@@ -57,7 +60,7 @@ async def assemble(
     await housekeeping.tidy()
     always = (*settings.ready_templates, BASE)
     reserve = Reserve(settings, lifecycle, catalog=catalog, always=always)
-    engine = Engine(settings, lifecycle, catalog=catalog, reserve=reserve, volumes=ground.volumes)
+    engine = Engine(settings, lifecycle, catalog=catalog, source=reserve, volumes=ground.volumes)
     snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
     sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
     guard = DiskGuard(engine, builder, capacity=ground.capacity, images=ground.containers.images)
@@ -110,3 +113,13 @@ def say(text: str) -> None:
     """Tell whoever started the engine."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def find_api_key(settings: Settings) -> str:
+    """Give the key callers send: the one in the settings, else the one kept, made when missing."""
+    if settings.api_key is not None:
+        return settings.api_key
+    path = settings.state_dir / "api.key"
+    if not path.exists():
+        write_private(path, f"e2b_{secrets.token_hex(_BYTES)}\n".encode())
+    return path.read_text().strip()

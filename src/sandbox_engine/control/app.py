@@ -1,23 +1,33 @@
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from sandbox_engine.control import (
     builds,
     errors,
     observability,
-    policies,
     sandboxes,
     secrets,
     snapshots,
     templates,
-    unimplemented,
     uploads,
-    volume_content,
     volumes,
     warm_pool,
 )
+from sandbox_engine.control.deps import check_api_key
 from sandbox_engine.control.services import Services
+from sandbox_engine.system.errors import NotImplementedHere
+
+unimplemented = APIRouter(
+    tags=["not implemented"], dependencies=[Depends(check_api_key)], include_in_schema=False
+)
+
+_EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+_PATHS = {
+    "/templates": "Building an image that was pushed (a v1 build)",
+    "/templates/{template_id}": "Building an image that was pushed (a v1 build)",
+    "/templates/{template_id}/builds/{build_id}": "Building an image that was pushed (a v1 build)",
+}
 
 
 def build_api(services: Services) -> FastAPI:
@@ -36,7 +46,6 @@ def build_api(services: Services) -> FastAPI:
 
     app.include_router(observability.router)
     app.include_router(sandboxes.router)
-    app.include_router(policies.router)
     app.include_router(secrets.router)
     app.include_router(snapshots.router)
     app.include_router(templates.router)
@@ -44,6 +53,18 @@ def build_api(services: Services) -> FastAPI:
     app.include_router(uploads.router)
     app.include_router(warm_pool.router)
     app.include_router(volumes.router)
-    app.include_router(volume_content.router)
-    app.include_router(unimplemented.router)
+    app.include_router(volumes.content_router)
+    app.include_router(unimplemented)
     return app
+
+
+def _refuse(what: str) -> None:
+    async def refuse() -> None:
+        raise NotImplementedHere(what)
+
+    for path in [path for path, named in _PATHS.items() if named == what]:
+        unimplemented.add_api_route(path, refuse, methods=_EVERY_METHOD)
+
+
+for _what in set(_PATHS.values()):
+    _refuse(_what)

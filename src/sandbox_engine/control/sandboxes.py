@@ -12,6 +12,7 @@ from sandbox_engine.control.deps import (
     SandboxId,
     check_api_key,
 )
+from sandbox_engine.control.models.network import NetworkUpdate
 from sandbox_engine.control.models.sandboxes import (
     ConnectBody,
     ListedSandbox,
@@ -198,3 +199,11 @@ async def refresh_sandbox(
     """Keep a sandbox for at least this many seconds from now."""
     duration = (body or RefreshBody()).duration
     await engine.refresh(sandbox_id, timedelta(seconds=duration))
+
+
+@router.put("/sandboxes/{sandbox_id}/network", status_code=204)
+async def update_network(sandbox_id: SandboxId, body: NetworkUpdate, engine: EngineDep) -> None:
+    """Replace what a running sandbox may reach; connections to what it may not are cut."""
+    await engine.update_network(
+        sandbox_id, body.to_record(), allow_internet=body.allow_internet_access
+    )

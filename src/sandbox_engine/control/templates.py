@@ -22,7 +22,6 @@ from sandbox_engine.control.models.templates import (
     UpdateBody,
 )
 from sandbox_engine.control.pagination import page
-from sandbox_engine.templates import tags
 from sandbox_engine.templates.records import BuildRecord, TemplateRecord
 
 router = APIRouter(tags=["templates"], dependencies=[Depends(check_api_key)])
@@ -63,14 +62,14 @@ async def find_template_by_alias(alias: str, library: LibraryDep) -> TemplateAli
 @router.post("/templates/tags", status_code=201)
 async def assign_tags(body: AssignTagsBody, library: LibraryDep) -> AssignedTags:
     """Give further tags to the build that `name:tag` leads to."""
-    build, given = await tags.assign_tags(library, body.target, body.tags)
+    build, given = await library.assign_tags(body.target, body.tags)
     return AssignedTags(tags=given, build_id=build.id)
 
 
 @router.delete("/templates/tags", status_code=204)
 async def remove_tags(body: RemoveTagsBody, library: LibraryDep) -> None:
     """Take tags from a template."""
-    await tags.remove_tags(library, body.name, body.tags)
+    await library.remove_tags(body.name, body.tags)
 
 
 @router.get("/templates/{template_id}/tags")

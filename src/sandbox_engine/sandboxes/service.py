@@ -1,5 +1,6 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from sandbox_engine.records.catalog import Catalog
 from sandbox_engine.records.journal import Journal
@@ -13,7 +14,6 @@ from sandbox_engine.sandboxes.idempotency import IdempotencyKeys
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
 from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
 from sandbox_engine.sandboxes.sandbox import Sandbox
-from sandbox_engine.sandboxes.warm_pool import Reserve
 from sandbox_engine.system.errors import InvalidRequest, SandboxNotFound, WrongState
 from sandbox_engine.system.settings import Settings
 from sandbox_engine.volumes.volumes import Volumes
@@ -22,6 +22,12 @@ _SHORTEST_REFRESH = timedelta(seconds=15)
 _SHORTEST_WAKE = timedelta(minutes=5)
 _KILLED = "killed by request"
 _SHOWN = (State.RUNNING, State.PAUSED)
+
+
+class SandboxSource(Protocol):
+    """Gives the sandbox that a request is for, started now or before."""
+
+    async def create(self, wanted: SandboxRecord, *, reference: str) -> SandboxRecord: ...
 
 
 class Engine:
@@ -33,13 +39,13 @@ class Engine:
         lifecycle: Lifecycle,
         *,
         catalog: Catalog,
-        reserve: Reserve,
+        source: SandboxSource,
         volumes: Volumes,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
         self._catalog = catalog
-        self._reserve = reserve
+        self._source = source
         self._volumes = volumes
         self._keys: IdempotencyKeys[SandboxRecord] = IdempotencyKeys()
         for record in lifecycle.records.values():
@@ -61,7 +67,7 @@ class Engine:
         )
 
         async def create() -> SandboxRecord:
-            started = await self._reserve.create(record, reference=request.template)
+            started = await self._source.create(record, reference=request.template)
             self._catalog.note_use(started.template)
             return started
 

@@ -5,10 +5,14 @@ from datetime import timedelta
 from sandbox_engine.commands import Command
 from sandbox_engine.commands.transcript import OnLine
 from sandbox_engine.sandboxes import shell
-from sandbox_engine.sandboxes.readiness import wait_ready
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.sandboxes.shell import NotStarted, ShellCommand
 from sandbox_engine.system.errors import StartFailed
+
+_FIRST_PAUSE = timedelta(seconds=0.05)
+_LINGER = timedelta(seconds=0.5)
+_LONGEST_PAUSE = timedelta(seconds=1)
+
 
 # What E2B does with a start command that comes without a ready command.
 _DEFAULT_READY_COMMAND = "sleep 20"
@@ -64,3 +68,11 @@ def _ready_command(sandbox: Sandbox) -> str:
 
 def _command(sandbox: Sandbox, script: str) -> ShellCommand:
     return ShellCommand(script, sandbox.default_user, sandbox.default_workdir)
+
+
+async def wait_ready(sandbox: Sandbox, command: ShellCommand) -> None:
+    """Run the command again and again until it succeeds."""
+    pause = _FIRST_PAUSE
+    while not (await shell.run(sandbox, command, linger=_LINGER)).succeeded:
+        await asyncio.sleep(pause.total_seconds())
+        pause = min(2 * pause, _LONGEST_PAUSE)

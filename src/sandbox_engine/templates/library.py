@@ -1,4 +1,5 @@
 import asyncio
+import os
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from sandbox_engine.records.template_names import (
 from sandbox_engine.system.errors import (
     BuildNotFound,
     InvalidRequest,
+    TagNotFound,
     TemplateNotFound,
     TemplateProtected,
 )
@@ -25,8 +27,10 @@ from sandbox_engine.templates.records import (
     Failure,
     TemplateRecord,
 )
-from sandbox_engine.templates.resources import check_resources
 from sandbox_engine.templates.store import TemplateStore
+
+_LEAST_MEMORY_MB = 128
+
 
 BASE = "base"
 
@@ -128,6 +132,28 @@ class Library:
         if template.id in self._templates:
             await self._store.keep(template)
 
+    async def assign_tags(self, target: str, tags: Iterable[str]) -> tuple[BuildRecord, list[str]]:
+        """Let tags lead to the build that `name:tag` leads to."""
+        reference = Reference.parse(target)
+        template = self.get_changeable(reference.name)
+        given = _parse_some(tags)
+        build = template.ready_build(reference.tag)
+        template.point(given, build)
+        await self.save(template)
+        return build, given
+
+    async def remove_tags(self, name: str, tags: Iterable[str]) -> None:
+        """Take tags from a template; a build that no tag leads to cannot be run any more."""
+        template = self.get_changeable(name)
+        taken = _parse_some(tags)
+        if DEFAULT_TAG in taken:
+            raise InvalidRequest(f"Cannot delete the '{DEFAULT_TAG}' tag")
+        for tag in taken:
+            if tag not in template.tags:
+                raise TagNotFound(tag, template.name)
+        template.untag(taken)
+        await self.save(template)
+
     async def publish(self, name: str, *, public: bool) -> TemplateRecord:
         """Note whether others may use the template; on this engine everyone with its key may."""
         template = self.get_changeable(name)
@@ -186,3 +212,43 @@ def _runnable(template: TemplateRecord, build: BuildRecord) -> Template:
 def _check_changeable(template: TemplateRecord) -> None:
     if template.id == BASE:
         raise TemplateProtected(BASE)
+
+
+def check_resources(
+    defaults: Resources, *, cpu_count: int | None, memory_mb: int | None
+) -> tuple[int, int]:
+    """Settle the CPUs and the memory of a template, by E2B's rules and what this machine has."""
+    if cpu_count is not None:
+        _check_cpus(cpu_count)
+    if memory_mb is not None:
+        _check_memory(memory_mb)
+    return cpu_count or defaults.cpu_count, memory_mb or defaults.memory_mb
+
+
+def _check_cpus(count: int) -> None:
+    if count < 1:
+        raise InvalidRequest("CPU count must be at least 1")
+    if count != 1 and count % 2:
+        raise InvalidRequest("CPU count must be 1 or an even number")
+    there_are = os.cpu_count() or 1
+    if count > there_are:
+        raise InvalidRequest(f"CPU count can't be higher than {there_are}: the engine has no more")
+
+
+def _check_memory(size_mb: int) -> None:
+    if size_mb < _LEAST_MEMORY_MB:
+        raise InvalidRequest(f"Memory must be at least {_LEAST_MEMORY_MB} MiB")
+    if size_mb % 2:
+        raise InvalidRequest("Memory must be divisible by 2")
+    there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    if size_mb > there_is:
+        raise InvalidRequest(
+            f"Memory can't be higher than {there_is} MiB: the engine's machine has no more"
+        )
+
+
+def _parse_some(texts: Iterable[str]) -> list[str]:
+    tags = parse_tags(texts)
+    if not tags:
+        raise InvalidRequest("At least one tag is required")
+    return tags

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_engine.templates.building.expansion import expand
+from sandbox_engine.templates.building.steps import expand
 
 
 @pytest.mark.parametrize(

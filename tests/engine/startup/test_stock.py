@@ -6,7 +6,7 @@ from sandbox_engine.images.image import Image
 from sandbox_engine.records.catalog import Template
 from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
 from sandbox_engine.sandboxes.warm_pool.attempts import Attempts
-from sandbox_engine.sandboxes.warm_pool.demand import Demand
+from sandbox_engine.sandboxes.warm_pool.inventory import Demand
 from sandbox_engine.sandboxes.warm_pool.levels import Stock, share_out
 from sandbox_engine.system.settings import Settings
 

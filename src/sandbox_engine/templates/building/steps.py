@@ -1,7 +1,8 @@
 import asyncio
 import posixpath
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +14,13 @@ from sandbox_engine.rootfs.accounts import Account, UnknownUser
 from sandbox_engine.sandboxes import shell
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.sandboxes.shell import Finished, NotStarted, ShellCommand
-from sandbox_engine.templates.building.expansion import expand
 from sandbox_engine.templates.building.plan import Step
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_REFERENCE = re.compile(
+    rf"\$(?:(?P<bare>{_NAME})|\{{(?P<name>{_NAME})(?::(?P<mode>[-+])(?P<word>[^}}]*))?\}})"
+)
+
 
 FindFiles = Callable[[str], Path]
 
@@ -132,3 +138,18 @@ async def _add_user(name: str, site: Site) -> None:
         raise StepProblem(f"failed to create user: {error}") from error
     if not finished.succeeded:
         raise StepProblem(f"failed to create user: {finished.ended.error}")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Put values in for `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`; nothing is run."""
+
+    def value(reference: re.Match[str]) -> str:
+        found = variables.get(reference["bare"] or reference["name"], "")
+        match reference["mode"]:
+            case "-":
+                return found or reference["word"]
+            case "+":
+                return reference["word"] if found else ""
+        return found
+
+    return _REFERENCE.sub(value, text)
