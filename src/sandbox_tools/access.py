@@ -2,7 +2,7 @@ import secrets
 
 from fastmcp.server.auth import AccessToken, TokenVerifier
 
-from sandbox_tools.settings_file import SettingsFile
+from sandbox_tools.toolkit.settings_file import SettingsFile
 
 
 class TokenOfTheFile(TokenVerifier):

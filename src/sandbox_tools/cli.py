@@ -8,8 +8,8 @@ from types import ModuleType
 # Each is imported when it is asked for: the tool server has no memory to spare for what the others need.
 _COMMANDS = {
     "serve": ("sandbox_tools.serve", "serve the tools by MCP"),
-    "serve-agents": ("sandbox_tools.agents.serve", "serve coding agents by WebSocket"),
-    "run-agent": ("sandbox_tools.agents.run", "have the agent server carry out one prompt"),
+    "serve-agents": ("sandbox_tools.agent_server.server", "serve coding agents by WebSocket"),
+    "run-agent": ("sandbox_tools.agents.run_agent", "have the agent server carry out one prompt"),
     "setting": ("sandbox_tools.setting", "print one of the settings of this sandbox"),
 }
 

@@ -6,8 +6,8 @@ import uvicorn
 
 from sandbox_tools.log import configure_log
 from sandbox_tools.server import make_server
-from sandbox_tools.settings_file import PATH, SettingsFile
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
+from sandbox_tools.toolkit.workspace import Workspace
 
 _END_SECONDS = 1
 

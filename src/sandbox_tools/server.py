@@ -1,7 +1,7 @@
 """The tool server. A toolset is a package of this one with a `register(server, ground)` in its `__init__` or `toolset`, called by `make_server`.
 
 - A tool is an async function or method, handed to `server.tool(function, annotations=READS)`: its name is the tool's, its docstring
-  what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread (`threads.in_thread`) or a
+  what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread (`toolkit.threads.in_thread`) or a
   subprocess, and ends when the call is cancelled. Progress: `await context.report_progress(done, all, text)` with a `context: Context`.
 - It fails by `ToolError("A sentence: what is wrong, and what to do.")`. An OSError becomes one by itself (`os_errors`); anything else
   is told as a fault of the tool server, without its text.
@@ -19,14 +19,14 @@ from fastmcp import FastMCP
 
 from sandbox_tools import VERSION, browser, gateway, ports, shell
 from sandbox_tools.access import TokenOfTheFile
-from sandbox_tools.agents import toolset as agents
+from sandbox_tools.agents import tools as agents
 from sandbox_tools.characters import WholeCharacters
-from sandbox_tools.failures import FailuresAsSentences
 from sandbox_tools.files import toolset as files
-from sandbox_tools.ground import Ground
 from sandbox_tools.lean import LeanFastMCP
-from sandbox_tools.settings_file import SettingsFile
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.middleware import FailuresAsSentences
+from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.settings_file import SettingsFile
+from sandbox_tools.toolkit.workspace import Workspace
 
 _TOOLSETS = (
     files.register,

@@ -2,7 +2,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sandbox_tools.settings_file import TEXTS, SettingsFile
+from sandbox_tools.toolkit.settings_file import TEXTS, SettingsFile
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sandbox_tools.settings_file import SandboxSettings, SettingsFile
+from sandbox_tools.toolkit.settings_file import SandboxSettings, SettingsFile
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@ from contextlib import asynccontextmanager
 
 from fastmcp import FastMCP
 
-from sandbox_tools.annotations import REACHES_OUT, READS
 from sandbox_tools.browser.browser import Browser
 from sandbox_tools.browser.installation import is_installed
 from sandbox_tools.browser.tools import BrowserTools
-from sandbox_tools.ground import Ground
+from sandbox_tools.toolkit.annotations import REACHES_OUT, READS
+from sandbox_tools.toolkit.context import Ground
 
 
 def register(server: FastMCP, ground: Ground) -> None:

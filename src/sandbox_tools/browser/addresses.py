@@ -2,7 +2,7 @@ import re
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.toolkit.workspace import Workspace
 
 # file: pages are let in, as whoever calls these tools reads the same files by others; Chromium keeps web pages from them.
 _OPENED = re.compile(r"(?:https?://|file://|data:|about:)", re.IGNORECASE)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.browser.asked import Answer
+from sandbox_tools.browser.arguments import Answer
 from sandbox_tools.browser.installation import MISSING, find_chromium, own_directory
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.toolkit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sandbox_tools.browser.running import RunningBrowser
-    from sandbox_tools.browser.turn import Turn
+    from sandbox_tools.browser.browser_session import RunningBrowser
+    from sandbox_tools.browser.page_actions import Turn
 
 _RESTARTED = (
     "The browser had ended by itself and was started again. Its tabs are gone, its cookies are not."
@@ -75,7 +75,7 @@ class Browser:
         if executable is None:
             raise ToolError(MISSING)
         # Playwright is a tenth of the memory that a tool server may have, and most never browse.
-        running = await asyncio.to_thread(import_module, "sandbox_tools.browser.running")
+        running = await asyncio.to_thread(import_module, "sandbox_tools.browser.browser_session")
         started: RunningBrowser = await self._what_runs.enter_async_context(
             running.running_browser(executable, own_directory(), self._workspace)
         )

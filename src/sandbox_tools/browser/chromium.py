@@ -8,7 +8,7 @@ from pathlib import Path
 from fastmcp.exceptions import ToolError
 from playwright.async_api import BrowserContext, Error, Playwright, ViewportSize, async_playwright
 
-from sandbox_tools.browser.notes import in_one_line
+from sandbox_tools.browser.page_events import in_one_line
 
 _VIEWPORT = ViewportSize(width=1280, height=800)
 # Besides what playwright sets: little goes out that no page asked for, and the cache does not fill the disk.

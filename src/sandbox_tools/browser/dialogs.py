@@ -2,8 +2,8 @@ from dataclasses import dataclass
 
 from playwright.async_api import Dialog, Error
 
-from sandbox_tools.browser.asked import Answer
-from sandbox_tools.browser.notes import Notes
+from sandbox_tools.browser.arguments import Answer
+from sandbox_tools.browser.page_events import Notes
 
 
 @dataclass

@@ -3,9 +3,9 @@ from pathlib import Path, PurePath
 
 from playwright.async_api import Download, Error
 
-from sandbox_tools.browser.notes import Notes
-from sandbox_tools.browser.sentences import first_line
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.browser.errors import first_line
+from sandbox_tools.browser.page_events import Notes
+from sandbox_tools.toolkit.workspace import Workspace
 
 _MOST_OF_A_NAME = 150
 

@@ -3,8 +3,8 @@ from pathlib import Path
 from fastmcp.exceptions import ToolError
 from playwright.async_api import Locator, Page
 
-from sandbox_tools.browser.notes import in_one_line
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.browser.page_events import in_one_line
+from sandbox_tools.toolkit.workspace import Workspace
 
 _MOST_TOLD = 50
 _OPTIONS = """select => select.options

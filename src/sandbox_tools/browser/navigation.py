@@ -7,8 +7,8 @@ from fastmcp.exceptions import ToolError
 from playwright.async_api import Error, Response
 from playwright.async_api import TimeoutError as NotInTime
 
-from sandbox_tools.browser.notes import in_one_line
-from sandbox_tools.browser.sentences import network_failure
+from sandbox_tools.browser.errors import network_failure
+from sandbox_tools.browser.page_events import in_one_line
 from sandbox_tools.browser.tabs import Tab
 
 STEPS = ("back", "forward", "reload")

@@ -6,7 +6,7 @@ from fastmcp.exceptions import ToolError
 from mcp_types import ImageContent
 from playwright.async_api import Locator, Page
 
-from sandbox_tools.bounds import MOST_OF_A_MESSAGE
+from sandbox_tools.toolkit.truncation import MOST_OF_A_MESSAGE
 
 # Models take no more than this a side when they see many pictures, and see no more in larger ones.
 MOST_A_SIDE = 2_000

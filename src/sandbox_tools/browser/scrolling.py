@@ -2,7 +2,7 @@ from typing import Any
 
 from playwright.async_api import Locator
 
-from sandbox_tools.browser.asked import Direction
+from sandbox_tools.browser.arguments import Direction
 
 _SIGNS = {
     "down": (0, 1),

@@ -5,8 +5,8 @@ from playwright.async_api import BrowserContext, ConsoleMessage, Error, Page
 
 from sandbox_tools.browser.dialogs import Dialogs
 from sandbox_tools.browser.downloads import Downloads
-from sandbox_tools.browser.loading import Loading
-from sandbox_tools.browser.notes import Notes
+from sandbox_tools.browser.navigation_tracker import Loading
+from sandbox_tools.browser.page_events import Notes
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from sandbox_tools.browser.asked import Answer, Direction, MouseButton, Show, Target
+from sandbox_tools.browser.arguments import Answer, Direction, MouseButton, Show, Target
 from sandbox_tools.browser.browser import Browser
 
 Ref = Annotated[

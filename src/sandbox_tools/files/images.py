@@ -6,7 +6,7 @@ from typing import BinaryIO
 from fastmcp.exceptions import ToolError
 from mcp_types import ImageContent
 
-from sandbox_tools.bounds import MOST_IMAGE_BYTES
+from sandbox_tools.toolkit.truncation import MOST_IMAGE_BYTES
 
 _BEGINNINGS = {
     b"\x89PNG\r\n\x1a\n": "image/png",

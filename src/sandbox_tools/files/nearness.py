@@ -2,7 +2,7 @@ import re
 from difflib import get_close_matches
 from itertools import dropwhile
 
-from sandbox_tools.bounds import cut_line
+from sandbox_tools.toolkit.truncation import cut_line
 
 _MOST_COMPARED = 20_000
 _LONGEST_COMPARED = 300

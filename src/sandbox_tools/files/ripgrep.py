@@ -1,8 +1,8 @@
 import re
 
-from sandbox_tools.bounds import MOST_OF_A_LINE
+from sandbox_tools.files.directory_walk import LEFT_OUT
 from sandbox_tools.files.query import Query
-from sandbox_tools.files.walking import LEFT_OUT
+from sandbox_tools.toolkit.truncation import MOST_OF_A_LINE
 
 # The user's ripgrep configuration and ignore files do not change the results.
 _FIXED = "--crlf --no-config --no-ignore --hidden --no-messages --color=never --sort=path".split()

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.bounds import BoundedLines, cut_end
 from sandbox_tools.files import ripgrep
 from sandbox_tools.files.query import Query
+from sandbox_tools.toolkit.truncation import BoundedLines, cut_end
 
 _MATCHES, _NO_MATCHES = 0, 1
 

@@ -1,16 +1,16 @@
 from fastmcp import FastMCP
 
-from sandbox_tools.annotations import DESTROYS, OVERWRITES, READS
-from sandbox_tools.files.deleting import Deleting
-from sandbox_tools.files.editing import Editing
-from sandbox_tools.files.globbing import Globbing
-from sandbox_tools.files.grepping import Grepping
-from sandbox_tools.files.listing import Listing
-from sandbox_tools.files.moving import Moving
-from sandbox_tools.files.reading import Reading
-from sandbox_tools.files.turns import Turns
-from sandbox_tools.files.writing import Writing
-from sandbox_tools.ground import Ground
+from sandbox_tools.files.delete_tool import Deleting
+from sandbox_tools.files.edit_tools import Editing
+from sandbox_tools.files.glob_tool import Globbing
+from sandbox_tools.files.grep_tool import Grepping
+from sandbox_tools.files.list_tool import Listing
+from sandbox_tools.files.move_tool import Moving
+from sandbox_tools.files.path_locks import Turns
+from sandbox_tools.files.read_tool import Reading
+from sandbox_tools.files.write_tool import Writing
+from sandbox_tools.toolkit.annotations import DESTROYS, OVERWRITES, READS
+from sandbox_tools.toolkit.context import Ground
 
 
 def register(server: FastMCP, ground: Ground) -> None:

@@ -1,7 +1,7 @@
 """The user's own MCP servers behind ours: their tools under a prefix, their processes under guard.
 
     Sources (which servers there are) → Gateway (has exactly those connected) → Upstream (one of them: connects, lists, calls, tries again)
-      → over_stdio (a guard.py process with the server's below it) or over_http
+      → over_stdio (a process_guard.py process with the server's below it) or over_http
 
 fastmcp's own proxy is not used: it asks every server whenever tools are listed, leaves processes behind, and costs 9 MB.
 """
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from fastmcp import FastMCP
 
-from sandbox_tools.annotations import OVERWRITES, REACHES_OUT, READS
+from sandbox_tools.gateway.config_files import SHIPPED, Sources
 from sandbox_tools.gateway.gateway import Gateway
-from sandbox_tools.gateway.listeners import Listeners
 from sandbox_tools.gateway.provider import GatewayProvider
-from sandbox_tools.gateway.sources import SHIPPED, Sources
+from sandbox_tools.gateway.tool_list_notifier import Listeners
 from sandbox_tools.gateway.tools import GatewayTools
-from sandbox_tools.ground import Ground
+from sandbox_tools.toolkit.annotations import OVERWRITES, REACHES_OUT, READS
+from sandbox_tools.toolkit.context import Ground
 
 _LOGS = Path("/var/log/sandbox")
 

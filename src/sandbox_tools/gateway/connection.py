@@ -2,7 +2,7 @@ from asyncio import Event
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_tools.gateway.failure import Failed
+from sandbox_tools.gateway.errors import Failed
 
 LARGEST_MESSAGE = 16 << 20
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_tools.gateway.entries import Entry, InvalidEntry, Launch
-from sandbox_tools.gateway.failure import Failed
-from sandbox_tools.gateway.sources import Sources
+from sandbox_tools.gateway.config_files import Sources
+from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.server_config import Entry, InvalidEntry, Launch
 from sandbox_tools.gateway.upstream import Patience, State, Upstream
 
 _MOST_SERVERS = 100

@@ -13,11 +13,11 @@ from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ToolOfServer
 from pydantic import PrivateAttr
 
-from sandbox_tools.bounds import MOST_OF_A_MESSAGE, cut_middle
-from sandbox_tools.gateway.entries import SEPARATOR
-from sandbox_tools.gateway.failure import Failed
+from sandbox_tools.gateway.errors import Failed
 from sandbox_tools.gateway.gateway import Gateway
+from sandbox_tools.gateway.server_config import SEPARATOR
 from sandbox_tools.gateway.upstream import State, Upstream
+from sandbox_tools.toolkit.truncation import MOST_OF_A_MESSAGE, cut_middle
 
 _SECONDS_A_LIST_WAITS = 3
 _SECONDS_A_CALL_WAITS = 20

@@ -3,9 +3,9 @@ from typing import Annotated, Any
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from sandbox_tools.gateway.entries import SEPARATOR, Entry, InvalidEntry, Source
+from sandbox_tools.gateway.config_files import UnreadableFile
 from sandbox_tools.gateway.gateway import Gateway, Status
-from sandbox_tools.gateway.sources import UnreadableFile
+from sandbox_tools.gateway.server_config import SEPARATOR, Entry, InvalidEntry, Source
 
 _SECONDS_TO_BE_READY = 30
 _MOST_OF_A_LOG = 2000

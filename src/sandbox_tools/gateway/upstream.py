@@ -21,10 +21,10 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from sandbox_tools.gateway.connection import Connection
-from sandbox_tools.gateway.entries import Launch, Transport
-from sandbox_tools.gateway.failure import Failed
-from sandbox_tools.gateway.remote import over_http, over_sse
-from sandbox_tools.gateway.stdio import over_stdio
+from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.http_transport import over_http, over_sse
+from sandbox_tools.gateway.server_config import Launch, Transport
+from sandbox_tools.gateway.stdio_transport import over_stdio
 
 _MOST_TOOLS = 1000
 _MOST_PAGES = 50

@@ -1,8 +1,8 @@
 from fastmcp import FastMCP
 
-from sandbox_tools.annotations import READS
-from sandbox_tools.ground import Ground
-from sandbox_tools.ports.exposing import Exposing
+from sandbox_tools.ports.tools import Exposing
+from sandbox_tools.toolkit.annotations import READS
+from sandbox_tools.toolkit.context import Ground
 
 
 def register(server: FastMCP, ground: Ground) -> None:

@@ -1,13 +1,13 @@
 from fastmcp import FastMCP
 
-from sandbox_tools.annotations import ADDS, DESTROYS, REACHES_OUT, READS
-from sandbox_tools.ground import Ground
+from sandbox_tools.shell.command_output import OutputFiles
 from sandbox_tools.shell.commands import Commands
 from sandbox_tools.shell.directories import state_directory
-from sandbox_tools.shell.outputs import OutputFiles
 from sandbox_tools.shell.shells import Shells
 from sandbox_tools.shell.tmux import Tmux
 from sandbox_tools.shell.tools import ShellTools
+from sandbox_tools.toolkit.annotations import ADDS, DESTROYS, REACHES_OUT, READS
+from sandbox_tools.toolkit.context import Ground
 
 
 def register(server: FastMCP, ground: Ground) -> None:

@@ -7,12 +7,12 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import Field
 
-from sandbox_tools.ground import Ground
+from sandbox_tools.shell.command_output import Output, OutputFiles
 from sandbox_tools.shell.directories import directory
 from sandbox_tools.shell.environment import own_environment, settings_environment
-from sandbox_tools.shell.outputs import Output, OutputFiles
 from sandbox_tools.shell.process import Ended, run
 from sandbox_tools.shell.shells import Shells
+from sandbox_tools.toolkit.context import Ground
 
 _MOST_BYTES = 128 * 1024 - 1  # what Linux lets one argument have, with its end
 _KILLED = 128 + signal.SIGKILL

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.toolkit.workspace import Workspace
 
 
 def state_directory() -> Path:

@@ -1,6 +1,6 @@
 import os
 
-from sandbox_tools.settings_file import SettingsFile
+from sandbox_tools.toolkit.settings_file import SettingsFile
 
 # The services run in tmux themselves: with these, tmux in a command would reach theirs.
 _OF_SERVICES = ("TMUX", "TMUX_PANE")

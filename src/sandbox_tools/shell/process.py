@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
-from sandbox_tools.shell.family import end_family
-from sandbox_tools.shell.outputs import Output
-from sandbox_tools.shell.watch import exited
+from sandbox_tools.shell.command_output import Output
+from sandbox_tools.shell.process_tree import end_family
+from sandbox_tools.shell.shell_monitor import exited
 
 _AT_ONCE = 64 * 1024
 _MOST_AFTER_THE_END = 1024 * 1024  # what a pipe may hold at most, unless root made it larger

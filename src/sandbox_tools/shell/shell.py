@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_tools.shell.place import Place
+from sandbox_tools.shell.shell_directory import Place
 from sandbox_tools.shell.tmux import Pane
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.shell.family import end_family, family
-from sandbox_tools.shell.place import Place
+from sandbox_tools.shell.process_tree import end_family, family
 from sandbox_tools.shell.shell import Shell
+from sandbox_tools.shell.shell_directory import Place
+from sandbox_tools.shell.shell_monitor import Watch
 from sandbox_tools.shell.tmux import Gone, Pane, Tmux, recording
-from sandbox_tools.shell.watch import Watch
 
 MOST_SHELLS = 16
 NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.shell.environment import own_environment
-from sandbox_tools.shell.family import lives
+from sandbox_tools.shell.process_tree import lives
 
 _CONFIGURATION = Path(__file__).with_name("tmux.conf")
 _FIELDS = (

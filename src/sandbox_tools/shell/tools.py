@@ -8,17 +8,17 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from sandbox_tools.bounds import cut_middle
-from sandbox_tools.ground import Ground
 from sandbox_tools.shell.commands import checked, how_it_ended, with_line_end
 from sandbox_tools.shell.directories import directory
 from sandbox_tools.shell.environment import settings_environment
-from sandbox_tools.shell.plain import plain
 from sandbox_tools.shell.shell import Shell
+from sandbox_tools.shell.shell_monitor import Watch
+from sandbox_tools.shell.shell_runner import Ran, Turns
 from sandbox_tools.shell.shells import NAME, Shells
+from sandbox_tools.shell.terminal_text import plain
 from sandbox_tools.shell.tmux import MOST_RECORDED
-from sandbox_tools.shell.turns import Ran, Turns
-from sandbox_tools.shell.watch import Watch
+from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.truncation import cut_middle
 
 _HEAD, _TAIL = 10_000, 20_000
 _ESCAPED_AT_MOST = 4  # so many times longer may be what a terminal gets than what it shows

@@ -1,6 +1,6 @@
 import subprocess
 
-from sandbox_tools.agents import changes
+from sandbox_tools.agent_server import changed_files
 
 
 def write(place, *names):
@@ -12,11 +12,15 @@ def write(place, *names):
 
 def test_files_that_are_new_gone_or_different_have_changed(tmp_path):
     write(tmp_path, "same", "other", "gone", "node_modules/x")
-    before = changes.look(tmp_path)
+    before = changed_files.look(tmp_path)
     write(tmp_path, "sub/new", "node_modules/y")
     (tmp_path / "other").write_text("something else")
     (tmp_path / "gone").unlink()
-    assert changes.changed(before, changes.look(tmp_path)) == ["gone", "other", "sub/new"]
+    assert changed_files.changed(before, changed_files.look(tmp_path)) == [
+        "gone",
+        "other",
+        "sub/new",
+    ]
 
 
 def test_in_a_repository_what_git_ignores_does_not_count_and_commits_hide_nothing(tmp_path):
@@ -31,12 +35,12 @@ def test_in_a_repository_what_git_ignores_does_not_count_and_commits_hide_nothin
     git("init")
     write(tmp_path, "kept")
     (tmp_path / ".gitignore").write_text("build/\n")
-    before = changes.look(tmp_path)
+    before = changed_files.look(tmp_path)
     write(tmp_path, "build/out", "new")
     git("add", ".")
     git("commit", "-m", "one")
-    assert changes.changed(before, changes.look(tmp_path)) == ["new"]
+    assert changed_files.changed(before, changed_files.look(tmp_path)) == ["new"]
 
 
 def test_where_nobody_could_look_it_is_not_known():
-    assert changes.changed({}, None) is None
+    assert changed_files.changed({}, None) is None

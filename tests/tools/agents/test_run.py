@@ -98,7 +98,7 @@ async def test_a_request_that_cannot_be_read_is_a_failed_result(agent_server):
 
 async def test_neither_the_agent_server_nor_a_run_loads_what_it_seldom_needs():
     program = (
-        "import sys, sandbox_tools.agents.run, sandbox_tools.agents.serve\n"
+        "import sys, sandbox_tools.agents.run_agent, sandbox_tools.agent_server.server\n"
         "print({'fastmcp', 'pydantic', 'claude_agent_sdk'} & sys.modules.keys())"
     )
     process = await asyncio.create_subprocess_exec(

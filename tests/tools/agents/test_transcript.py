@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from sandbox_tools.agents.fitting import MOST_OF_AN_EVENT, fit
-from sandbox_tools.agents.transcript import Transcript
+from sandbox_tools.agent_server.event_encoding import MOST_OF_AN_EVENT, fit
+from sandbox_tools.agent_server.transcript import Transcript
 
 
 async def take(events, count):

@@ -9,8 +9,8 @@ from fastmcp.exceptions import ToolError
 from sandbox_tools.browser.addresses import complete
 from sandbox_tools.browser.chromium import _held
 from sandbox_tools.server import make_server
-from sandbox_tools.settings_file import SettingsFile
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.toolkit.settings_file import SettingsFile
+from sandbox_tools.toolkit.workspace import Workspace
 
 
 async def test_without_a_browser_there_are_no_tools_of_it_and_health_says_why(

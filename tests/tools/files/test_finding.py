@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.files.grepping import Grepping
-from sandbox_tools.files.patterns import InvalidPattern, compile_glob
-from sandbox_tools.workspace import Workspace
+from sandbox_tools.files.glob_patterns import InvalidPattern, compile_glob
+from sandbox_tools.files.grep_tool import Grepping
+from sandbox_tools.toolkit.workspace import Workspace
 from tests.tools.waiting import until
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from sandbox_tools.gateway.config_files import Sources
 from sandbox_tools.gateway.gateway import Gateway
-from sandbox_tools.gateway.sources import Sources
 from sandbox_tools.gateway.upstream import Patience
-from sandbox_tools.settings_file import SettingsFile
+from sandbox_tools.toolkit.settings_file import SettingsFile
 from tests.tools.serving import started_tool_server, write_settings
 
 SMALL_SERVER = [sys.executable, str(Path(__file__).with_name("small_server.py"))]

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_tools.gateway.entries import Entry, InvalidEntry, Source, Transport
+from sandbox_tools.gateway.server_config import Entry, InvalidEntry, Source, Transport
 
 
 def launch(document, *, name="one", **variables):

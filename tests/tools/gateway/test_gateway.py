@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from sandbox_tools.gateway.failure import Failed
+from sandbox_tools.gateway.errors import Failed
 from sandbox_tools.gateway.gateway import Gateway
 from sandbox_tools.gateway.upstream import Patience, State
 from tests.tools.gateway.conftest import small_server

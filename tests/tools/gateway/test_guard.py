@@ -6,7 +6,7 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
-from sandbox_tools.gateway import guard
+from sandbox_tools.gateway import process_guard
 from tests.tools.gateway.processes import alive, until, until_gone
 
 _STUBBORN = "trap : TERM INT HUP; "
@@ -15,7 +15,7 @@ _TREE = "(setsid sh -c '{trap} echo $$; while :; do sleep 1; done' &) ; {trap} e
 
 async def guarded(log, script, *, parent=None):
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", guard.__file__, str(parent or os.getpid()), str(log)),
+        *(sys.executable, "-I", "-S", process_guard.__file__, str(parent or os.getpid()), str(log)),
         *("sh", "-c", script),
         stdin=PIPE,
         stdout=PIPE,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_tools.gateway.entries import Entry, InvalidEntry, Source, Transport
+from sandbox_tools.gateway.server_config import Entry, InvalidEntry, Source, Transport
 
 _SHIPPED = Path(__file__).parents[3] / "docker/sandbox/mcp.json"
 _SERVERS = json.loads(_SHIPPED.read_bytes())["mcpServers"]

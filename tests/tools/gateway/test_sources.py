@@ -2,8 +2,8 @@ import stat
 
 import pytest
 
-from sandbox_tools.gateway.entries import Source
-from sandbox_tools.gateway.sources import UnreadableFile
+from sandbox_tools.gateway.config_files import UnreadableFile
+from sandbox_tools.gateway.server_config import Source
 
 
 def test_the_last_one_who_names_a_server_is_believed(files):

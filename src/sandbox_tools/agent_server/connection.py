@@ -1,0 +1,109 @@
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+
+from sandbox_tools.agent_server.event_encoding import fit
+from sandbox_tools.agent_server.session import Session
+from sandbox_tools.agent_server.sessions import Sessions
+from sandbox_tools.coding_agents.prompts import Prompt, Refused
+
+
+class Connection:
+    """One client: what it asks for, and the events of the sessions that it follows."""
+
+    def __init__(self, socket: ServerConnection, sessions: Sessions) -> None:
+        self._socket = socket
+        self._sessions = sessions
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._ends_with_it: set[Session] = set()
+
+    async def serve(self) -> None:
+        """Do what comes until the client is gone; what runs goes on unless it was asked for otherwise."""
+        try:
+            async for text in self._socket:
+                await self._receive(text)
+        except ConnectionClosed:
+            pass
+        finally:
+            for following in self._following.values():
+                following.cancel()
+            for session in self._ends_with_it:
+                session.interrupt()
+
+    async def _receive(self, text: str | bytes) -> None:
+        asked: Mapping[str, Any] = {}
+        try:
+            asked = _parse(text)
+            await self._carry_out(asked)
+        except Refused as refused:
+            told = {"type": "refused", "code": refused.code, "error": str(refused)}
+            named = {name: asked[name] for name in ("id", "session_id") if name in asked}
+            await self._send(fit(told | named))
+
+    async def _carry_out(self, asked: Mapping[str, Any]) -> None:
+        kind, rest = asked.get("type"), {n: v for n, v in asked.items() if n not in ("type", "id")}
+        if kind == "prompt":
+            self._prompt(Prompt.parse(rest))
+        elif kind == "attach":
+            self._follow(self._named(asked), _number(asked.get("after")))
+        elif kind == "interrupt":
+            self._named(asked).interrupt()
+        elif kind == "sessions":
+            told = {"type": "sessions", "sessions": self._sessions.describe()}
+            await self._send(fit(told))
+        else:
+            raise Refused(
+                "bad-request", "`type` must be one of prompt, attach, interrupt, sessions."
+            )
+
+    def _prompt(self, prompt: Prompt) -> None:
+        session, after = self._sessions.begin(prompt)
+        self._ends_with_it.discard(session)
+        if prompt.on_disconnect == "interrupt":
+            self._ends_with_it.add(session)
+        following = self._following.get(session.record.id)
+        if following is None or following.done():
+            self._follow(session, after)
+
+    def _follow(self, session: Session, after: int | None) -> None:
+        before = self._following.pop(session.record.id, None)
+        if before is not None:
+            before.cancel()
+        following = asyncio.create_task(self._pass_on(session, after))
+        self._following[session.record.id] = following
+
+    async def _pass_on(self, session: Session, after: int | None) -> None:
+        try:
+            async for event in session.follow(after):
+                await self._send(event)
+        except ConnectionClosed:
+            pass
+
+    def _named(self, asked: Mapping[str, Any]) -> Session:
+        session_id = asked.get("session_id")
+        if not isinstance(session_id, str):
+            raise Refused("bad-request", "`session_id` must say which session is meant.")
+        return self._sessions.get(session_id)
+
+    async def _send(self, event: bytes) -> None:
+        await self._socket.send(event, text=True)
+
+
+def _parse(text: str | bytes) -> Mapping[str, Any]:
+    try:
+        asked = json.loads(text)
+    except (ValueError, RecursionError):
+        asked = None
+    if not isinstance(asked, dict):
+        raise Refused("bad-request", "Each message must be one JSON object.")
+    return asked
+
+
+def _number(after: Any) -> int | None:
+    if after is not None and (not isinstance(after, int) or isinstance(after, bool)):
+        raise Refused("bad-request", "`after` must be the number of an event, its `seq`.")
+    return after

@@ -1,0 +1,181 @@
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox_tools import coding_agents
+from sandbox_tools.agent_server import changed_files
+from sandbox_tools.agent_server.awake_time import sleep_awake
+from sandbox_tools.agent_server.session_store import SessionRecord, SessionRecords
+from sandbox_tools.agent_server.transcript import Transcript
+from sandbox_tools.coding_agents.agent import Outcome, Place
+from sandbox_tools.coding_agents.prompts import Prompt, Refused
+from sandbox_tools.toolkit.truncation import cut_middle
+
+SECONDS_TO_STOP = 10.0
+_MOST_OF_AN_OUTPUT = 60_000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a run was ended before its agent was done, and what that makes of it."""
+
+    why: str
+    state: str
+    exit_code: int
+
+
+INTERRUPTED = Stop("It was interrupted.", "interrupted", 130)
+_ENDED = Stop("The agent server ended.", "failed", 1)
+
+
+class Session:
+    """A conversation with one agent: one prompt at a time, each with its events to a result."""
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        records: SessionRecords,
+        *,
+        seconds_to_stop: float = SECONDS_TO_STOP,
+    ) -> None:
+        self.record = record
+        self.transcript = Transcript()
+        self.used_at = time.monotonic()
+        self.followers = 0
+        self._records = records
+        self._seconds_to_stop = seconds_to_stop
+        self._agent = coding_agents.make(record.agent)
+        self._run: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[Outcome] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._limit: asyncio.Task[None] | None = None
+        self._stop: Stop | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._run is not None and not self._run.done()
+
+    def begin(self, prompt: Prompt, place: Place) -> None:
+        """Set to work on a prompt."""
+        if self.is_busy:
+            raise Refused(
+                "busy",
+                f"Session {self.record.id} is at work on a prompt. Wait for its result, or interrupt it.",
+            )
+        self._stop = self._work = None
+        self._run = asyncio.create_task(self._carry_out(prompt, place))
+
+    def interrupt(self, stop: Stop = INTERRUPTED) -> None:
+        """Have the agent stop, by force if it does not within some seconds."""
+        if self.is_busy and self._stop is None:
+            self._stop = stop
+            self._stopping = asyncio.create_task(self._see_it_stop())
+
+    async def rest(self) -> None:
+        """End the agent's process; the next prompt starts another one, which goes on where this one was."""
+        if not self.is_busy:
+            await self._agent.close()
+
+    async def close(self) -> None:
+        if self._run is not None and not self._run.done():
+            self._stop = self._stop or _ENDED
+            if self._work is not None:
+                self._work.cancel()
+            await asyncio.wait({self._run})
+        await self._agent.close()
+
+    async def follow(self, after: int | None) -> AsyncIterator[bytes]:
+        self.followers += 1
+        try:
+            async for event in self.transcript.follow(after):
+                yield event
+        finally:
+            self.followers -= 1
+
+    async def _carry_out(self, prompt: Prompt, place: Place) -> None:
+        self._tell("started", agent=self.record.agent, cwd=self.record.cwd)
+        directory = Path(self.record.cwd)
+        before = await asyncio.to_thread(changed_files.look, directory)
+        outcome = await self._work_on(prompt, place)
+        changed = changed_files.changed(
+            before, await asyncio.to_thread(changed_files.look, directory)
+        )
+        self._keep_record()
+        self.used_at = time.monotonic()
+        self._tell("result", **self._result(outcome), changed_files=changed)
+
+    async def _work_on(self, prompt: Prompt, place: Place) -> Outcome:
+        if self._stop is not None:
+            return Outcome(failure=self._stop.why)
+        self._work = asyncio.create_task(self._agent.carry_out(prompt, place, self._tell_message))
+        if prompt.timeout_s is not None:
+            self._limit = asyncio.create_task(_interrupt_after(self, prompt.timeout_s))
+        await asyncio.wait({self._work})
+        for task in (self._limit, self._stopping):
+            if task is not None:
+                task.cancel()
+        self._limit = self._stopping = None
+        return _outcome_of(self._work)
+
+    async def _see_it_stop(self) -> None:
+        is_told = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds_to_stop):
+                is_told = await self._agent.interrupt()
+        if is_told:
+            await sleep_awake(self._seconds_to_stop)
+        if self._work is not None:
+            self._work.cancel()
+
+    def _result(self, outcome: Outcome) -> dict[str, Any]:
+        state, exit_code, why = "succeeded", 0, None
+        if self._stop is not None:
+            state, exit_code, why = self._stop.state, self._stop.exit_code, self._stop.why
+        elif outcome.failure is not None:
+            state, exit_code, why = "failed", outcome.exit_code or 1, outcome.failure
+        output = "\n\n".join(filter(None, (outcome.output, why)))
+        return {
+            "state": state,
+            "exit_code": exit_code,
+            "output": cut_middle(output, at_most=_MOST_OF_AN_OUTPUT),
+            "cost": outcome.cost,
+        }
+
+    def _keep_record(self) -> None:
+        try:
+            self._records.keep(self.record)
+        except OSError as error:
+            _log.warning("session=%s cannot be kept: %s", self.record.id, error)
+
+    def _tell_message(self, message: Mapping[str, Any]) -> None:
+        self._tell("message", message=message)
+
+    def _tell(self, kind: str, **said: Any) -> None:
+        self.transcript.append({"type": kind, "session_id": self.record.id, **said})
+
+
+async def _interrupt_after(session: Session, seconds: float) -> None:
+    await sleep_awake(seconds)
+    why = f"It was stopped after {seconds:g} seconds, the time it had."
+    session.interrupt(Stop(why, "timed_out", 124))
+
+
+def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:
+    if work.cancelled():
+        return Outcome(exit_code=1, failure="It was stopped by force.")
+    failure = work.exception()
+    if failure is None:
+        return work.result()
+    if isinstance(failure, Refused | OSError):
+        return Outcome(exit_code=1, failure=str(failure))
+    _log.error("a run failed by a fault of the agent server", exc_info=failure)
+    fault = (
+        f"A fault of the agent server ({type(failure).__name__}), which its log tells more about."
+    )
+    return Outcome(exit_code=1, failure=fault)

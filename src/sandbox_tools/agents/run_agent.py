@@ -1,0 +1,126 @@
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sandbox_tools.agents.client import AgentLink, Unreachable, linked
+from sandbox_tools.agents.environment import RUN_PREFIX, worth_passing_on
+from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
+
+_EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": 130, "timed_out": 124}
+_SECONDS_TO_STOP = 30.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Have the agent server carry out the prompt that the environment holds; see docs/in-the-sandbox.md."""
+    parser = argparse.ArgumentParser(prog="sandbox-tools run-agent")
+    parser.add_argument("--port", type=int, default=3000)
+    parser.add_argument("--settings", type=Path, default=PATH)
+    given = parser.parse_args(arguments)
+    run = Run(given.port, SettingsFile(given.settings).read().token)
+    return asyncio.run(run.carry_out(os.environ))
+
+
+class Unreadable(Exception):
+    """The environment does not say what to do."""
+
+
+class Run:
+    """One prompt, and what is said of it on stdout."""
+
+    def __init__(self, port: int, token: str | None) -> None:
+        self._port = port
+        self._token = token
+        self._link: AgentLink | None = None
+        self._is_unwanted = False
+        self._interrupting: asyncio.Task[None] | None = None
+
+    async def carry_out(self, environment: Mapping[str, str]) -> int:
+        """Work to the result, which is always told; say how to exit."""
+        loop, this = asyncio.get_running_loop(), asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop, this)
+        try:
+            result = await self._work(_read_request(environment) | {"on_disconnect": "interrupt"})
+        except (Unreachable, Unreadable) as error:
+            result = _result("failed", str(error))
+        except asyncio.CancelledError:
+            result = _result("interrupted", "It was interrupted, and did not stop in time.")
+        await _say(result)
+        return _EXIT_CODES[result["state"]]
+
+    async def _work(self, request: dict[str, Any]) -> dict[str, Any]:
+        request["envs"] = worth_passing_on(os.environ)
+        async with linked(self._port, self._token) as self._link:
+            if self._is_unwanted:
+                return _result("interrupted", "It was interrupted before it began.")
+            async for event in self._link.carry_out(request):
+                event.pop("seq", None)
+                if event["type"] == "result":
+                    return event
+                if event["type"] == "refused":
+                    return _result("failed", event["error"], event.get("session_id"))
+                await _say(event if event["type"] in ("started", "message") else _gap(event))
+        raise Unreachable("The agent server ended before the agent was done.")
+
+    def _stop(self, this: "asyncio.Task[int] | None") -> None:
+        """Ask for an end; whoever asks again gets it at once."""
+        if this is None:
+            return
+        if self._is_unwanted:
+            this.cancel()
+        self._is_unwanted = True
+        asyncio.get_running_loop().call_later(_SECONDS_TO_STOP, this.cancel)
+        if self._link is not None:
+            self._interrupting = asyncio.create_task(_interrupt(self._link))
+
+
+async def _interrupt(link: AgentLink) -> None:
+    with suppress(Unreachable):  # which whoever waits for events finds out as well
+        await link.interrupt()
+
+
+def _read_request(environment: Mapping[str, str]) -> dict[str, Any]:
+    pieces: list[str] = []
+    while (piece := environment.get(f"{RUN_PREFIX}{len(pieces)}")) is not None:
+        pieces.append(piece)
+    try:
+        request = json.loads("".join(pieces))
+    except ValueError:
+        request = None
+    if not isinstance(request, dict):
+        raise Unreadable(f"{RUN_PREFIX}0, {RUN_PREFIX}1, … hold no JSON object.")
+    return request
+
+
+def _result(state: str, output: str, session_id: str | None = None) -> dict[str, Any]:
+    return {
+        "type": "result",
+        "state": state,
+        "exit_code": _EXIT_CODES[state],
+        "output": output,
+        "cost": None,
+        "session_id": session_id,
+        "changed_files": None,
+    }
+
+
+def _gap(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "message", "message": dict(event)}
+
+
+async def _say(event: Mapping[str, Any]) -> None:
+    line = json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
+    # Whoever reads slowly holds up this thread alone, and not the answer to a signal.
+    await asyncio.to_thread(_write, line)
+
+
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,58 @@
+from sandbox_tools.browser.element_refs import with_refs_of
+from sandbox_tools.browser.tabs import Tab
+from sandbox_tools.toolkit.truncation import cut_line
+
+MOST_OF_A_VIEW = 20_000
+_AROUND = 2
+
+
+async def lines_of(tab: Tab) -> list[str]:
+    """Read the text of a page and its elements with their refs, those of its frames and shadow trees as well."""
+    snapshot = await tab.page.aria_snapshot(mode="ai")
+    return with_refs_of(tab, snapshot).splitlines() if snapshot.strip() else []
+
+
+def shown(lines: list[str], *, from_line: int = 1, find: str | None = None) -> str:
+    if not lines:
+        return "The page is empty."
+    if from_line > len(lines):
+        return f"The page has only {len(lines)} lines."
+    if find is None:
+        return _from(lines, from_line)
+    return _around(lines, from_line, find.casefold())
+
+
+def _from(lines: list[str], first: int) -> str:
+    taken, space = [], MOST_OF_A_VIEW
+    for line in lines[first - 1 :]:
+        cut = cut_line(line)
+        space -= len(cut) + 1
+        if space < 0:
+            break
+        taken.append(cut)
+    end = first - 1 + len(taken)
+    if end == len(lines):
+        return "\n".join(taken)
+    more = f"[… {len(lines) - end} of {len(lines)} lines cut; the next begins at from_line={end + 1} …]"
+    return "\n".join([*taken, more])
+
+
+def _around(lines: list[str], first: int, wanted: str) -> str:
+    """Show the lines that have a text, each with its number and its neighbours."""
+    found = [at for at in range(first - 1, len(lines)) if wanted in lines[at].casefold()]
+    if not found:
+        return f"None of the page's {len(lines)} lines has that text."
+    near = sorted({near for at in found for near in range(at - _AROUND, at + _AROUND + 1)})
+    taken, space = [], MOST_OF_A_VIEW
+    for at in near:
+        if not 0 <= at < len(lines):
+            continue
+        line = f"{at + 1}: {cut_line(lines[at])}"
+        space -= len(line) + 1
+        if space < 0:
+            taken.append(
+                f"[… more of the {len(found)} found cut; they begin at from_line={at + 1} …]"
+            )
+            break
+        taken.append(line)
+    return "\n".join(taken)

@@ -1,0 +1,43 @@
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from sandbox_tools.agent_server.session_store import SessionRecord
+from sandbox_tools.coding_agents.prompts import Prompt
+
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass
+class Outcome:
+    """How an agent's work on a prompt ended; what failed is a sentence."""
+
+    output: str = ""
+    cost: float | None = None
+    exit_code: int = 0
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where an agent works, and with what."""
+
+    record: SessionRecord
+    environment: dict[str, str] = field(repr=False)
+    state: Path
+    tool_server: str
+    tool_token: str | None = field(repr=False)
+
+
+class Agent(Protocol):
+    """Carries out the prompts of one session, one after the other."""
+
+    async def carry_out(self, prompt: Prompt, place: Place, tell: Tell) -> Outcome:
+        """Work until the prompt is answered, telling each message; cancelled, end at once."""
+
+    async def interrupt(self) -> bool:
+        """Have it stop working soon, in its own way, if it has begun."""
+
+    async def close(self) -> None:
+        """End its process, if it has one."""

@@ -1,0 +1,49 @@
+from typing import Any
+
+from sandbox_tools.coding_agents.agent import Outcome, Place
+from sandbox_tools.coding_agents.headless import Headless
+from sandbox_tools.coding_agents.prompts import Prompt
+from sandbox_tools.coding_agents.refusals import refuse
+
+_MODES = {
+    "bypassPermissions": "yolo",
+    "acceptEdits": "auto_edit",
+    "plan": "plan",
+    "default": "default",
+}
+
+
+class Gemini(Headless):
+    """Gemini CLI by `gemini --output-format stream-json`."""
+
+    name = "gemini"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer = ""
+
+    def command(self, prompt: Prompt, place: Place) -> list[str]:
+        refuse("gemini", prompt, "tools", "max_turns", modes=_MODES)
+        record, self._answer = place.record, ""
+        session = "--resume" if record.begun else "--session-id"
+        return [
+            *("gemini", "--output-format", "stream-json", "--skip-trust"),
+            *("--approval-mode", _MODES[prompt.permission_mode]),
+            *(["--model", prompt.model] if prompt.model else []),
+            f"{session}={record.own_id}",
+        ]
+
+    def learn(self, line: dict[str, Any], place: Place, outcome: Outcome) -> None:
+        kind = line.get("type")
+        if kind == "init":
+            place.record.begun = True
+        elif kind == "tool_use":
+            self._answer = ""
+        elif kind == "message" and line.get("role") == "assistant":
+            self._answer += str(line.get("content", ""))
+            outcome.output = self._answer
+        elif kind == "error" and line.get("severity") == "error":
+            outcome.failure = f"Gemini failed: {line.get('message')}"
+        elif kind == "result" and line.get("status") == "error":
+            said = (line.get("error") or {}).get("message", "it does not say why")
+            outcome.failure = f"Gemini failed: {said}"

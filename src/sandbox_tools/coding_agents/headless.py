@@ -1,0 +1,150 @@
+import asyncio
+import json
+import os
+import shutil
+import signal
+from abc import ABC, abstractmethod
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from sandbox_tools.coding_agents.agent import Outcome, Place, Tell
+from sandbox_tools.coding_agents.lines import pipe, read_lines
+from sandbox_tools.coding_agents.prompts import Prompt, Refused
+
+_MOST_OF_A_LINE = 16 << 20
+_SECONDS_TO_END = 5
+_SECONDS_TO_DRAIN = 2
+
+
+class Headless(ABC):
+    """An agent's program that runs once for each prompt and tells what it does in lines of JSON."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._said: deque[str] = deque(maxlen=20)
+
+    @abstractmethod
+    def command(self, prompt: Prompt, place: Place) -> list[str]:
+        """Put its arguments together; it reads the prompt from stdin."""
+
+    @abstractmethod
+    def learn(self, line: dict[str, Any], place: Place, outcome: Outcome) -> None:
+        """Take from a line what belongs to the outcome and to the session."""
+
+    def variables(self, place: Place) -> dict[str, str]:  # noqa: ARG002 - for those that need some
+        return {}
+
+    def is_worth_telling(self, line: dict[str, Any], prompt: Prompt) -> bool:  # noqa: ARG002 - as above
+        return True
+
+    async def carry_out(self, prompt: Prompt, place: Place, tell: Tell) -> Outcome:
+        outcome = Outcome()
+        async with pipe() as (output, stdout), pipe() as (errors, stderr):
+            try:
+                process = await self._start(prompt, place, stdout, stderr)
+            finally:
+                os.close(stdout)
+                os.close(stderr)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    reading = (
+                        tasks.create_task(self._read(output, prompt, place, outcome, tell)),
+                        tasks.create_task(self._listen(errors)),
+                    )
+                    await _feed(process, prompt.prompt)
+                    outcome.exit_code = await process.wait()
+                    # What it left behind may hold its output open for as long as it likes.
+                    await asyncio.wait(reading, timeout=_SECONDS_TO_DRAIN)
+                    for task in reading:
+                        task.cancel()
+            finally:
+                await self.close()
+        if outcome.exit_code and outcome.failure is None:
+            outcome.failure = self._about(outcome.exit_code)
+        return outcome
+
+    async def interrupt(self) -> bool:
+        if self._process is None:
+            return False
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+        return True
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        for ending in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, ending)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SECONDS_TO_END):
+                    await process.wait()
+                return
+
+    async def _start(
+        self, prompt: Prompt, place: Place, stdout: int, stderr: int
+    ) -> asyncio.subprocess.Process:
+        environment = place.environment | self.variables(place)
+        command = self.command(prompt, place)
+        program = shutil.which(command[0], path=environment.get("PATH"))
+        if program is None:
+            raise Refused("no-such-agent", f"There is no {self.name} in this sandbox.")
+        self._said.clear()
+        self._process = await asyncio.create_subprocess_exec(
+            *(program, *command[1:]),
+            cwd=place.record.cwd,
+            env=environment | {"PWD": place.record.cwd},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        return self._process
+
+    async def _read(
+        self,
+        output: asyncio.StreamReader,
+        prompt: Prompt,
+        place: Place,
+        outcome: Outcome,
+        tell: Tell,
+    ) -> None:
+        async for line in read_lines(output, at_most=_MOST_OF_A_LINE):
+            said = _parse(line)
+            if isinstance(said, dict):
+                self.learn(said, place, outcome)
+                if self.is_worth_telling(said, prompt):
+                    tell(said)
+            else:
+                self._said.append(said)
+
+    async def _listen(self, errors: asyncio.StreamReader) -> None:
+        async for line in read_lines(errors, at_most=2_000):
+            self._said.append((line or b"").decode(errors="replace"))
+
+    def _about(self, exit_code: int) -> str:
+        said = "\n".join(filter(None, self._said))[-2000:]
+        ended = f"{self.name} ended with exit code {exit_code}."
+        return f"{ended} It said: {said}" if said else ended
+
+
+def _parse(line: bytes | None) -> dict[str, Any] | str:
+    if line is None:
+        return {"type": "cut", "text": "A line was too long to be passed on."}
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        said = None
+    return said if isinstance(said, dict) else line.decode(errors="replace")[:2_000]
+
+
+async def _feed(process: asyncio.subprocess.Process, prompt: str) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(prompt.encode(errors="replace"))
+        await process.stdin.drain()
+        process.stdin.close()

@@ -1,0 +1,93 @@
+from pathlib import Path
+from typing import Annotated
+
+from fastmcp.exceptions import ToolError
+from pydantic import Field
+
+from sandbox_tools.files.arguments import FilePath
+from sandbox_tools.files.atomic_write import put_content
+from sandbox_tools.files.path_locks import Turns
+from sandbox_tools.files.regular_files import open_file
+from sandbox_tools.files.text_encoding import Encoding, find_encoding
+from sandbox_tools.files.text_replacement import Edit, replace, tell_lines
+from sandbox_tools.toolkit.threads import in_thread
+from sandbox_tools.toolkit.workspace import Workspace
+
+_MOST_BYTES = 20 * 2**20
+_OLD, _NEW, _ALL = (Edit.model_fields[name] for name in ("old_string", "new_string", "replace_all"))
+
+
+class Editing:
+    def __init__(self, workspace: Workspace, turns: Turns) -> None:
+        self._workspace = workspace
+        self._turns = turns
+
+    async def edit_file(
+        self,
+        path: FilePath,
+        old_string: Annotated[str, Field(description=_OLD.description)],
+        new_string: Annotated[str, Field(description=_NEW.description)],
+        *,
+        replace_all: Annotated[bool, Field(description=_ALL.description)] = False,
+    ) -> str:
+        """Replace text in a file, exactly.
+
+        The rest of the file, its encoding and its mode stay as they are. Where the text is not in the file, or more than
+        once, nothing is changed and the answer says what there is.
+        """
+        edit = Edit(old_string=old_string, new_string=new_string, replace_all=replace_all)
+        return await self._change(self._workspace.path(path), [edit])
+
+    async def multi_edit(
+        self,
+        path: FilePath,
+        edits: Annotated[
+            list[Edit],
+            Field(min_length=1, description="What to replace: each in what those before it made."),
+        ],
+    ) -> str:
+        """Replace several texts in one file, as edit_file does: all of them or, if one of them cannot be, none."""
+        return await self._change(self._workspace.path(path), edits)
+
+    async def _change(self, path: Path, edits: list[Edit]) -> str:
+        async with self._turns.of(path):
+            return await in_thread(lambda _check: _change(path, edits))
+
+
+def _change(path: Path, edits: list[Edit]) -> str:
+    encoding, text = _load(path)
+    done = []
+    for number, edit in enumerate(edits, 1):
+        try:
+            text, lines = replace(text, edit)
+        except ToolError as error:
+            which = f"Edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+            raise ToolError(f"Nothing was changed in {path}. {which}{error}") from None
+        done.append(tell_lines(lines))
+    put_content(path, _encode(path, encoding, text))
+    return f"Changed {path} at {'; then at '.join(done)}."
+
+
+def _load(path: Path) -> tuple[Encoding, str]:
+    with open_file(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ToolError(f"{path} is larger than {_MOST_BYTES:,} bytes. Change it by a command.")
+    encoding = find_encoding(content)
+    if encoding is None:
+        raise ToolError(f"{path} is not text. Change it by a command.")
+    try:
+        return encoding, encoding.decode(content)
+    except UnicodeDecodeError as error:
+        raise ToolError(
+            f"{path} is {encoding.codec} only up to byte {error.start:,}. Change it by a command."
+        ) from None
+
+
+def _encode(path: Path, encoding: Encoding, text: str) -> bytes:
+    try:
+        return encoding.encode(text)
+    except UnicodeEncodeError as error:
+        raise ToolError(
+            f"{path} is {encoding.codec}, which cannot have {text[error.start]!a} in it. Nothing was changed."
+        ) from None

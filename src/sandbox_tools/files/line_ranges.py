@@ -1,0 +1,75 @@
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO
+
+from sandbox_tools.files.text_encoding import Encoding
+from sandbox_tools.toolkit.threads import Check
+from sandbox_tools.toolkit.truncation import MOST_CHARACTERS, cut_line
+
+_PIECE = 65_536
+_MOST_COUNTED = 16 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excerpt:
+    """Some of the lines of a file; how many follow is not known of a very large one."""
+
+    skipped: int
+    lines: list[str]
+    following: int | None
+
+    @property
+    def last(self) -> int:
+        return self.skipped + len(self.lines)
+
+    @property
+    def total(self) -> int | None:
+        return None if self.following is None else self.last + self.following
+
+
+def take_lines(
+    file: BinaryIO, encoding: Encoding, *, first: int, at_most: int, check: Check
+) -> Excerpt:
+    """Take lines from one on, no more than can be told at once."""
+    is_large = os.fstat(file.fileno()).st_size > _MOST_COUNTED
+    lines = _lines(file, encoding, check)
+    skipped = _count(islice(lines, first - 1))
+    taken, room, following = list[str](), MOST_CHARACTERS, 0
+    for line in islice(lines, at_most):
+        room -= len(line)
+        if room < 0 and taken:
+            following = 1
+            break
+        taken.append(line)
+    if is_large and (following or next(lines, None) is not None):
+        return Excerpt(skipped=skipped, lines=taken, following=None)
+    return Excerpt(skipped=skipped, lines=taken, following=following + _count(lines))
+
+
+def _lines(file: BinaryIO, encoding: Encoding, check: Check) -> Iterator[str]:
+    """Give each line without its end; of a very long one only the beginning is ever held."""
+    file.seek(len(encoding.bom))
+    text = io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n")
+    while line := text.readline(_PIECE):
+        check()
+        beginning, length = line.removesuffix("\n").removesuffix("\r"), None
+        if len(line) == _PIECE and not line.endswith("\n"):
+            length = len(line) + _pass_over_line(text, check)
+        yield cut_line(beginning, length=length)
+
+
+def _pass_over_line(text: io.TextIOWrapper, check: Check) -> int:
+    length = 0
+    while piece := text.readline(_PIECE):
+        check()
+        length += len(piece)
+        if piece.endswith("\n"):
+            return length - 1
+    return length
+
+
+def _count(lines: Iterator[str]) -> int:
+    return sum(1 for _ in lines)

@@ -1,0 +1,122 @@
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from sandbox_tools.gateway.server_config import Entry, Source
+from sandbox_tools.toolkit.settings_file import SettingsFile
+
+SHIPPED = Path("/etc/sandbox/mcp.json")
+
+_BUILT_IN = {
+    "claude": {
+        "command": "claude",
+        "args": ["mcp", "serve"],
+        "disabled": True,
+        "description": "Claude Code's own tools",
+    },
+    # The last version that has it: of 0.154 and later, `codex mcp-server` fails.
+    "codex": {
+        "command": "npx",
+        "args": ["-y", "@openai/codex@0.153.0", "mcp-server"],
+        "disabled": True,
+        "description": "Codex 0.153 as tools with threads to go on with; the tool `codex` runs the one installed here",
+    },
+}
+
+
+class UnreadableFile(Exception):
+    """A document of servers that is not one, as a sentence."""
+
+
+class Document:
+    """A file of `mcpServers` that others replace; read again only when it is another one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problem: str | None = None
+        self._seen: tuple[int, int, int] | None = None
+        self._content: Mapping[str, Any] = {}
+
+    def read(self) -> Mapping[str, Any]:
+        """Give what it says; while it says nothing sensible, what it said before."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            self._seen, self._content, self.problem = None, {}, None
+            return self._content
+        now = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if now != self._seen:
+            self._seen = now
+            try:
+                self._content, self.problem = self.load(), None
+            except UnreadableFile as error:
+                self.problem = str(error)
+        return self._content
+
+    def load(self) -> dict[str, Any]:
+        """Read it now, or raise what is wrong with it."""
+        try:
+            content = from_json(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise UnreadableFile(f"{self.path} cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise UnreadableFile(f"{self.path} is no JSON; correct it or delete it.") from error
+        servers = content.get("mcpServers", {}) if isinstance(content, dict) else None
+        if not isinstance(servers, dict):
+            raise UnreadableFile(f'{self.path} must be a JSON object with an object "mcpServers".')
+        return dict(content)
+
+    def replace(self, content: Mapping[str, Any]) -> None:
+        """Write it for its owner alone, in one step."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(content, file, indent=2)
+            file.write("\n")
+        new.replace(self.path)
+
+
+class Sources:
+    """All that is said about which servers there are."""
+
+    def __init__(self, settings: SettingsFile, *, shipped: Path, user: Path) -> None:
+        self.settings = settings
+        self.shipped = Document(shipped)
+        self.user = Document(user)
+
+    def entries(self) -> dict[str, Entry]:
+        """Give each server as the last one who names it does, on or off as it was switched since."""
+        user = self.user.read()
+        said: tuple[tuple[Source, Mapping[str, Any]], ...] = (
+            (Source.BUILT_IN, _BUILT_IN),
+            (Source.SHIPPED, self.shipped.read().get("mcpServers", {})),
+            (Source.USER, user.get("mcpServers", {})),
+            (Source.SETTINGS, self.settings.read().mcp_servers),
+        )
+        switched = user.get("switched")
+        switches = switched if isinstance(switched, dict) else {}
+        found: dict[str, Entry] = {}
+        for source, servers in said:
+            for name, document in _items(servers):
+                found[name] = Entry.of(name, _switched(document, switches.get(name)), source)
+        return found
+
+    def problems(self) -> list[str]:
+        return [file.problem for file in (self.shipped, self.user) if file.problem is not None]
+
+
+def _items(servers: object) -> list[tuple[str, object]]:
+    return list(servers.items()) if isinstance(servers, dict) else []
+
+
+def _switched(document: object, on: object) -> object:
+    if isinstance(document, dict) and isinstance(on, bool):
+        return {**document, "disabled": not on}
+    return document

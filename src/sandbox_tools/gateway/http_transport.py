@@ -1,0 +1,49 @@
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from sandbox_tools.gateway.connection import LARGEST_MESSAGE, Connection
+from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.server_config import Launch
+
+_CONNECT_SECONDS = 30.0
+_READ_SECONDS = 24 * 3600.0
+"""A tool may say nothing for as long as it works; whoever called it cancels it."""
+
+
+@asynccontextmanager
+async def over_http(launch: Launch) -> AsyncIterator[Connection]:
+    """Talk to a server by HTTP, with the headers of its entry and none of anybody's who calls its tools."""
+    timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
+    async with (
+        create_mcp_http_client(headers=dict(launch.headers), timeout=timeout) as client,
+        streamable_http_client(
+            launch.url, http_client=client, max_sse_event_size=LARGEST_MESSAGE
+        ) as streams,
+    ):
+        connection = Connection(*streams)
+        client.event_hooks = {"response": [_noting_refusals(connection)]}
+        yield connection
+
+
+@asynccontextmanager
+async def over_sse(launch: Launch) -> AsyncIterator[Connection]:
+    """Talk to a server by the older transport, of which some servers have no other."""
+    headers = dict(launch.headers)
+    async with sse_client(
+        launch.url, headers, timeout=_CONNECT_SECONDS, sse_read_timeout=_READ_SECONDS
+    ) as streams:
+        yield Connection(*streams)
+
+
+def _noting_refusals(connection: Connection) -> Callable[[httpx2.Response], Awaitable[None]]:
+    async def note(response: httpx2.Response) -> None:
+        if response.request.method == "POST":
+            status = response.status_code
+            connection.refusal = Failed.by_status(status) if response.is_error else None
+
+    return note

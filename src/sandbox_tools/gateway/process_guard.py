@@ -1,0 +1,189 @@
+"""Run a command for as long as it and its parent live, and leave none of its processes behind.
+
+    python -I -S process_guard.py PARENT-PID LOG-FILE COMMAND…
+
+It is a program of its own, of the standard library alone: who is killed can end nobody. What the command writes to stderr goes to a
+file of bounded size; stdin and stdout are the command's, not the guard's. SIGTERM ends all. The status is the command's.
+"""
+
+import ctypes
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_GRACE_SECONDS = 1.0
+_FORCE_SECONDS = 3.0
+_LARGEST_LOG = 1 << 20
+_CHUNK = 1 << 16
+
+
+class Log:
+    """A file that begins anew when it is full, and keeps the one before."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._open()
+
+    def write(self, data: bytes) -> None:
+        if self._file is None:
+            return
+        try:
+            if os.fstat(self._file).st_size + len(data) > _LARGEST_LOG:
+                os.close(self._file)
+                self._path.replace(self._path.with_suffix(".log.1"))
+                self._open()
+            os.write(self._file, data)
+        except OSError:  # a full disk is no reason to end a server
+            return
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        try:
+            self._file = os.open(self._path, flags, 0o600)
+        except OSError:
+            self._file = None
+
+
+def main(arguments: list[str]) -> int:
+    parent, log, *command = arguments
+    # Before anything is started, so that whatever loses its parent becomes a child of this process.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    wakeup = _signals_as_bytes()
+    try:
+        lifeline = os.pidfd_open(int(parent))
+    except ProcessLookupError:
+        return 0
+    errors, child = _start(command)
+    with selectors.DefaultSelector() as selector:
+        for watched in (wakeup.fileno(), lifeline, errors):
+            selector.register(watched, selectors.EVENT_READ)
+        status = _watch(selector, errors, child, wakeup, Log(Path(log)))
+    _end_all()
+    return status
+
+
+def _signals_as_bytes() -> socket.socket:
+    reading, writing = socket.socketpair()
+    for end in (reading, writing):
+        end.setblocking(False)
+    signal.set_wakeup_fd(writing.detach())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    return reading
+
+
+def _start(command: list[str]) -> tuple[int, int]:
+    """Start the command in a session of its own, and let go of its stdin and stdout."""
+    errors, its_errors = os.pipe()
+    try:
+        child = os.posix_spawnp(
+            command[0],
+            command,
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, its_errors, 2)],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
+    os.close(its_errors)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    return errors, child
+
+
+def _watch(
+    selector: selectors.BaseSelector, errors: int, child: int, wakeup: socket.socket, log: Log
+) -> int:
+    while True:
+        ready = {key.fd for key, _ in selector.select()}
+        if errors in ready:
+            if data := os.read(errors, _CHUNK):
+                log.write(data)
+            else:
+                selector.unregister(errors)
+        if wakeup.fileno() in ready:
+            if set(wakeup.recv(_CHUNK)) - {signal.SIGCHLD}:
+                return 128 + signal.SIGTERM
+            for pid, status in _reaped():
+                if pid == child:
+                    _rest_of(errors, log)
+                    return status
+        elif ready - {errors}:
+            return 128 + signal.SIGTERM  # the parent is gone
+
+
+def _rest_of(errors: int, log: Log) -> None:
+    """Keep what the command said last, which often is why it ended."""
+    os.set_blocking(errors, False)
+    try:
+        log.write(os.read(errors, _CHUNK))
+    except BlockingIOError:
+        return
+
+
+def _reaped() -> Iterator[tuple[int, int]]:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        ended = os.waitstatus_to_exitcode(status)
+        yield pid, ended if ended >= 0 else 128 - ended
+
+
+def _end_all() -> None:
+    """End all descendants: kindly, and after a moment by force. What became another user's by sudo cannot be ended."""
+    asked: set[int] = set()
+    began = time.monotonic()
+    while (left := _descendants()) and time.monotonic() < began + _GRACE_SECONDS + _FORCE_SECONDS:
+        kindly = time.monotonic() < began + _GRACE_SECONDS
+        for pid in left - asked if kindly else left:
+            _send(pid, signal.SIGTERM if kindly else signal.SIGKILL)
+        asked |= left
+        time.sleep(0.01)
+        for _ in _reaped():
+            pass
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _descendants() -> set[int]:
+    """List the living ones; what has ended and waits for somebody to look counts as gone."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (parent := _parent(entry)):
+            parents[int(entry.name)] = parent
+    found, last = set[int](), {os.getpid()}
+    while last:
+        last = {pid for pid, parent in parents.items() if parent in last} - found
+        found |= last
+    return found
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        stat = (process / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    state, parent = stat.rpartition(")")[2].split()[:2]
+    return None if state in "ZX" else int(parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+
+from sandbox_tools.gateway import process_guard
+from sandbox_tools.gateway.connection import LARGEST_MESSAGE, Connection
+from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.server_config import Launch
+
+_MOST_GARBAGE = 1 << 20
+_CHUNK = 1 << 16
+_SECONDS_TO_LEAVE = 1.0
+_SECONDS_TO_BE_ENDED = 6.0
+
+
+@asynccontextmanager
+async def over_stdio(launch: Launch, *, directory: Path, log: Path) -> AsyncIterator[Connection]:
+    """Start a server and talk over its stdin and stdout; its processes end with the context.
+
+    mcp's own client reads lines of any length and logs each that it cannot parse, so it is not used: what a server writes is not trusted.
+    """
+    starting = asyncio.ensure_future(_started(launch, directory, log))
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # asyncio would kill the guard, which could then end nothing.
+        await _to_the_end(_end(await starting))
+        raise
+    try:
+        inbox, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sent, outbox = anyio.create_memory_object_stream[SessionMessage](0)
+        connection = Connection(received, sent, ends_by_itself=True)
+        pumps = [
+            asyncio.create_task(_read(process, inbox, connection)),
+            asyncio.create_task(_write(process, outbox)),
+        ]
+        try:
+            yield connection
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            for stream in (inbox, received, sent, outbox):
+                stream.close()
+    finally:
+        await _to_the_end(_end(process))
+
+
+async def _started(launch: Launch, directory: Path, log: Path) -> Process:
+    cwd = directory / os.path.expanduser(launch.cwd or ".")  # noqa: PTH111 - Path's fails for users whom there are not
+    if not cwd.is_dir():
+        raise Failed("Its cwd is no directory.", str(cwd))
+    program = shutil.which(launch.command, path=launch.env.get("PATH"))
+    if program is None and not (os.sep in launch.command and (cwd / launch.command).is_file()):
+        raise Failed("Its command is not installed.", f"No {launch.command!r} on its PATH.")
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), str(log)),
+        *(launch.command, *launch.args),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=cwd,
+        env=dict(launch.env),
+        start_new_session=True,
+    )
+
+
+async def _read(process: Process, inbox: Any, connection: Connection) -> None:
+    """Pass on what is MCP; some servers also print a banner, which is passed over."""
+    assert process.stdout is not None
+    garbage = 0
+    async with inbox:
+        async for line in _lines(process.stdout):
+            try:
+                message = _parsed(line)
+            except (ValueError, RecursionError):
+                garbage += len(line) + 1
+                if garbage > _MOST_GARBAGE:
+                    connection.end(Failed("What it writes to stdout is not MCP."))
+                    return
+            else:
+                await inbox.send(SessionMessage(message))
+        connection.end(await _why_it_ended(process))
+
+
+def _parsed(line: bytes) -> JSONRPCMessage:
+    """Read a message; half a character in it, which JSON allows and pydantic does not, becomes a question mark."""
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        whole = json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
+        return jsonrpc_message_adapter.validate_json(whole, by_name=False)
+
+
+async def _lines(stdout: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Split what comes into lines; what is longer than any message is one without its end."""
+    begun = bytearray()
+    while chunk := await stdout.read(_CHUNK):
+        *ended, rest = chunk.split(b"\n")
+        for line in ended:
+            yield bytes(begun) + line
+            begun.clear()
+        begun += rest
+        if len(begun) > LARGEST_MESSAGE:
+            yield bytes(begun)
+            begun.clear()
+
+
+async def _why_it_ended(process: Process) -> Failed:
+    try:
+        status = await asyncio.wait_for(process.wait(), _SECONDS_TO_LEAVE)
+    except TimeoutError:
+        return Failed("It closed its stdout.")
+    return Failed(f"Its process ended with status {status}.")
+
+
+async def _write(process: Process, outbox: Any) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(ConnectionError):  # it is ending, which its reader tells
+        async with outbox:
+            async for message in outbox:
+                document = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                process.stdin.write(document.encode() + b"\n")
+                await process.stdin.drain()
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until it is done, however often anyio's scopes cancel the one who waits."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _end(process: Process) -> None:
+    """Close its stdin, by which a server knows that it shall end; have the guard end what does not."""
+    assert process.stdin is not None
+    process.stdin.close()
+    # asyncio sees no process end before its stdout is read to the end.
+    draining = asyncio.create_task(_drain(process))
+    for seconds, end in (
+        (_SECONDS_TO_LEAVE, process.terminate),
+        (_SECONDS_TO_BE_ENDED, process.kill),
+    ):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+            break
+        with contextlib.suppress(ProcessLookupError):
+            end()
+    else:
+        # Somebody whom the guard may not end holds the pipe open.
+        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
+    await process.wait()
+    draining.cancel()
+
+
+async def _drain(process: Process) -> None:
+    assert process.stdout is not None
+    while await process.stdout.read(_CHUNK):
+        pass

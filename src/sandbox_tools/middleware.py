@@ -1,0 +1,54 @@
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastmcp.exceptions import ToolError, ValidationError
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools import ToolResult
+from mcp_types import CallToolRequestParams
+from pydantic import ValidationError as InvalidArguments
+
+from sandbox_tools.toolkit.os_errors import sentence_about
+
+_log = logging.getLogger(__name__)
+
+
+class FailuresAsSentences(Middleware):
+    """Has calls fail with what an agent can act on, whatever it was that failed."""
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        try:
+            return await call_next(context)
+        except ValidationError as error:
+            raise _about_arguments(context.message.name, error) from error
+        except ToolError as error:
+            # What is no ToolError by itself comes as one that tells nothing, with it as the cause.
+            if error.__cause__ is None:
+                raise
+            raise ToolError(_about(context.message.name, error.__cause__)) from error
+
+
+def _about_arguments(tool: str, error: ValidationError) -> ToolError:
+    cause = error.__cause__
+    if not isinstance(cause, InvalidArguments):
+        return ToolError(str(error))
+    wrong = "; ".join(map(_about_argument, cause.errors(include_url=False, include_context=False)))
+    return ToolError(f"{tool} was called with wrong arguments. {wrong}.")
+
+
+def _about_argument(wrong: Mapping[str, Any]) -> str:
+    return f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+
+
+def _about(tool: str, cause: BaseException) -> str:
+    if isinstance(cause, OSError) and cause.strerror:
+        return sentence_about(cause)
+    _log.error("tool_failed tool=%s", tool, exc_info=cause)
+    return (
+        f"{tool} failed by a fault of the tool server ({type(cause).__name__}), which its log"
+        " tells more about. Try another way."
+    )
