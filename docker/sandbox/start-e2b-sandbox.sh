@@ -19,7 +19,7 @@ known() { # url | api_key
     "$python" - "$1" <<'PYTHON'
 import sys
 
-from sandbox_client.address import AddressUnknown, find_address
+from sandbox_client.protocol.address import AddressUnknown, find_address
 
 try:
     print(getattr(find_address(api_key="" if sys.argv[1] == "url" else None), sys.argv[1]))
@@ -56,7 +56,7 @@ make_key() {
     is_here || die "No API key is known for $url: set SANDBOX_SERVER_API_KEY."
     key=$("$repository/.venv/bin/sandbox-server" keys create --scope sandboxes --name start-e2b-sandbox) ||
         die "No key could be made: set SANDBOX_SERVER_API_KEY."
-    file=$("$python" -c 'from sandbox_client.address import config_file; print(config_file())')
+    file=$("$python" -c 'from sandbox_client.protocol.address import config_file; print(config_file())')
     [ ! -e "$file" ] || die "$file has no key for $url: write one there, or set SANDBOX_SERVER_API_KEY."
     mkdir -p "$(dirname "$file")"
     (umask 077 && printf 'url = "%s"\napi_key = "%s"\n' "$url" "$key" >"$file")

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from sandbox_client import AsyncSandbox, AsyncTool, Sandbox, Tool
 from sandbox_client.errors import SandboxError
-from sandbox_client.mcp_messages import ToolResult
 from sandbox_client.models import CommandOutcome, CommandState, FileRead
+from sandbox_client.protocol.mcp_messages import ToolResult
 
 _LONGEST_ANSWER = 100_000
 _MOST_FILES = 1000

@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_client.address import DEFAULT_URL, Address, config_file, find_address
 from sandbox_client.errors import AddressUnknown
+from sandbox_client.protocol.address import DEFAULT_URL, Address, config_file, find_address
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 import pytest
 
 from sandbox_client import errors
-from sandbox_client.errors import ApiError, UnexpectedAnswer, error_of, errors_by_code
+from sandbox_client.errors import ApiError, UnexpectedAnswer
+from sandbox_client.errors.parsing import error_of, errors_by_code
 from sandbox_client.models import ERROR_CODES, Problem
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.http import faults

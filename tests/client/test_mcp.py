@@ -15,9 +15,9 @@ from langchain_core.messages import ToolCall
 from sandbox_client import AsyncToolSession, ToolSession
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._sync.transport import Transport
-from sandbox_client.address import Address
 from sandbox_client.langchain import async_mcp_tools, mcp_tools
-from sandbox_client.mcp_messages import ToolProgress, ToolServerRefused
+from sandbox_client.protocol.address import Address
+from sandbox_client.protocol.mcp_messages import ToolProgress, ToolServerRefused
 from tests.client.threaded import Threaded
 from tests.tools.serving import started_tool_server
 

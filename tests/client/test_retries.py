@@ -11,8 +11,8 @@ from sandbox_client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from sandbox_client.patience import Patience
-from sandbox_client.retries import LONGEST_PAUSE_S, Retries
+from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.retries import LONGEST_PAUSE_S, Retries
 
 REFUSED = Unreachable("http://x", "refused", was_sent=False)
 LOST = Unreachable("http://x", "lost", was_sent=True)

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_client.sse import EventParser, ServerSentEvent
+from sandbox_client.protocol.sse import EventParser, ServerSentEvent
 
 TEXTS = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]))
 EVENTS = st.lists(

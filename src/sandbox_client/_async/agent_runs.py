@@ -1,12 +1,13 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from sandbox_client._async.following import follow_stream
-from sandbox_client._async.means import Callback, tell
+from sandbox_client._async.concurrency import Callback, tell
+from sandbox_client._async.streams import follow_stream
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.calls import Call, call
-from sandbox_client.events import AgentEnded, AgentEvent, read_agent_event
+from sandbox_client.events import AgentEnded, AgentEvent
+from sandbox_client.events.parsing import read_agent_event
 from sandbox_client.models import AgentRunOutcome
+from sandbox_client.protocol.calls import Call, call
 
 
 class AsyncAgentRun:

@@ -5,14 +5,12 @@ from typing import Self, Unpack
 
 import httpx
 
-from sandbox_client._async.arrival import Progress, arrive, first_wait, settled
 from sandbox_client._async.events import tell_events, tell_log
 from sandbox_client._async.operations import AsyncOperations
-from sandbox_client._async.pages import list_all
+from sandbox_client._async.pagination import list_all
 from sandbox_client._async.sandbox import AsyncSandbox
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.address import find_address
-from sandbox_client.calls import call, create, given, segment
+from sandbox_client._async.waiting import Progress, arrive, first_wait, settled
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
@@ -23,9 +21,11 @@ from sandbox_client.models import (
     SandboxState,
     SessionSandbox,
 )
-from sandbox_client.options import SandboxOptions, SessionSandboxOptions
-from sandbox_client.outcomes import has_come_back
-from sandbox_client.patience import Patience
+from sandbox_client.protocol.address import find_address
+from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.options import SandboxOptions, SessionSandboxOptions
+from sandbox_client.protocol.outcomes import has_come_back
 
 
 class AsyncSandboxClient(AsyncOperations):

@@ -3,13 +3,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal
 
-from sandbox_client._async.beginning import begin
-from sandbox_client._async.following import follow_stream
-from sandbox_client._async.means import Callback, tell
+from sandbox_client._async.concurrency import Callback, tell
+from sandbox_client._async.starting import begin
+from sandbox_client._async.streams import follow_stream
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.calls import Call, call, create
 from sandbox_client.errors import CommandFailed, CommandNotStarted
-from sandbox_client.events import CommandEvent, CommandExit, CommandOutput, read_command_event
+from sandbox_client.events import CommandEvent, CommandExit, CommandOutput
+from sandbox_client.events.parsing import read_command_event
 from sandbox_client.models import (
     CommandCreate,
     CommandInput,
@@ -19,6 +19,7 @@ from sandbox_client.models import (
     CommandState,
     OutputPart,
 )
+from sandbox_client.protocol.calls import Call, call, create
 
 LONGEST_RUN_WAIT_S = 60.0
 _LIVING = frozenset({CommandState.STARTING, CommandState.RUNNING})

@@ -4,11 +4,10 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sandbox_client._async.following import follow_stream
-from sandbox_client._async.means import Content, parts_of, sleep, write
-from sandbox_client._async.pages import list_all
+from sandbox_client._async.concurrency import Content, parts_of, sleep, write
+from sandbox_client._async.pagination import list_all
+from sandbox_client._async.streams import follow_stream
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.calls import Call, Query, call
 from sandbox_client.errors import (
     PathNotFound,
     PathRefused,
@@ -16,10 +15,12 @@ from sandbox_client.errors import (
     SandboxError,
     UnexpectedAnswer,
 )
-from sandbox_client.events import FileEvent, WatchEnded, WatchGap, read_file_event
-from sandbox_client.file_version import FileVersion, part_header
+from sandbox_client.events import FileEvent, WatchEnded, WatchGap
+from sandbox_client.events.parsing import read_file_event
 from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
-from sandbox_client.retries import Retries
+from sandbox_client.protocol.calls import Call, Query, call
+from sandbox_client.protocol.file_version import FileVersion, part_header
+from sandbox_client.protocol.retries import Retries
 
 _PART = 1024 * 1024
 _PACKING_S = 600.0  # of which nothing is heard until it is done

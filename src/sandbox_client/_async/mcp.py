@@ -7,13 +7,14 @@ from typing import Any, Self
 
 import httpx
 
-from sandbox_client import mcp_messages as messages
-from sandbox_client._async.means import Callback, Lock, tell
+from sandbox_client._async.concurrency import Callback, Lock, tell
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.calls import EVENT_STREAM, call
-from sandbox_client.errors import SandboxError, error_of, unexpected
-from sandbox_client.mcp_messages import ToolDescription, ToolProgress, ToolResult
-from sandbox_client.sse import EventParser
+from sandbox_client.errors import SandboxError
+from sandbox_client.errors.parsing import error_of, unexpected
+from sandbox_client.protocol import mcp_messages as messages
+from sandbox_client.protocol.calls import EVENT_STREAM, call
+from sandbox_client.protocol.mcp_messages import ToolDescription, ToolProgress, ToolResult
+from sandbox_client.protocol.sse import EventParser
 
 _PROBLEM = "application/problem+json"
 

@@ -1,9 +1,8 @@
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
-from sandbox_client._async.pages import list_all
+from sandbox_client._async.pagination import list_all
 from sandbox_client._async.templates import AsyncTemplates
-from sandbox_client.calls import call, create, given, segment
 from sandbox_client.models import (
     BackendRead,
     BackendUpdate,
@@ -24,7 +23,8 @@ from sandbox_client.models import (
     TicketScope,
     Version,
 )
-from sandbox_client.options import KeyOptions, TenantOptions
+from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
 
 class AsyncOperations(AsyncTemplates):

@@ -1,30 +1,53 @@
 from collections.abc import AsyncGenerator, Iterable
 from typing import Unpack
 
-from sandbox_client._async.arrival import Progress, arrive
 from sandbox_client._async.events import tell_events, tell_log
 from sandbox_client._async.files import AsyncFiles
 from sandbox_client._async.lifecycle import AsyncLifecycle
 from sandbox_client._async.mcp import AsyncTool, AsyncToolSession
-from sandbox_client._async.pages import list_all
-from sandbox_client._async.ports import AsyncPorts
-from sandbox_client._async.programs import AsyncPrograms
+from sandbox_client._async.pagination import list_all
+from sandbox_client._async.processes import AsyncPrograms
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.address import McpAddress
-from sandbox_client.calls import call, create, given
+from sandbox_client._async.waiting import Progress, arrive
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
+    LinkCreate,
+    LinkCreated,
     LogGap,
     MetricRead,
     Page,
+    PortUrls,
     SandboxFork,
     SandboxRead,
     SnapshotCreate,
     SnapshotRead,
     TimelineEntry,
 )
-from sandbox_client.options import ForkOptions
+from sandbox_client.protocol.address import McpAddress
+from sandbox_client.protocol.calls import call, create, given
+from sandbox_client.protocol.options import ForkOptions
+
+
+class AsyncPorts:
+    """Where a sandbox's own servers are reached; a paused sandbox wakes for what is asked there."""
+
+    def __init__(self, transport: AsyncTransport, path: str) -> None:
+        self._transport = transport
+        self._path = path
+
+    async def get(self, port: int) -> PortUrls:
+        """Tell where a port is reached, whether or not something listens there."""
+        return await self._transport.ask(PortUrls, call("GET", f"{self._path}/{port}"))
+
+    async def link(
+        self, port: int, *, ttl_s: float | None = None, path: str | None = None
+    ) -> LinkCreated:
+        """Make a link to a port for people without a key."""
+        body = given(LinkCreate, {"ttl_s": ttl_s, "path": path})
+        return await self._transport.ask(
+            LinkCreated, call("POST", f"{self._path}/{port}/links", body)
+        )
 
 
 class AsyncSandbox(AsyncLifecycle, AsyncPrograms):

@@ -1,9 +1,8 @@
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
-from sandbox_client._async.pages import list_all
+from sandbox_client._async.pagination import list_all
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.calls import call, create, given, segment
 from sandbox_client.models import (
     Page,
     TemplateBuildLog,
@@ -12,7 +11,8 @@ from sandbox_client.models import (
     TemplateRead,
     TemplateRebuild,
 )
-from sandbox_client.options import TemplateOptions
+from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.options import TemplateOptions
 
 
 class AsyncTemplates:

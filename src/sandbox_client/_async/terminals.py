@@ -7,20 +7,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.protocol import State
 
-from sandbox_client._async.means import Lock, sleep
+from sandbox_client._async.concurrency import Lock, sleep
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client.calls import call
-from sandbox_client.closing import require_to_go_on
-from sandbox_client.errors import SandboxError, StreamBroken, Unreachable, error_of
-from sandbox_client.events import (
-    TerminalAttached,
-    TerminalEvent,
-    TerminalExit,
-    TerminalGap,
-    read_terminal_event,
-)
+from sandbox_client.errors import SandboxError, StreamBroken, Unreachable
+from sandbox_client.errors.parsing import error_of
+from sandbox_client.events import TerminalAttached, TerminalEvent, TerminalExit, TerminalGap
+from sandbox_client.events.parsing import read_terminal_event
 from sandbox_client.models import TerminalRead, TerminalResize
-from sandbox_client.retries import Retries
+from sandbox_client.protocol.calls import call
+from sandbox_client.protocol.retries import Retries
+from sandbox_client.protocol.websocket_close import require_to_go_on
 
 _LARGEST_INPUT = 256 * 1024
 

@@ -1,12 +1,13 @@
 from collections.abc import Generator
 from contextlib import closing
 
-from sandbox_client._sync.following import follow_stream
-from sandbox_client._sync.means import Callback, tell
+from sandbox_client._sync.concurrency import Callback, tell
+from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
-from sandbox_client.calls import Call, call
-from sandbox_client.events import AgentEnded, AgentEvent, read_agent_event
+from sandbox_client.events import AgentEnded, AgentEvent
+from sandbox_client.events.parsing import read_agent_event
 from sandbox_client.models import AgentRunOutcome
+from sandbox_client.protocol.calls import Call, call
 
 
 class AgentRun:

@@ -1,11 +1,12 @@
 from collections.abc import Generator, Iterable
 
-from sandbox_client._sync.following import follow_stream
-from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
-from sandbox_client.calls import Query, call
-from sandbox_client.events import LogItem, read_event, read_log_item
+from sandbox_client.events import LogItem
+from sandbox_client.events.parsing import read_event, read_log_item
 from sandbox_client.models import EventRead, LogEvent, LogGap, LogRecord, Page
+from sandbox_client.protocol.calls import Query, call
 
 
 def tell_events(

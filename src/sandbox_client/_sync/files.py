@@ -4,11 +4,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from sandbox_client._sync.following import follow_stream
-from sandbox_client._sync.means import Content, parts_of, sleep, write
-from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.concurrency import Content, parts_of, sleep, write
+from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
-from sandbox_client.calls import Call, Query, call
 from sandbox_client.errors import (
     PathNotFound,
     PathRefused,
@@ -16,10 +15,12 @@ from sandbox_client.errors import (
     SandboxError,
     UnexpectedAnswer,
 )
-from sandbox_client.events import FileEvent, WatchEnded, WatchGap, read_file_event
-from sandbox_client.file_version import FileVersion, part_header
+from sandbox_client.events import FileEvent, WatchEnded, WatchGap
+from sandbox_client.events.parsing import read_file_event
 from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
-from sandbox_client.retries import Retries
+from sandbox_client.protocol.calls import Call, Query, call
+from sandbox_client.protocol.file_version import FileVersion, part_header
+from sandbox_client.protocol.retries import Retries
 
 _PART = 1024 * 1024
 _PACKING_S = 600.0  # of which nothing is heard until it is done

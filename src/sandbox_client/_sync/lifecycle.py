@@ -2,14 +2,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self, Unpack
 
-from sandbox_client._sync.arrival import Progress, first_wait, settled
 from sandbox_client._sync.transport import Transport
-from sandbox_client.calls import call, given
+from sandbox_client._sync.waiting import Progress, first_wait, settled
 from sandbox_client.errors import SandboxError
 from sandbox_client.models import KeepAlive, SandboxRead, SandboxUpdate
-from sandbox_client.options import SandboxChanges
-from sandbox_client.outcomes import has_come_back, is_paused
-from sandbox_client.patience import Patience
+from sandbox_client.protocol.calls import call, given
+from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.options import SandboxChanges
+from sandbox_client.protocol.outcomes import has_come_back, is_paused
 
 
 class Lifecycle:

@@ -1,30 +1,51 @@
 from collections.abc import Generator, Iterable
 from typing import Unpack
 
-from sandbox_client._sync.arrival import Progress, arrive
 from sandbox_client._sync.events import tell_events, tell_log
 from sandbox_client._sync.files import Files
 from sandbox_client._sync.lifecycle import Lifecycle
 from sandbox_client._sync.mcp import Tool, ToolSession
-from sandbox_client._sync.pages import list_all
-from sandbox_client._sync.ports import Ports
-from sandbox_client._sync.programs import Programs
+from sandbox_client._sync.pagination import list_all
+from sandbox_client._sync.processes import Programs
 from sandbox_client._sync.transport import Transport
-from sandbox_client.address import McpAddress
-from sandbox_client.calls import call, create, given
+from sandbox_client._sync.waiting import Progress, arrive
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
+    LinkCreate,
+    LinkCreated,
     LogGap,
     MetricRead,
     Page,
+    PortUrls,
     SandboxFork,
     SandboxRead,
     SnapshotCreate,
     SnapshotRead,
     TimelineEntry,
 )
-from sandbox_client.options import ForkOptions
+from sandbox_client.protocol.address import McpAddress
+from sandbox_client.protocol.calls import call, create, given
+from sandbox_client.protocol.options import ForkOptions
+
+
+class Ports:
+    """Where a sandbox's own servers are reached; a paused sandbox wakes for what is asked there."""
+
+    def __init__(self, transport: Transport, path: str) -> None:
+        self._transport = transport
+        self._path = path
+
+    def get(self, port: int) -> PortUrls:
+        """Tell where a port is reached, whether or not something listens there."""
+        return self._transport.ask(PortUrls, call("GET", f"{self._path}/{port}"))
+
+    def link(
+        self, port: int, *, ttl_s: float | None = None, path: str | None = None
+    ) -> LinkCreated:
+        """Make a link to a port for people without a key."""
+        body = given(LinkCreate, {"ttl_s": ttl_s, "path": path})
+        return self._transport.ask(LinkCreated, call("POST", f"{self._path}/{port}/links", body))
 
 
 class Sandbox(Lifecycle, Programs):

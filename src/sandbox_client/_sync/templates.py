@@ -1,9 +1,8 @@
 from collections.abc import Generator
 from typing import Unpack
 
-from sandbox_client._sync.pages import list_all
+from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.transport import Transport
-from sandbox_client.calls import call, create, given, segment
 from sandbox_client.models import (
     Page,
     TemplateBuildLog,
@@ -12,7 +11,8 @@ from sandbox_client.models import (
     TemplateRead,
     TemplateRebuild,
 )
-from sandbox_client.options import TemplateOptions
+from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.options import TemplateOptions
 
 
 class Templates:

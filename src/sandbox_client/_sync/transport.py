@@ -6,12 +6,13 @@ from typing import TypeVar
 import httpx
 from pydantic import BaseModel
 
-from sandbox_client._sync.means import sleep
-from sandbox_client.address import Address
-from sandbox_client.calls import Call, read_as
-from sandbox_client.errors import NotFound, SandboxError, Unreachable, error_of
-from sandbox_client.patience import Patience
-from sandbox_client.retries import Retries
+from sandbox_client._sync.concurrency import sleep
+from sandbox_client.errors import NotFound, SandboxError, Unreachable
+from sandbox_client.errors.parsing import error_of
+from sandbox_client.protocol.address import Address
+from sandbox_client.protocol.calls import Call, read_as
+from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.retries import Retries
 
 Model = TypeVar("Model", bound=BaseModel)
 Parts = Callable[[], Iterator[bytes]]

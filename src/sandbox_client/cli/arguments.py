@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sandbox_client.cli.durations import read_duration
+from sandbox_client.cli.output.durations import read_duration
 
 ENV: dict[str, Any] = {
     "action": "append",

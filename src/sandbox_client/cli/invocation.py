@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import httpx
 
 from sandbox_client import AsyncSandbox, AsyncSandboxClient
-from sandbox_client.address import find_address
-from sandbox_client.cli.naming import find_sandbox
-from sandbox_client.cli.output import Output
+from sandbox_client.cli.output.output import Output
+from sandbox_client.cli.sandbox_lookup import find_sandbox
+from sandbox_client.protocol.address import find_address
 
 _STDOUT = 1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from pathlib import Path
 
 from sandbox_client import AsyncSandboxClient
-from sandbox_client.address import API_KEY, URL, config_file, find_address
-from sandbox_client.cli.failures import Failure
 from sandbox_client.cli.invocation import Invocation
+from sandbox_client.cli.output.failures import Failure
+from sandbox_client.protocol.address import API_KEY, URL, config_file, find_address
 
 
 async def login(invocation: Invocation) -> None:

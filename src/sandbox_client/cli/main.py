@@ -52,7 +52,7 @@ def _run(words: Sequence[str]) -> int:
     if given.takes_command:
         given.command += behind
     # It takes some tenths of a second to load, which help and errors of usage do not need.
-    run: Callable[[argparse.Namespace], int] = import_module("sandbox_client.cli.running").run
+    run: Callable[[argparse.Namespace], int] = import_module("sandbox_client.cli.dispatch").run
     return run(given)
 
 

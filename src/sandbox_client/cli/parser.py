@@ -61,7 +61,7 @@ def _verb(
 
 
 def _create(verbs: Verbs) -> None:
-    parser = _verb(verbs, "create", "create a sandbox and print its id", "creating:create")
+    parser = _verb(verbs, "create", "create a sandbox and print its id", "sandboxes.create:create")
     add_creation(parser, timeout="--timeout")
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument(
@@ -75,7 +75,7 @@ def _create(verbs: Verbs) -> None:
 
 def _run(verbs: Verbs) -> None:
     does = "create a sandbox, run a command in it, delete it"
-    parser = _verb(verbs, "run", does, "creating:run", takes_command=True, fails_with=125)
+    parser = _verb(verbs, "run", does, "sandboxes.create:run", takes_command=True, fails_with=125)
     add_creation(parser, timeout="--sandbox-timeout")
     add_execution(parser)
     parser.add_argument(
@@ -87,7 +87,7 @@ def _run(verbs: Verbs) -> None:
 
 
 def _ls(verbs: Verbs) -> None:
-    parser = _verb(verbs, "ls", "list sandboxes; with -q their ids alone", "listing:ls")
+    parser = _verb(verbs, "ls", "list sandboxes; with -q their ids alone", "sandboxes.listing:ls")
     parser.add_argument("-a", "--all", action="store_true", help="those that have ended too")
     parser.add_argument("--names", action="store_true", help=argparse.SUPPRESS)  # for completion
     parser.add_argument("--state", action="append", choices=STATES, help="those in this state")
@@ -102,12 +102,12 @@ def _ls(verbs: Verbs) -> None:
 
 
 def _show(verbs: Verbs) -> None:
-    add_sandbox(_verb(verbs, "show", "tell all about a sandbox", "listing:show"))
+    add_sandbox(_verb(verbs, "show", "tell all about a sandbox", "sandboxes.listing:show"))
 
 
 def _exec(verbs: Verbs) -> None:
     does = "run a command in a sandbox; several words are its arguments, one is a line for a shell"
-    parser = _verb(verbs, "exec", does, "executing:exec_", takes_command=True, fails_with=125)
+    parser = _verb(verbs, "exec", does, "commands.exec:exec_", takes_command=True, fails_with=125)
     parser.set_defaults(attach=None, keep=True)
     add_execution(parser)
     parser.add_argument("-e", "--env", dest="command_env", **ENV)
@@ -120,7 +120,7 @@ def _exec(verbs: Verbs) -> None:
 
 def _shell(verbs: Verbs) -> None:
     does = "open a terminal in a sandbox; ~. at the start of a line leaves it"
-    parser = _verb(verbs, "shell", does, "shell:shell", takes_command=True, fails_with=125)
+    parser = _verb(verbs, "shell", does, "commands.shell:shell", takes_command=True, fails_with=125)
     add_where(parser)
     parser.add_argument("-e", "--env", dest="command_env", **ENV)
     parser.add_argument(
@@ -135,7 +135,7 @@ def _cp(verbs: Verbs) -> None:
         verbs,
         "cp",
         "copy to or from a sandbox: SANDBOX:PATH is there, - is stdin or stdout",
-        "copying:cp",
+        "files.cp:cp",
     )
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="a directory with all in it; with - as tar"
@@ -147,7 +147,7 @@ def _cp(verbs: Verbs) -> None:
 
 def _tail(verbs: Verbs) -> None:
     does = "show what a command writes until it ends, and exit as it does"
-    parser = _verb(verbs, "tail", does, "tailing:tail")
+    parser = _verb(verbs, "tail", does, "commands.tail:tail")
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument(
         "-n", "--lines", type=count, default=10, metavar="N", help="begin so many lines before now"
@@ -162,7 +162,7 @@ def _tail(verbs: Verbs) -> None:
 
 def _logs(verbs: Verbs) -> None:
     does = "tell what happened to sandboxes and what ran in them"
-    parser = _verb(verbs, "logs", does, "telling:logs")
+    parser = _verb(verbs, "logs", does, "logs.logs:logs")
     add_following(parser)
     parser.add_argument(
         "--source", action="append", default=[], choices=SOURCES, help="only what comes from there"
@@ -172,7 +172,7 @@ def _logs(verbs: Verbs) -> None:
 
 def _events(verbs: Verbs) -> None:
     parser = _verb(
-        verbs, "events", "tell what happened to one sandbox, or to all", "telling:events"
+        verbs, "events", "tell what happened to one sandbox, or to all", "logs.logs:events"
     )
     add_following(parser)
     parser.add_argument(
@@ -188,19 +188,25 @@ def _events(verbs: Verbs) -> None:
 
 def _pause(verbs: Verbs) -> None:
     does = "freeze sandboxes; memory and files stay"
-    add_sandboxes(_verb(verbs, "pause", does, "turning:pause"))
+    add_sandboxes(_verb(verbs, "pause", does, "sandboxes.lifecycle_verbs:pause"))
 
 
 def _resume(verbs: Verbs) -> None:
-    add_sandboxes(_verb(verbs, "resume", "let paused sandboxes run on", "turning:resume"))
+    add_sandboxes(
+        _verb(verbs, "resume", "let paused sandboxes run on", "sandboxes.lifecycle_verbs:resume")
+    )
 
 
 def _rm(verbs: Verbs) -> None:
-    add_sandboxes(_verb(verbs, "rm", "end sandboxes, and all that is in them", "turning:rm"))
+    add_sandboxes(
+        _verb(verbs, "rm", "end sandboxes, and all that is in them", "sandboxes.lifecycle_verbs:rm")
+    )
 
 
 def _port(verbs: Verbs) -> None:
-    parser = _verb(verbs, "port", "tell where a port of a sandbox is reached", "ports:port")
+    parser = _verb(
+        verbs, "port", "tell where a port of a sandbox is reached", "sandboxes.ports:port"
+    )
     add_port(parser)
     parser.add_argument(
         "--link",
@@ -213,7 +219,9 @@ def _port(verbs: Verbs) -> None:
 
 
 def _open(verbs: Verbs) -> None:
-    parser = _verb(verbs, "open", "open a port of a sandbox in the browser", "ports:open_")
+    parser = _verb(
+        verbs, "open", "open a port of a sandbox in the browser", "sandboxes.ports:open_"
+    )
     add_port(parser)
     parser.add_argument("--path", help="what to open there, such as /docs")
 

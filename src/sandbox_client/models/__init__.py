@@ -6,6 +6,7 @@ from sandbox_client.models.access import (
     KeyRead,
     KeyScope,
     KeyUpdate,
+    LoginRead,
     RuleMatch,
     TenantDefaults,
     TenantName,
@@ -48,7 +49,6 @@ from sandbox_client.models.files import (
     FileType,
     FileUser,
 )
-from sandbox_client.models.logins import LoginRead
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.operations import (
     BackendReadiness,

@@ -141,3 +141,15 @@ class TenantRead(Told):
     defaults: TenantDefaults
     rules: list[TenantRule]
     created_at: datetime
+
+
+class LoginRead(Told):
+    """A browser that is signed in, and the API key that it was signed in with."""
+
+    id: str
+    tenant: str
+    key_id: str
+    key_name: str
+    key_prefix: Annotated[str, Field(description="How the key begins.")]
+    scopes: list[KeyScope]
+    expires_at: datetime

@@ -1,7 +1,7 @@
 """Every error code of the API with its HTTP status and title: the only place where these are written.
 
 The server's errors and the client's exceptions name a `code` of this table. The classes and their families are in
-`sandbox_server/domain/errors/` and `sandbox_client/errors.py`.
+`sandbox_server/domain/errors/` and `sandbox_client/errors/by_code.py`.
 """
 
 from collections.abc import Mapping

@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 from sandbox_client import AsyncSandbox, AsyncSandboxClient
-from sandbox_client.cli.visible import visible
-from sandbox_client.cli.window import LEFT, is_window, show, window_size
+from sandbox_client.console.escape import visible
+from sandbox_client.console.terminal import LEFT, is_window, show, window_size
 from sandbox_client.errors import SandboxError
 from sandbox_client.models import SandboxRead, SandboxState
 from sandbox_client.models.sandboxes import SandboxTarget
-from sandbox_client.workspace.far import ROOT, SandboxSideFailed
-from sandbox_client.workspace.following import Following
-from sandbox_client.workspace.history import GitFailed
+from sandbox_client.workspace.config import FILE, Project, ProjectNotUnderstood
+from sandbox_client.workspace.git_history import GitFailed
 from sandbox_client.workspace.messages import line_of, lines_of, lines_of_waiting
 from sandbox_client.workspace.plan import Direction
-from sandbox_client.workspace.project import FILE, Project, ProjectNotUnderstood
-from sandbox_client.workspace.sharing import Report, paths_of
+from sandbox_client.workspace.remote import ROOT, SandboxSideFailed
+from sandbox_client.workspace.sync import Report, paths_of
 from sandbox_client.workspace.unsaved import find_unsaved
+from sandbox_client.workspace.watch import Following
 from sandbox_client.workspace.workspace import (
     NoSandbox,
     Workspace,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from sandbox_client.models import SandboxRead, SandboxState
-from sandbox_client.workspace.sharing import Report, paths_of
+from sandbox_client.workspace.sync import Report, paths_of
 
 _MOST_NAMED = 10
 

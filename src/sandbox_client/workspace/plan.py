@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from pathlib import PurePosixPath
 
-from sandbox_client.workspace.side.entries import Change, Entry, above, alike
+from sandbox_client.workspace.endpoint.entries import Change, Entry, above, alike
 
 Entries = Mapping[str, Entry]
 

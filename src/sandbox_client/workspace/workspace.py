@@ -11,11 +11,11 @@ from pathlib import Path
 
 from sandbox_client import AsyncSandbox, AsyncSandboxClient
 from sandbox_client.models import SandboxRead, SandboxState
-from sandbox_client.workspace.far import ROOT, Far
-from sandbox_client.workspace.history import History
-from sandbox_client.workspace.near import Near
-from sandbox_client.workspace.project import Project
-from sandbox_client.workspace.sharing import SharedDirectory
+from sandbox_client.workspace.config import Project
+from sandbox_client.workspace.git_history import History
+from sandbox_client.workspace.local import Near
+from sandbox_client.workspace.remote import ROOT, Far
+from sandbox_client.workspace.sync import SharedDirectory
 
 Tell = Callable[[str], None]
 _SET_UP = ".workspace-set-up"  # in the sandbox user's home: what was set up there

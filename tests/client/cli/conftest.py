@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox_client import AsyncSandboxClient
-from sandbox_client.address import API_KEY, CONFIG, URL
+from sandbox_client.protocol.address import API_KEY, CONFIG, URL
 from tests.client.person import Person
 
 SBX = Path(sys.executable).parent / "sbx"

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from sandbox_client.cli.archives import pack_directory, unpack_directory
+from sandbox_client.cli.files.archives import pack_directory, unpack_directory
 
 
 def archive_of(*members):

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_client.cli.durations import read_duration, say_duration
+from sandbox_client.cli.output.durations import read_duration, say_duration
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_client.cli.escape import Escape
+from sandbox_client.console.terminal import Escape
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sandbox_client.cli.log_lines import LogLines
-from sandbox_client.cli.output import Output
+from sandbox_client.cli.logs.log_lines import LogLines
+from sandbox_client.cli.output.output import Output
 from sandbox_client.models import LogEvent, LogGap, LogRecord
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -2,7 +2,7 @@ import stat
 
 import pytest
 
-from sandbox_client.address import API_KEY, URL
+from sandbox_client.protocol.address import API_KEY, URL
 
 pytestmark = pytest.mark.needs_engine
 NOTHING = {URL: "", API_KEY: ""}

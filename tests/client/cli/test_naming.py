@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sandbox_client.cli.failures import Failure
-from sandbox_client.cli.naming import by_end, near
+from sandbox_client.cli.output.failures import Failure
 from sandbox_client.cli.parser import STATES
+from sandbox_client.cli.sandbox_lookup import by_end, near
 from sandbox_client.models import SandboxRead, SandboxState
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_client.cli.places import Place, name_in, read_place, within
+from sandbox_client.cli.files.cp import Place, name_in, read_place, within
 
 
 @pytest.mark.parametrize(

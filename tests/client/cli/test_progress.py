@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_client.cli.progress import line_of_progress, say_size
+from sandbox_client.cli.output.transfer_progress import line_of_progress, say_size
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from sandbox_client import AsyncSandboxClient
-from sandbox_client.address import API_KEY
+from sandbox_client.protocol.address import API_KEY
 
 pytestmark = pytest.mark.needs_engine
 

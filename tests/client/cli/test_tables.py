@@ -1,7 +1,7 @@
 import pytest
 
-from sandbox_client.cli.tables import table, width_of
-from sandbox_client.cli.visible import visible
+from sandbox_client.cli.output.tables import table, width_of
+from sandbox_client.console.escape import visible
 
 
 def test_columns_are_as_wide_as_what_is_in_them():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sandbox_client.workspace.project import FILE
+from sandbox_client.workspace.config import FILE
 from tests.client.person import Person
 from tests.client.workspace.conftest import COMMAND
 

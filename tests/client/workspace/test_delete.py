@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from sandbox_client.workspace.project import FILE
+from sandbox_client.workspace.config import FILE
 from sandbox_client.workspace.workspace import find_latest_sandbox, find_sandbox
 from tests.client.workspace.conftest import git
 

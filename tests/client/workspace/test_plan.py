@@ -1,5 +1,5 @@
+from sandbox_client.workspace.endpoint.entries import Entry
 from sandbox_client.workspace.plan import Direction, make_plan
-from sandbox_client.workspace.side.entries import Entry
 
 ONE, TWO, THREE = (Entry("file", content) for content in ("1", "2", "3"))
 DIRECTORY = Entry("directory")

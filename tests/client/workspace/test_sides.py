@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_client.workspace.endpoint import applier, changeset, scanner
+from sandbox_client.workspace.endpoint.entries import Change, Entry
+from sandbox_client.workspace.endpoint.ignore import Rules
 from sandbox_client.workspace.plan import Direction
-from sandbox_client.workspace.side import applying, looking, packing
-from sandbox_client.workspace.side.belonging import Rules
-from sandbox_client.workspace.side.entries import Change, Entry
 from tests.client.workspace.twosides import TwoPrograms, TwoSides
 
 
@@ -23,7 +23,7 @@ def sides(tmp_path):
 def contents(root):
     return {
         path: replace(entry, stamp="")
-        for path, entry in looking.scan(str(root), Rules([]), {}).items()
+        for path, entry in scanner.scan(str(root), Rules([]), {}).items()
     }
 
 
@@ -140,8 +140,8 @@ def test_files_are_read_again_only_if_they_changed(sides):
     file = sides.near / "a"
     file.write_text("first")
     os.utime(file, ns=(1, 1))
-    old = Entry("file", "as it was known", stamp=looking.stamp_of(file.stat()))
-    fresh = looking.scan(str(sides.near), Rules([]), {"a": old})["a"]
+    old = Entry("file", "as it was known", stamp=scanner.stamp_of(file.stat()))
+    fresh = scanner.scan(str(sides.near), Rules([]), {"a": old})["a"]
     assert fresh.content != "as it was known"  # so soon after a change its stamp tells nothing
     assert fresh.stamp == ""
 
@@ -167,9 +167,9 @@ def test_nothing_is_written_outside_of_the_directory(sides, tmp_path, path):
     change = Change(path, seen=None, to=Entry("file"), source="evil")
     parcel = tmp_path / "far" / "parcel"
     with parcel.open("wb") as file:
-        packing.pack(str(sides.far), [change], file)
+        changeset.pack(str(sides.far), [change], file)
     with parcel.open("rb") as file:
-        outcome = applying.apply(str(sides.near), file)
+        outcome = applier.apply(str(sides.near), file)
     assert outcome.done == []
     parcel.unlink()
     assert sorted(tmp_path.rglob("*")) == before
@@ -185,9 +185,9 @@ def test_a_strangers_parcel_makes_no_change_that_nobody_asked_for(sides, tmp_pat
     ]
     parcel = tmp_path / "scratch/parcel"
     with parcel.open("wb") as file:
-        packing.pack(str(sides.far), others, file)
+        changeset.pack(str(sides.far), others, file)
     with parcel.open("rb") as file:
-        outcome = applying.apply(str(sides.near), file, {"hook": asked})
+        outcome = applier.apply(str(sides.near), file, {"hook": asked})
     assert [change.path for change in outcome.done] == ["hook"]
     assert sorted(path.name for path in sides.near.iterdir()) == ["hook"]
 
@@ -199,7 +199,7 @@ def test_a_parcel_with_anything_but_files_is_refused(sides, tmp_path):
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
     with parcel.open("rb") as file, pytest.raises(ValueError, match="no file"):
-        applying.apply(str(sides.near), file)
+        applier.apply(str(sides.near), file)
 
 
 def test_a_parcel_that_breaks_off_changes_nothing(sides, tmp_path):
@@ -207,10 +207,10 @@ def test_a_parcel_that_breaks_off_changes_nothing(sides, tmp_path):
     parcel = tmp_path / "scratch/parcel"
     change = Change("a", seen=None, to=Entry("file"))
     with parcel.open("wb") as file:
-        packing.pack(str(sides.far), [change], file)
+        changeset.pack(str(sides.far), [change], file)
     os.truncate(parcel, 50_000)
     with parcel.open("rb") as file, pytest.raises(tarfile.TarError):
-        applying.apply(str(sides.near), file)
+        applier.apply(str(sides.near), file)
     assert list(sides.near.iterdir()) == []
 
 

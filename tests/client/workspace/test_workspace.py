@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from sandbox_client.workspace.following import Following
+from sandbox_client.workspace.config import FILE
 from sandbox_client.workspace.plan import Direction
-from sandbox_client.workspace.project import FILE
-from sandbox_client.workspace.sharing import Report, paths_of
+from sandbox_client.workspace.sync import Report, paths_of
+from sandbox_client.workspace.watch import Following
 from sandbox_client.workspace.workspace import begin_workspace, find_workspace
 from tests.client.workspace.conftest import git
 

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sandbox_client.workspace.ledger import Ledger
+from sandbox_client.workspace.endpoint import program
+from sandbox_client.workspace.endpoint.entries import Change, Entry, read_entries
+from sandbox_client.workspace.gitignore import rules_of
 from sandbox_client.workspace.plan import Direction, Plan, make_plan
-from sandbox_client.workspace.program import program_of_a_side
-from sandbox_client.workspace.rules import rules_of
-from sandbox_client.workspace.side import program
-from sandbox_client.workspace.side.entries import Change, Entry, read_entries
+from sandbox_client.workspace.remote import endpoint_program
+from sandbox_client.workspace.sync_state import Ledger
 
 
 class TwoSides:
@@ -65,6 +65,6 @@ class TwoPrograms(TwoSides):
 
     def act(self, act: str, root: Path, given: str, answer: str) -> None:
         file = self.scratch / "side.pyz"
-        file.write_bytes(program_of_a_side())
+        file.write_bytes(endpoint_program())
         command = [sys.executable, "-I", str(file), act, str(root), given, answer]
         subprocess.run(command, cwd=self.scratch, check=True, timeout=60)

@@ -1,0 +1,20 @@
+from collections.abc import AsyncGenerator
+
+from sandbox_client._async.transport import AsyncTransport
+from sandbox_client.models.wire import Item, Page
+from sandbox_client.protocol.calls import Query, call
+
+
+async def list_all(
+    transport: AsyncTransport, path: str, kind: type[Page[Item]], query: Query | None = None
+) -> AsyncGenerator[Item, None]:
+    """Give the items of a list, part by part as they are taken."""
+    cursor: str | None = None
+    while True:
+        asked = call("GET", path, query={**(query or {}), "cursor": cursor})
+        page = await transport.ask(kind, asked)
+        for item in page.items:
+            yield item
+        cursor = page.next_cursor
+        if cursor is None:
+            return

@@ -1,0 +1,19 @@
+from collections.abc import Generator
+
+from sandbox_client._sync.transport import Transport
+from sandbox_client.models.wire import Item, Page
+from sandbox_client.protocol.calls import Query, call
+
+
+def list_all(
+    transport: Transport, path: str, kind: type[Page[Item]], query: Query | None = None
+) -> Generator[Item, None, None]:
+    """Give the items of a list, part by part as they are taken."""
+    cursor: str | None = None
+    while True:
+        asked = call("GET", path, query={**(query or {}), "cursor": cursor})
+        page = transport.ask(kind, asked)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return

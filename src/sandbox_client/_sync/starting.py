@@ -1,0 +1,24 @@
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from sandbox_client._sync.transport import Transport
+from sandbox_client._sync.waiting import LONGEST_WAIT_S
+from sandbox_client.errors import NotReady
+from sandbox_client.models import SandboxRead
+from sandbox_client.protocol.calls import call, create
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def begin(
+    transport: Transport, sandbox_path: str, what: str, body: BaseModel, kind: type[Model]
+) -> Model:
+    """Have something run in a sandbox, to be followed from its first byte on; a paused sandbox is woken before."""
+    asked = create(f"{sandbox_path}/{what}", body, wait=0)
+    try:
+        return transport.ask(kind, asked)
+    except NotReady:
+        woken = call("POST", f"{sandbox_path}/resume", may_repeat=True, wait=LONGEST_WAIT_S)
+        transport.ask(SandboxRead, woken)
+    return transport.ask(kind, asked)

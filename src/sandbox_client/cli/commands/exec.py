@@ -1,0 +1,151 @@
+"""Commands in a sandbox, as if they ran here: their bytes, their signals, their exit codes."""
+
+import asyncio
+import signal
+from contextlib import aclosing, suppress
+
+from sandbox_client import AsyncCommand, AsyncSandbox
+from sandbox_client.cli.commands.command_line import line_of, read_environment
+from sandbox_client.cli.commands.exit_codes import exit_code_of
+from sandbox_client.cli.commands.shell import open_shell
+from sandbox_client.cli.invocation import Invocation
+from sandbox_client.cli.output.durations import in_seconds
+from sandbox_client.cli.output.failures import Failure, NotUnderstood
+from sandbox_client.cli.output.stdio import read_stdin, write_output
+from sandbox_client.errors import CommandNotRunning, SandboxError, StdinClosed
+from sandbox_client.events import CommandExit, CommandGap, CommandOutput, CommandStarted
+from sandbox_client.models import CommandSignal
+from sandbox_client.protocol.options import CommandOptions
+
+
+async def exec_(invocation: Invocation) -> int:
+    require_command(invocation)
+    async with invocation.sandbox() as sandbox:
+        return await execute(invocation, sandbox)
+
+
+def require_command(invocation: Invocation) -> None:
+    """See to it that what was said makes sense together."""
+    given = invocation.given
+    if not given.command and not given.tty:
+        raise NotUnderstood("Which command? It comes after --.")
+    if given.detach and (given.interactive or given.tty):
+        raise NotUnderstood("What is left to itself (-d) has no stdin (-i) and no terminal (-t).")
+    if given.tty and given.timeout is not None:
+        raise NotUnderstood("A terminal (-t) has no --timeout.")
+
+
+async def execute(invocation: Invocation, sandbox: AsyncSandbox) -> int:
+    """Run the command that was said; gives its exit code."""
+    given, output = invocation.given, invocation.output
+    if given.tty:
+        return await open_shell(invocation, sandbox)
+    how: CommandOptions = {
+        "cwd": given.workdir,
+        "envs": read_environment(given.command_env),
+        "user": given.user,
+        "timeout_s": in_seconds(given.timeout),
+    }
+    if given.detach:
+        left = await sandbox.start(line_of(given.command), **how)
+        output.show_or_say(left.record, left.id)
+        return 0
+    command = await sandbox.begin(line_of(given.command), stdin=given.interactive, **how)
+    try:
+        ending = await _Attended(command, invocation).run()
+    except BrokenPipeError:
+        await _hang_up(command)
+        raise
+    except asyncio.CancelledError:
+        if invocation.interrupts.received is signal.SIGPIPE:
+            await _hang_up(command)
+        elif given.keep:
+            output.note("")
+            output.note(f"It runs on: sbx tail {sandbox.id} {command.id}")
+        raise
+    if output.as_json:
+        output.show(await command.refresh())
+    return exit_code_of(ending)
+
+
+async def _hang_up(command: AsyncCommand) -> None:
+    """End a command whose output is no longer read, as a terminal that is closed does."""
+    hanging_up = asyncio.create_task(_signal_once_started(command))
+    with suppress(SandboxError):
+        # A failed write and the closed pipe are noticed separately: the one must not cancel what the other began.
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(hanging_up)
+        await hanging_up
+
+
+async def _signal_once_started(command: AsyncCommand) -> None:
+    async with aclosing(command.follow()) as events:
+        await anext(events)
+    await command.signal(CommandSignal.SIGHUP)
+
+
+class _Attended:
+    """A command that somebody waits for: stdin goes there, Ctrl-C too, and a second Ctrl-C leaves it."""
+
+    def __init__(self, command: AsyncCommand, invocation: Invocation) -> None:
+        self._command = command
+        self._output = invocation.output
+        self._interrupts = invocation.interrupts
+        self._started = asyncio.Event()
+        self._interrupted = asyncio.Event()
+
+    async def run(self) -> CommandExit:
+        """Go along with it until it ends."""
+        try:
+            with self._interrupts.handled_by(self._interrupt):
+                async with asyncio.TaskGroup() as group:
+                    interrupting = group.create_task(self._pass_interrupt_on())
+                    typing = group.create_task(self._pass_stdin_on())
+                    ending = await self._show()
+                    interrupting.cancel()
+                    typing.cancel()
+        except* (Failure, OSError, SandboxError) as errors:
+            raise errors.exceptions[0] from None
+        return ending
+
+    def _interrupt(self) -> None:
+        if self._interrupted.is_set():
+            self._interrupts.cancel()
+        self._interrupted.set()
+
+    async def _show(self) -> CommandExit:
+        async with aclosing(self._command.follow()) as events:
+            async for event in events:
+                match event:
+                    case CommandStarted():
+                        self._started.set()
+                    case CommandExit():
+                        return event
+                    case CommandOutput() if not self._output.as_json:
+                        await write_output(event.type, event.content)
+                    case CommandGap():
+                        self._output.note(line_of_gap(event))
+        raise Failure("Nobody knows how the command ended.")
+
+    async def _pass_stdin_on(self) -> None:
+        if not self._command.record.stdin:
+            return
+        await self._started.wait()
+        with suppress(CommandNotRunning, StdinClosed):  # it wants no more
+            async for part in read_stdin():
+                await self._command.send(part)
+            await self._command.send(end=True)
+
+    async def _pass_interrupt_on(self) -> None:
+        await self._interrupted.wait()
+        await self._started.wait()
+        with suppress(CommandNotRunning):
+            await self._command.signal(CommandSignal.SIGINT)
+
+
+def line_of_gap(gap: CommandGap) -> str:
+    of = "" if gap.stream is None else f" of {gap.stream}"
+    why = f": {gap.reason}" if gap.reason else ""
+    if gap.size is None:
+        return f"[Some{of} may be missing here{why}]"
+    return f"[{gap.size} bytes{of} are not kept{why}]"

@@ -1,0 +1,22 @@
+"""How a command ended, as an exit code."""
+
+import signal
+
+from sandbox_client.cli.output.failures import SIGNALLED, TIMED_OUT, Failure
+from sandbox_client.events import CommandExit
+from sandbox_client.models import CommandState
+
+# Providers tell a signal in words, and in those of the C library.
+_BY_WORDS = {(signal.strsignal(each) or "").lower(): each for each in signal.Signals}
+
+
+def exit_code_of(ending: CommandExit) -> int:
+    """Give the code that a shell would have; raises where nobody knows how it ended."""
+    if ending.state is CommandState.TIMED_OUT:
+        return TIMED_OUT
+    if ending.state is CommandState.KILLED:
+        words = (ending.reason or "").lower().removeprefix("signal: ")
+        return SIGNALLED + _BY_WORDS.get(words, signal.SIGKILL)
+    if ending.exit_code is None:
+        raise Failure(f"The command is {ending.state}: {ending.reason or 'nobody knows why'}")
+    return ending.exit_code

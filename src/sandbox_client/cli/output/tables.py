@@ -1,0 +1,49 @@
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+
+from sandbox_client.console.escape import visible
+
+Paint = Callable[[str, str], str]
+"""Gives a cell, which is padded already, the colour that its text has."""
+
+_GAP = "  "
+_ELLIPSIS = "…"
+
+
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    longest: int | None = None,
+    paint: Paint = lambda padded, _: padded,
+) -> Iterator[str]:
+    """Give the lines of a table; with `longest` its cells are cut to so many columns of the terminal."""
+    shown = [[_fitted(visible(cell), longest) for cell in row] for row in rows]
+    widths = [max(map(width_of, column)) for column in zip(heads, *shown, strict=True)]
+    yield _GAP.join(map(_padded, heads, widths)).rstrip()
+    for row in shown:
+        cells = (paint(_padded(cell, width), cell) for cell, width in zip(row, widths, strict=True))
+        yield _GAP.join(cells).rstrip()
+
+
+def width_of(text: str) -> int:
+    """Tell how many columns a text takes."""
+    return sum(_columns(each) for each in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - width_of(text))
+
+
+def _fitted(text: str, longest: int | None) -> str:
+    if longest is None or width_of(text) <= longest:
+        return text
+    while width_of(text) > longest - 1:
+        text = text[:-1]
+    return text + _ELLIPSIS

@@ -1,0 +1,165 @@
+from collections.abc import AsyncIterator, Iterator
+
+from sandbox_client import AsyncSandboxClient
+from sandbox_client.cli.invocation import Invocation
+from sandbox_client.cli.logs.event_lines import line_of_event
+from sandbox_client.cli.output.output import Output
+from sandbox_client.cli.output.times import say_instant, say_when
+from sandbox_client.cli.sandbox_lookup import NAME
+from sandbox_client.cli.sandboxes.queue_progress import line_of_waiting
+from sandbox_client.console.escape import visible
+from sandbox_client.models import OnTimeout, SandboxRead, SandboxState, ServicesRead, TimelineEntry
+
+_HEADS = ("ID", "NAME", "STATE", "TEMPLATE", "CREATED", "ENDS")
+_LAST_ENTRIES = 10
+
+
+async def ls(invocation: Invocation) -> None:
+    given, output = invocation.given, invocation.output
+    async with invocation.client() as client:
+        records = _records(client, invocation)
+        if output.as_json:
+            await output.show_all(records)
+            return
+        rows = [record async for record in records]
+    if given.quiet or given.names:
+        for record in rows:
+            output.say((given.names and record.metadata.get(NAME)) or record.id)
+        return
+    output.show_table(_HEADS, [_row(record) for record in rows])
+
+
+async def _records(
+    client: AsyncSandboxClient, invocation: Invocation
+) -> AsyncIterator[SandboxRead]:
+    given = invocation.given
+    states = given.state or (SandboxState if given.all else None)
+    async for sandbox in client.list_sandboxes(states=states, metadata=dict(given.metadata)):
+        yield sandbox.record
+
+
+def _row(record: SandboxRead) -> tuple[str, ...]:
+    return (
+        record.id,
+        record.metadata.get(NAME) or record.session_id or "",
+        _state(record),
+        record.template,
+        say_when(record.created_at),
+        _end(record),
+    )
+
+
+def _state(record: SandboxRead) -> str:
+    return record.state if record.queue is None else f"{record.state} #{record.queue.position}"
+
+
+def _end(record: SandboxRead) -> str:
+    if record.ended_at is not None:
+        return say_when(record.ended_at)
+    ends = record.expires_at or record.retain_until
+    if ends is None:
+        return ""
+    is_paused_then = record.expires_at is not None and record.on_timeout is OnTimeout.PAUSE
+    return f"pauses {say_when(ends)}" if is_paused_then else say_when(ends)
+
+
+async def show(invocation: Invocation) -> None:
+    output = invocation.output
+    async with invocation.sandbox() as sandbox:
+        record = sandbox.record
+        if output.as_json:
+            output.show(record)
+            return
+        timeline = await sandbox.timeline()
+    facts = list(_facts(record))
+    widest = max(len(label) for label, _ in facts)
+    for label, fact in facts:
+        output.say(f"{output.paint(label.ljust(widest), 'dim')}  {visible(fact)}")
+    _show_timeline(output, timeline)
+
+
+def _show_timeline(output: Output, timeline: list[TimelineEntry]) -> None:
+    left_out = len(timeline) - _LAST_ENTRIES
+    output.say("")
+    if left_out > 0:
+        output.say(f"… {left_out} before")
+    for entry in timeline[-_LAST_ENTRIES:]:
+        output.say(line_of_event(entry, output))
+
+
+def _facts(record: SandboxRead) -> Iterator[tuple[str, str]]:
+    yield "id", record.id
+    yield (
+        "state",
+        f"{_state(record)}: {record.state_reason}" if record.state_reason else _state(record),
+    )
+    if record.queue is not None:
+        yield "waits", line_of_waiting(record)
+    yield from _names(record)
+    yield from _machine(record)
+    yield from _deadlines(record)
+    if record.services is not None:
+        yield from _services(record.services)
+    if record.urls is not None:
+        yield "ports", record.urls.ports
+        yield "mcp", record.urls.mcp
+        yield "code-server", record.urls.code_server
+
+
+def _names(record: SandboxRead) -> Iterator[tuple[str, str]]:
+    for label, value in (
+        ("session", record.session_id),
+        ("user", record.user_id),
+        ("agent", record.agent_type),
+    ):
+        if value is not None:
+            yield label, value
+    if record.metadata:
+        yield "metadata", ", ".join(f"{name}={text}" for name, text in record.metadata.items())
+
+
+def _machine(record: SandboxRead) -> Iterator[tuple[str, str]]:
+    noted = "" if record.template_note is None else f" ({record.template_note})"
+    yield "template", f"{record.template}{noted}"
+    if record.backend is not None:
+        yield "backend", record.backend
+    resources = record.resources
+    has = [f"{resources.cpu_count} CPUs"] if resources.cpu_count else []
+    if resources.memory_mb:
+        has.append(f"{resources.memory_mb} MB")
+    if has:
+        yield "resources", ", ".join(has)
+
+
+def _deadlines(record: SandboxRead) -> Iterator[tuple[str, str]]:
+    for label, instant in (
+        ("created", record.created_at),
+        ("running since", record.started_at),
+        ("last used", record.last_activity_at),
+        ("pauses if idle", record.idle_pause_at),
+        ("kept awake until", record.awake_until),
+        ("time is up", record.expires_at),
+        ("deleted if unused", record.retain_until),
+        ("silent since", record.silent_since),
+        ("ended", record.ended_at),
+    ):
+        if instant is not None:
+            then = f", then {record.on_timeout}" if label == "time is up" else ""
+            yield label, f"{say_instant(instant)}{then}"
+
+
+def _services(services: ServicesRead) -> Iterator[tuple[str, str]]:
+    tools = services.tool_server
+    yield (
+        "tool server",
+        tools.state if tools.tools is None else f"{tools.state}, {tools.tools} tools",
+    )
+    for name, server in tools.servers.items():
+        yield (
+            f"  {visible(name)}",
+            f"{server.state}: {server.error}" if server.error else server.state,
+        )
+    yield "agent server", services.agent
+    yield "code-server", services.code_server
+    if services.settings_error is not None:
+        yield "settings", services.settings_error

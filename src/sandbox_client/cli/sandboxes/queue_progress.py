@@ -1,0 +1,50 @@
+"""How long somebody waits who waits for a sandbox."""
+
+import sys
+from datetime import timedelta
+from typing import Self
+
+from sandbox_client.cli.output.durations import say_duration
+from sandbox_client.cli.output.output import Output
+from sandbox_client.console.escape import visible
+from sandbox_client.models import SandboxRead
+
+_REWRITE = "\r\033[K"
+
+
+def line_of_waiting(record: SandboxRead) -> str:
+    """Say where a sandbox stands that does not run yet."""
+    if record.queue is None:
+        return f"The sandbox is {record.state}."
+    place = f"Number {record.queue.position} in the queue: {record.queue.reason}"
+    if record.queue.estimate_s is None:
+        return place
+    return f"{place} About {say_duration(timedelta(seconds=record.queue.estimate_s))} to go."
+
+
+class WaitingLine:
+    """One line on stderr: rewritten on a terminal, elsewhere one more each time that something has changed."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._is_rewritten = sys.stderr.isatty() and not (output.is_quiet or output.as_json)
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_rewritten and self._last:
+            sys.stderr.write(_REWRITE)
+            sys.stderr.flush()
+
+    def tell(self, record: SandboxRead) -> None:
+        line = line_of_waiting(record)
+        if line == self._last:
+            return
+        self._last = line
+        if self._is_rewritten:
+            sys.stderr.write(f"{_REWRITE}{visible(line)}")
+            sys.stderr.flush()
+        else:
+            self._output.note(line)

@@ -1,0 +1,103 @@
+from collections.abc import Iterator, Sequence
+
+from sandbox_client.models.commands import CommandOutcome
+from sandbox_client.models.error_codes import ERROR_CODES
+from sandbox_client.models.problems import InputProblem
+from sandbox_client.models.sandboxes import SandboxRead
+
+
+class SandboxError(Exception):
+    """Whatever this client raises of its own."""
+
+
+class AddressUnknown(SandboxError, ValueError):
+    """Nobody says where the server is, or with which key to ask it."""
+
+
+class Unreachable(SandboxError, ConnectionError):
+    """The server does not answer."""
+
+    def __init__(self, url: str, reason: str, *, was_sent: bool) -> None:
+        advice = (
+            "Whether it was carried out is unknown."
+            if was_sent
+            else "See whether it runs, and whether SANDBOX_SERVER_URL or `url` is its address."
+        )
+        super().__init__(f"The server at {url} does not answer: {reason}. {advice}")
+        self.url = url
+        self.reason = reason
+        self.was_sent = was_sent
+
+
+class WaitOver(SandboxError, TimeoutError):
+    """What was waited for has not come true in time; `sandbox` is how it was then."""
+
+    def __init__(self, detail: str, *, sandbox: SandboxRead | None = None) -> None:
+        super().__init__(detail)
+        self.sandbox = sandbox
+
+
+class CommandFailed(SandboxError):
+    """A command that was to be checked did not exit with 0; `outcome` tells all of it."""
+
+    def __init__(self, outcome: CommandOutcome) -> None:
+        ending = (
+            f"exited with {outcome.exit_code}"
+            if outcome.exit_code is not None
+            else f"is {outcome.state}: {outcome.state_reason}"
+        )
+        said = outcome.stderr.strip() or outcome.stdout.strip()
+        super().__init__(f"The command {ending}: {outcome.cmd}\n{said[-2000:]}".rstrip())
+        self.outcome = outcome
+
+
+class StreamBroken(SandboxError, ConnectionError):
+    """The connection broke while something was sent, which may not have arrived."""
+
+
+class ApiError(SandboxError):
+    """The server answered with a problem. Status and title of each code are in `models/error_codes.py`."""
+
+    code: str = "unknown"
+    status: int | None = None
+    title: str = ""
+
+    def __init_subclass__(cls) -> None:
+        if (entry := ERROR_CODES.get(cls.code)) is not None:
+            _, cls.status, cls.title = entry
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        title: str | None = None,
+        status: int | None = None,
+        remediation: str | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+        errors: Sequence[InputProblem] = (),
+    ) -> None:
+        self.code = code or type(self).code
+        self.title = title or type(self).title
+        self.detail = detail
+        self.status = status or type(self).status
+        self.remediation = remediation
+        self.request_id = request_id
+        self.retry_after = retry_after
+        self.errors = tuple(errors)
+        super().__init__(" ".join(self._sentences()))
+
+    def _sentences(self) -> Iterator[str]:
+        yield self.detail
+        for error in self.errors:
+            yield f"{error.pointer or error.parameter}: {error.detail}"
+        if self.remediation:
+            yield self.remediation
+        yield f"({self.code})"
+
+
+class UnexpectedAnswer(ApiError):
+    """Something else answers there than a sandbox server, such as a proxy in front of it."""
+
+    code = "unexpected-answer"

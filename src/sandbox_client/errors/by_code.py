@@ -1,0 +1,341 @@
+"""One exception for each code of `models/error_codes.py`, with the name and base of the server's class."""
+
+from sandbox_client.errors.base import ApiError
+
+
+class RequestFault(ApiError):
+    """A request that the server could not take as one."""
+
+
+class MalformedRequest(RequestFault):
+    code = "malformed-request"
+
+
+class RouteNotFound(RequestFault):
+    code = "route-not-found"
+
+
+class MethodNotAllowed(RequestFault):
+    code = "method-not-allowed"
+
+
+class HeadTooLarge(RequestFault):
+    code = "head-too-large"
+
+
+class BodyTooLarge(RequestFault):
+    code = "body-too-large"
+
+
+class UnsupportedMediaType(RequestFault):
+    code = "unsupported-media-type"
+
+
+class ValidationFailed(RequestFault):
+    """`errors` tells what is wrong, and where."""
+
+    code = "validation-failed"
+
+
+class InternalError(ApiError):
+    code = "internal-error"
+
+
+class DatabaseUnavailable(ApiError):
+    code = "database-unavailable"
+
+
+class InvalidRequest(ApiError):
+    code = "invalid-request"
+
+
+class ControlNotUnderstood(InvalidRequest):
+    code = "control-not-understood"
+
+
+class NotFound(ApiError):
+    code = "not-found"
+
+
+class SandboxNotFound(NotFound):
+    code = "sandbox-not-found"
+
+
+class TenantNotFound(NotFound):
+    code = "tenant-not-found"
+
+
+class KeyNotFound(NotFound):
+    code = "key-not-found"
+
+
+class TemplateNotFound(NotFound):
+    code = "template-not-found"
+
+
+class BackendNotFound(NotFound):
+    code = "backend-not-found"
+
+
+class JobNotFound(NotFound):
+    code = "job-not-found"
+
+
+class PathNotFound(NotFound):
+    code = "path-not-found"
+
+
+class SnapshotNotFound(NotFound):
+    code = "snapshot-not-found"
+
+
+class CommandNotFound(NotFound):
+    code = "command-not-found"
+
+
+class TerminalNotFound(NotFound):
+    code = "terminal-not-found"
+
+
+class AgentRunNotFound(NotFound):
+    code = "agent-run-not-found"
+
+
+class Conflict(ApiError):
+    code = "conflict"
+
+
+class InvalidTransition(Conflict):
+    code = "invalid-transition"
+
+
+class SandboxPaused(Conflict):
+    code = "sandbox-paused"
+
+
+class IdempotencyMismatch(Conflict):
+    code = "idempotency-mismatch"
+
+
+class NameTaken(Conflict):
+    code = "name-taken"
+
+
+class TooManyTemplates(Conflict):
+    code = "too-many-templates"
+
+
+class KeyIssuedBefore(Conflict):
+    code = "key-issued-before"
+
+
+class Superseded(Conflict):
+    code = "superseded"
+
+
+class PathRefused(Conflict):
+    code = "path-refused"
+
+
+class CommandNotRunning(Conflict):
+    code = "command-not-running"
+
+
+class StdinClosed(Conflict):
+    code = "stdin-closed"
+
+
+class FileBusy(Conflict):
+    code = "file-busy"
+
+
+class DirectoryNotEmpty(Conflict):
+    code = "directory-not-empty"
+
+
+class AccessDenied(ApiError):
+    code = "access-denied"
+
+
+class Unauthenticated(AccessDenied):
+    code = "unauthenticated"
+
+
+class MetricsRefused(Unauthenticated):
+    code = "metrics-refused"
+
+
+class ScopeMissing(AccessDenied):
+    code = "scope-missing"
+
+
+class TicketRefused(AccessDenied):
+    code = "ticket-refused"
+
+
+class LoginRefused(AccessDenied):
+    code = "login-refused"
+
+
+class LimitReached(ApiError):
+    code = "limit-reached"
+
+
+class QueueFull(LimitReached):
+    code = "queue-full"
+
+
+class RateLimited(LimitReached):
+    code = "rate-limited"
+
+
+class TooManyAtOnce(LimitReached):
+    code = "too-many-at-once"
+
+
+class TooManyCommands(LimitReached):
+    code = "too-many-commands"
+
+
+class TooManyStreams(LimitReached):
+    code = "too-many-streams"
+
+
+class TooManyTickets(LimitReached):
+    code = "too-many-tickets"
+
+
+class FileChanged(ApiError):
+    code = "file-changed"
+
+
+class RangeOutside(ApiError):
+    code = "range-outside"
+
+
+class FileTooLarge(ApiError):
+    code = "file-too-large"
+
+
+class TooManyEntries(ApiError):
+    code = "too-many-entries"
+
+
+class TransferStalled(ApiError):
+    code = "transfer-stalled"
+
+
+class ArchiveFailed(ApiError):
+    code = "archive-failed"
+
+
+class DiskFull(ApiError):
+    code = "disk-full"
+
+
+class CommandNotStarted(ApiError):
+    code = "command-not-started"
+
+
+class CommandTimedOut(ApiError):
+    code = "command-timed-out"
+
+
+class StartFailed(ApiError):
+    code = "start-failed"
+
+
+class StartRefused(StartFailed):
+    code = "start-refused"
+
+
+class ResumeFailed(ApiError):
+    code = "resume-failed"
+
+
+class SandboxFailed(ApiError):
+    code = "sandbox-failed"
+
+
+class SnapshotFailed(ApiError):
+    code = "snapshot-failed"
+
+
+class ToolsNotRunning(ApiError):
+    code = "tools-not-running"
+
+
+class AgentsNotRunning(ApiError):
+    code = "agent-server-not-running"
+
+
+class ToolsRefused(ApiError):
+    code = "tools-refused"
+
+
+class PortNotOpen(ApiError):
+    code = "port-not-open"
+
+
+class PortBroken(ApiError):
+    code = "port-broken"
+
+
+class PortSilent(ApiError):
+    code = "port-silent"
+
+
+class NotPassedOn(ApiError):
+    code = "not-passed-on"
+
+
+class NoBackend(ApiError):
+    code = "no-backend"
+
+
+class NotReady(ApiError):
+    code = "not-ready"
+
+
+class BackendError(ApiError):
+    code = "backend-error"
+
+
+class BackendUnavailable(BackendError):
+    code = "backend-unavailable"
+
+
+class AnswerLost(BackendUnavailable):
+    code = "answer-lost"
+
+
+class BackendBusy(BackendError):
+    code = "backend-busy"
+
+
+class BackendRefused(BackendError):
+    code = "backend-refused"
+
+
+class CallNotSupported(BackendRefused):
+    code = "call-not-supported"
+
+
+class MetadataNotKept(BackendRefused):
+    code = "metadata-not-kept"
+
+
+class PauseConflict(BackendBusy):
+    code = "pause-conflict"
+
+
+class SandboxNotRunning(BackendError):
+    code = "sandbox-not-running"
+
+
+class SandboxGone(BackendError):
+    code = "sandbox-gone"
+
+
+class ProcessGone(BackendError):
+    code = "process-gone"

@@ -1,0 +1,135 @@
+"""Requests, as they are described before they are sent, and answers, as they are read."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from pydantic import BaseModel, ValidationError
+
+from sandbox_client.errors.parsing import unexpected
+
+Model = TypeVar("Model", bound=BaseModel)
+
+Query = Mapping[str, str | float | Sequence[str] | None]
+"""Parameters by name; None is left out."""
+
+EVENT_STREAM = "text/event-stream"
+_REPEATABLE = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One request: it may be sent again only where that makes no difference."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    may_repeat: bool
+    wait: float | None = None
+    """For how long the server was asked to wait before it answers; else it does as it likes."""
+    silence: float | None = None
+    """For how long it may say nothing besides; else for as long as the client lets any."""
+
+    expected: int | None = None
+    """A status that is no success, and is answered all the same."""
+
+    def with_headers(self, headers: Mapping[str, str]) -> Self:
+        return replace(self, headers={**self.headers, **headers})
+
+    def with_query(self, **query: str | float | bool) -> Self:
+        return replace(self, query=(*self.query, *_plain(query)))
+
+    def with_body(self, body: bytes) -> Self:
+        return replace(self, body=body)
+
+    def expecting(self, status: int) -> Self:
+        return replace(self, expected=status)
+
+    def once(self) -> Self:
+        """Let it be sent again only where it surely was not carried out."""
+        return replace(self, may_repeat=False)
+
+    def waiting(self, seconds: float) -> Self:
+        """Have the server wait for what is wanted, before it answers that it is not so yet."""
+        query = tuple(each for each in self.query if each[0] != "wait")
+        return replace(self, query=(*query, ("wait", f"{seconds:g}")), wait=seconds)
+
+    def silent_for(self, seconds: float) -> Self:
+        """Let the server say nothing for as long as that, and no longer."""
+        return replace(self, silence=seconds)
+
+    def streamed(self) -> Self:
+        """Ask for events in place of one answer."""
+        return self.with_headers({"Accept": EVENT_STREAM})
+
+
+def call(
+    method: str,
+    path: str,
+    body: BaseModel | None = None,
+    *,
+    query: Query | None = None,
+    headers: Mapping[str, str] | None = None,
+    may_repeat: bool | None = None,
+    wait: float | None = None,
+) -> Call:
+    """Describe a request; POST may be repeated only if that is said."""
+    headers = dict(headers or {})
+    content = None
+    if body is not None:
+        content = body.model_dump_json(exclude_unset=True, by_alias=True).encode()
+        headers["Content-Type"] = "application/json"
+    described = Call(
+        method=method,
+        path=path,
+        query=_plain(query or {}),
+        headers=headers,
+        body=content,
+        may_repeat=method in _REPEATABLE if may_repeat is None else may_repeat,
+    )
+    return described if wait is None else described.waiting(wait)
+
+
+def create(
+    path: str, body: BaseModel, *, wait: float | None = None, query: Query | None = None
+) -> Call:
+    """Describe a POST that makes something once, however often it is sent: it has a name of its own."""
+    key = {"Idempotency-Key": secrets.token_urlsafe(24)}
+    return call("POST", path, body, headers=key, may_repeat=True, wait=wait, query=query)
+
+
+def given(model: type[Model], fields: Mapping[str, Any]) -> Model:
+    """Make a body of what was said; None is nothing said."""
+    return model(**{name: value for name, value in fields.items() if value is not None})
+
+
+def segment(text: str) -> str:
+    """Write a text as one part of a path."""
+    return quote(text, safe="")
+
+
+def read_as(kind: type[Model], content: bytes, *, status: int) -> Model:
+    """Read an answer; what is something else has not come from a sandbox server."""
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError:
+        raise unexpected(status, content) from None
+
+
+def _plain(query: Query) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, text) for name, value in query.items() if value is not None for text in _texts(value)
+    )
+
+
+def _texts(value: str | float | Sequence[str]) -> Sequence[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, int | float):
+        return [json.dumps(value)]
+    return value

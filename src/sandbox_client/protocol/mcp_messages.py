@@ -1,0 +1,102 @@
+"""MCP as far as a caller of tools needs it: JSON-RPC messages, in the version that tool servers of all ages speak."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox_client.errors import SandboxError
+from sandbox_client.errors.parsing import unexpected
+
+VERSION = "2025-06-18"
+ACCEPTED = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+HELLO = {
+    "protocolVersion": VERSION,
+    "capabilities": {},
+    "clientInfo": {"name": "sandbox-client", "version": "1"},
+}
+
+
+class ToolServerRefused(SandboxError):
+    """The tool server did not carry out a request; a tool that fails says so in its result instead."""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool answered: blocks of content as MCP has them, and its structured result, if it has one."""
+
+    content: list[dict[str, Any]]
+    structured: dict[str, Any] | None
+    is_error: bool
+
+    @property
+    def text(self) -> str:
+        """All of it that is text."""
+        return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
+
+
+@dataclass(frozen=True)
+class ToolDescription:
+    """A tool as agents are told of it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ToolProgress:
+    done: float
+    total: float | None
+    message: str | None
+
+
+def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+
+
+def notification(method: str, params: Mapping[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
+
+
+def read_message(content: str | bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(content)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        raise unexpected(200, content if isinstance(content, bytes) else content.encode())
+    return told
+
+
+def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what an answer tells; raises where the request was refused."""
+    if "error" in message:
+        raise ToolServerRefused(str(message["error"].get("message", message["error"])))
+    result: dict[str, Any] = message["result"]
+    return result
+
+
+def progress_in(message: Mapping[str, Any]) -> ToolProgress | None:
+    if message.get("method") != "notifications/progress":
+        return None
+    told = message.get("params", {})
+    return ToolProgress(told.get("progress", 0), told.get("total"), told.get("message"))
+
+
+def read_tool(told: Mapping[str, Any]) -> ToolDescription:
+    return ToolDescription(
+        told["name"],
+        told.get("description") or "",
+        told.get("inputSchema") or {"type": "object"},
+        told.get("annotations") or {},
+    )
+
+
+def read_result(told: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(
+        list(told.get("content") or []),
+        told.get("structuredContent"),
+        is_error=bool(told.get("isError")),
+    )

@@ -1,0 +1,156 @@
+"""Changes of a parcel made in a directory, each only where there still is what was seen, and none through a link."""
+
+import json
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from sandbox_client.workspace.endpoint.changeset import CHANGES, NotDone, parent_of
+from sandbox_client.workspace.endpoint.entries import Change, Entry, alike
+from sandbox_client.workspace.endpoint.ignore import STAGING
+from sandbox_client.workspace.endpoint.scanner import hash_of, kind_of, look, stamp_of
+
+_ABANDONED_S = 3600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Which changes were made, with what is there now, and which were not, and why."""
+
+    done: list[Change]
+    refused: dict[str, str]
+
+
+def apply(root: str, parcel: IO[bytes], expected: Mapping[str, Change] | None = None) -> Outcome:
+    """Make the changes of a parcel: of a stranger's those that are expected, if they are said."""
+    _sweep(root)
+    outcome = Outcome([], {})
+    with tempfile.TemporaryDirectory(prefix=STAGING, dir=root) as staging:
+        changes = _unpack(parcel, Path(staging))
+        for number in sorted(range(len(changes)), key=lambda number: _order(changes[number])):
+            change = changes[number]
+            if expected is not None and not _is_expected(change, expected):
+                continue
+            try:
+                with parent_of(root, change.path) as (parent, name):
+                    _make(change, parent, name, Path(staging, str(number)))
+                outcome.done.append(change)
+            except NotDone as error:
+                outcome.refused[change.path] = str(error)
+            except OSError as error:
+                outcome.refused[change.path] = f"{error.strerror}."
+    return outcome
+
+
+def _is_expected(change: Change, expected: Mapping[str, Change]) -> bool:
+    asked = expected.get(change.path)
+    return (
+        asked is not None and alike(asked.seen, change.seen) and _kind(asked.to) == _kind(change.to)
+    )
+
+
+def _kind(entry: Entry | None) -> str | None:
+    return None if entry is None else entry.kind
+
+
+def _sweep(root: str) -> None:
+    """Remove what programs left that were killed at work."""
+    for child in os.scandir(root):
+        if child.name.startswith(STAGING):
+            with suppress(OSError):
+                if child.stat(follow_symlinks=False).st_mtime < time.time() - _ABANDONED_S:
+                    shutil.rmtree(child.path)
+
+
+def _unpack(parcel: IO[bytes], staging: Path) -> list[Change]:
+    changes: list[Change] = []
+    contents: dict[int, str] = {}
+    with tarfile.open(fileobj=parcel, mode="r|") as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise ValueError("The parcel has something in it that is no file.")
+            if member.name == CHANGES:
+                changes = [Change.read(told) for told in json.load(content)]
+            else:
+                number = int(member.name)
+                with (staging / str(number)).open("xb") as file:
+                    contents[number] = hash_of(content, file.write)
+    return [_with_content(change, contents.get(n)) for n, change in enumerate(changes)]
+
+
+def _with_content(change: Change, content: str | None) -> Change:
+    """Take what has come for what it is, whatever it is said to be."""
+    if change.to is None or content is None:
+        return change
+    return replace(change, to=replace(change.to, content=content))
+
+
+def _order(change: Change) -> tuple[int, int]:
+    """Have what goes go first, from the leaves up, then directories come from the root down, then the rest."""
+    depth = change.path.count("/")
+    if change.to is None:
+        return 0, -depth
+    return (1, depth) if change.to.kind == "directory" else (2, depth)
+
+
+def _make(change: Change, parent: int, name: str, staged: Path) -> None:
+    there = _find(parent, name)
+    if alike(change.to, there):
+        return
+    if not alike(change.seen, there):
+        raise NotDone("It has changed in the meantime.")
+    if there is not None and (change.to is None or "directory" in (there.kind, change.to.kind)):
+        _remove(there, parent, name)
+    if change.to is not None:
+        _put(change.to, parent, name, staged, replaces=there)
+
+
+def _find(parent: int, name: str) -> Entry | None:
+    try:
+        info = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if kind_of(info) is None:
+        raise NotDone("There is something that is neither a file, a link nor a directory.")
+    return replace(look(name, info, parent), stamp=stamp_of(info))
+
+
+def _remove(there: Entry, parent: int, name: str) -> None:
+    if there.kind == "directory":
+        os.rmdir(name, dir_fd=parent)
+    else:
+        os.unlink(name, dir_fd=parent)
+
+
+def _put(to: Entry, parent: int, name: str, staged: Path, *, replaces: Entry | None) -> None:
+    if to.kind == "directory":
+        os.mkdir(name, dir_fd=parent)
+        return
+    if to.kind == "link":
+        staged.symlink_to(to.content)
+    elif replaces is not None and replaces.kind == "file":
+        before = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        staged.chmod(_with_executable(stat.S_IMODE(before), executable=to.executable))
+    else:
+        staged.chmod(_with_executable(0o666 & ~_umask(), executable=to.executable))
+    os.rename(staged, name, dst_dir_fd=parent)
+
+
+def _with_executable(mode: int, *, executable: bool) -> int:
+    """Let whoever may read it execute it, or nobody."""
+    return mode | (mode & 0o444) >> 2 if executable else mode & 0o666
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,78 @@
+"""Parcels: a tar of files 0, 1, … with what is to be in them, and at its end `changes.json`, which says where."""
+
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from typing import IO
+
+from sandbox_client.workspace.endpoint.entries import Change, Entry
+from sandbox_client.workspace.endpoint.scanner import hash_of, is_executable, kind_of, reading
+
+CHANGES = "changes.json"
+_IN_MEMORY = 1 << 20
+_LONGEST_NAME = 255
+
+
+class NotDone(Exception):
+    """One change was not made, for a reason that a person understands."""
+
+
+def pack(root: str, changes: Iterable[Change], parcel: IO[bytes]) -> list[Change]:
+    """Pack changes with what the files have now; what has gone is left out."""
+    packed: list[Change] = []
+    with tarfile.open(fileobj=parcel, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for change in changes:
+            if change.to is None or change.to.kind != "file":
+                packed.append(change)
+                continue
+            with suppress(OSError, NotDone):
+                packed.append(_pack_file(root, change, tar, str(len(packed))))
+        told = json.dumps([asdict(change) for change in packed]).encode()
+        _add(tar, CHANGES, len(told), io.BytesIO(told))
+    return packed
+
+
+def _pack_file(root: str, change: Change, tar: tarfile.TarFile, name: str) -> Change:
+    with (
+        parent_of(root, change.source or change.path) as (parent, base),
+        reading(base, parent) as file,
+        tempfile.SpooledTemporaryFile(_IN_MEMORY) as copy,  # a file may grow while it is read
+    ):
+        info = os.fstat(file.fileno())
+        if kind_of(info) != "file":
+            raise NotDone("It is no file any more.")
+        content = hash_of(file, copy.write)
+        size = copy.tell()
+        copy.seek(0)
+        _add(tar, name, size, copy)
+    return replace(change, to=Entry("file", content, is_executable(info)))
+
+
+def _add(tar: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None:
+    header = tarfile.TarInfo(name)
+    header.size = size
+    tar.addfile(header, content)
+
+
+@contextmanager
+def parent_of(root: str, path: str) -> Iterator[tuple[int, str]]:
+    """Open the directory that a path is in, by no link; gives its descriptor and the name in it."""
+    *above, name = path.split("/")
+    for part in (*above, name):
+        if part in ("", ".", "..") or "\0" in part or len(os.fsencode(part)) > _LONGEST_NAME:
+            raise NotDone("It is no path that can be in a workspace.")
+    opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in above:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            below = os.open(part, flags, dir_fd=opened)
+            os.close(opened)
+            opened = below
+        yield opened, name
+    finally:
+        os.close(opened)

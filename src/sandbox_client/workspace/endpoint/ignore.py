@@ -1,0 +1,30 @@
+"""Which paths of a directory are shared."""
+
+import re
+from collections.abc import Sequence
+
+from sandbox_client.workspace.endpoint.entries import above
+
+STAGING = ".workspace-"  # begins the names of directories that hold what is on its way
+Rule = tuple[str, bool]  # a regular expression, and whether what matches is left out
+
+
+class Rules:
+    """Of several rules that match the last one decides, as with git; what git keeps for itself is never shared."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = [(re.compile(pattern), leaves_out) for pattern, leaves_out in rules]
+
+    def leave_out(self, path: str, *, is_directory: bool) -> bool:
+        name = path.rpartition("/")[2]
+        if name.lower() == ".git" or name.startswith(STAGING):
+            return True
+        asked = f"{path}/" if is_directory else path
+        decided = (leaves_out for rule, leaves_out in reversed(self._rules) if rule.match(asked))
+        return next(decided, False)
+
+    def have_left_out(self, path: str, *, is_directory: bool) -> bool:
+        """Tell whether it or a directory above it does not belong."""
+        return self.leave_out(path, is_directory=is_directory) or any(
+            self.leave_out(directory, is_directory=True) for directory in above(path)
+        )

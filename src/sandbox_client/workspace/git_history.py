@@ -1,0 +1,207 @@
+"""A project's git history: given to a sandbox once, and what was committed there brought back as branches `sandbox/…`.
+
+The directory `.git` itself is never carried over. In one direction its configuration may have passwords, in the
+other its hooks would be commands that the sandbox has this machine run.
+"""
+
+import asyncio
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from sandbox_client.workspace.remote import ROOT, Far
+
+_OURS = "refs/remotes/sandbox/"
+_HEADS = "refs/heads/"
+_BRANCH = re.compile(r"(?P<commit>[0-9a-f]{40,64}) refs/heads/(?P<name>\S+)")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+# Every commit that something in the sandbox points to, with that thing's name; an annotated tag is followed.
+# In a subshell: the login shell that runs it would run ~/.bash_logout at `exit`, and fail by that under `set -e`.
+_LIST_TIPS = f"""if [ -e {ROOT}/.git ]; then (
+set -e
+cd {ROOT}
+git for-each-ref --format='%(objecttype) %(objectname) %(refname)' {_HEADS} refs/tags
+git for-each-ref --format='%(*objecttype) %(*objectname) %(refname)' refs/tags
+git stash list --format='commit %H %gd'
+if commit=$(git rev-parse --verify --quiet HEAD); then echo "commit $commit HEAD"; fi
+); fi"""
+_CAREFULLY = ("-c", "core.hooksPath=/dev/null", "-c", "fetch.fsckObjects=true")
+_KEPT = ("user.name", "user.email")
+
+
+class GitFailed(Exception):
+    """git said no; the text is what it said."""
+
+
+class History:
+    def __init__(self, root: Path, far: Far) -> None:
+        self._root = root
+        self._far = far
+
+    async def give(self) -> bool:
+        """Have the sandbox know the history, if there is one that it does not have yet."""
+        if not await self._is_to_be_given():
+            return False
+        with tempfile.TemporaryDirectory() as scratch:
+            bundle = Path(scratch, "bundle")
+            await self._git(
+                "bundle", "create", "--quiet", str(bundle), "--branches", "--tags", "HEAD"
+            )
+            await self._far.sandbox.files.upload(bundle, f"{ROOT}/.git-bundle")
+        await self._far.run(await self._unbundling())
+        return True
+
+    async def bring(self) -> list[str]:
+        """Fetch what was committed in the sandbox; tells which branches `sandbox/…` are new or have moved."""
+        if not await self._is_repository():
+            return []
+        theirs = await self._their_branches()
+        known = [commit for commit in set(theirs.values()) if await self._has(commit)]
+        unknown = [name for name, commit in theirs.items() if commit not in known]
+        if unknown:
+            await self._fetch(unknown, known)
+        return [name for name, commit in theirs.items() if await self._note(name, commit)]
+
+    async def find_unfetched(self) -> tuple[list[str], list[str]]:
+        """Find refs with commits that are missing here: branches, and other refs that `bring` does not fetch.
+
+        A commit is here if a ref or HEAD reaches it; git removes others sooner or later.
+        """
+        told = (line.split(" ", 2) for line in (await self._far.run(_LIST_TIPS)).splitlines())
+        tips = [one for one in told if len(one) == 3 and one[0] == "commit"]  # noqa: PLR2004
+        is_repository = await self._is_repository()
+        branches: dict[str, str] = {}
+        others: dict[str, str] = {}
+        for _, commit, name in tips:
+            if commit in branches or (is_repository and await self._is_kept(commit)):
+                continue
+            if is_repository and name.startswith(_HEADS):
+                branches[commit] = name.removeprefix(_HEADS)
+            else:
+                others.setdefault(commit, name.removeprefix(_HEADS))
+        return [*branches.values()], [*others.values()]
+
+    async def _is_kept(self, commit: str) -> bool:
+        if _COMMIT.fullmatch(commit) is None or not await self._has(commit):
+            return False
+        leading = await self._git("for-each-ref", "--count=1", "--contains", commit)
+        return bool(leading) or await self._is_in(commit, "HEAD")
+
+    async def _is_repository(self) -> bool:
+        try:
+            top = await self._git("rev-parse", "--show-toplevel")
+            return Path(top) == self._root.resolve()
+        except (GitFailed, FileNotFoundError):
+            return False
+
+    async def _is_to_be_given(self) -> bool:
+        if not await self._is_repository() or await self._is_shallow():
+            return False
+        there = await self._far.run(f"[ -e {ROOT}/.git ] && echo there; command -v git || true")
+        return "there" not in there.split() and bool(there) and bool(await self._commit_of("HEAD"))
+
+    async def _is_shallow(self) -> bool:
+        return await self._git("rev-parse", "--is-shallow-repository") == "true"
+
+    async def _unbundling(self) -> str:
+        branch = await self._git("rev-parse", "--symbolic-full-name", "HEAD")
+        point = (
+            f"git symbolic-ref HEAD {shlex.quote(branch)}"
+            if branch.startswith(_HEADS)
+            else f"git update-ref --no-deref HEAD {await self._commit_of('HEAD')}"
+        )
+        return "\n".join(
+            [
+                f"set -e; cd {ROOT}; git init --quiet",
+                "git fetch --quiet --update-head-ok .git-bundle '+refs/*:refs/*'; rm .git-bundle",
+                f"{point}; git reset --quiet",
+                *[line async for line in self._configuration()],
+            ]
+        )
+
+    async def _configuration(self) -> AsyncIterator[str]:
+        for name in _KEPT:
+            if value := await self._config(name):
+                yield f"git config {name} {shlex.quote(value)}"
+        for remote in (await self._git("remote")).split():
+            url = _without_password(await self._config(f"remote.{remote}.url"))
+            yield f"git remote add {shlex.quote(remote)} {shlex.quote(url)}"
+
+    async def _config(self, name: str) -> str:
+        try:
+            return await self._git("config", "--get", name)
+        except GitFailed:
+            return ""
+
+    async def _their_branches(self) -> dict[str, str]:
+        listing = f"git -C {ROOT} for-each-ref --format='%(objectname) %(refname)' {_HEADS}"
+        told = await self._far.run(f"[ ! -e {ROOT}/.git ] || {listing}")
+        found = [_BRANCH.fullmatch(line) for line in told.splitlines()]
+        return {one["name"]: one["commit"] for one in found if one is not None}
+
+    async def _has(self, commit: str) -> bool:
+        try:
+            await self._git("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitFailed:
+            return False
+        return True
+
+    async def _fetch(self, branches: list[str], known: list[str]) -> None:
+        wanted = " ".join(shlex.quote(_HEADS + name) for name in branches)
+        without = " ".join(f"^{commit}" for commit in known)
+        place = (await self._far.run("mktemp")).strip()
+        bundle = shlex.quote(place)
+        await self._far.run(f"git -C {ROOT} bundle create --quiet {bundle} {wanted} {without}")
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch, "bundle")
+            await self._far.sandbox.files.download(place, copy)
+            heads = [_HEADS + name for name in branches]
+            await self._git(
+                "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", str(copy), *heads
+            )
+        await self._far.run(f"rm {bundle}")
+
+    async def _note(self, name: str, commit: str) -> bool:
+        """Have a branch of ours stand where theirs does, unless there is nothing that we had not."""
+        before = await self._commit_of(_OURS + name)
+        if commit == before or (not before and await self._is_in(commit, _HEADS + name)):
+            return False
+        await self._git("update-ref", _OURS + name, commit)
+        return True
+
+    async def _commit_of(self, ref: str) -> str:
+        try:
+            return await self._git("rev-parse", "--verify", "--quiet", ref)
+        except GitFailed:
+            return ""
+
+    async def _is_in(self, commit: str, branch: str) -> bool:
+        try:
+            await self._git("merge-base", "--is-ancestor", commit, branch)
+        except GitFailed:
+            return False
+        return True
+
+    async def _git(self, *words: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *("git", "-C", str(self._root), *_CAREFULLY, *words),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+        )
+        said, complained = await process.communicate()
+        if process.returncode:
+            raise GitFailed(complained.decode(errors="replace").strip())
+        return said.decode(errors="surrogateescape").strip()
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if "@" not in parts.netloc or parts.scheme not in ("http", "https"):
+        return url
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,0 +1,40 @@
+"""This machine's side of a shared directory."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sandbox_client.workspace.endpoint import applier, changeset, scanner
+from sandbox_client.workspace.endpoint.applier import Outcome
+from sandbox_client.workspace.endpoint.entries import Change, Entry
+from sandbox_client.workspace.endpoint.ignore import Rule, Rules
+from sandbox_client.workspace.gitignore import rules_of
+
+
+class Near:
+    def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
+        self.root = root
+        self._exclude = exclude
+
+    async def rules(self) -> list[Rule]:
+        return await asyncio.to_thread(rules_of, self.root, self._exclude)
+
+    async def scan(self, rules: Sequence[Rule], known: Mapping[str, Entry]) -> dict[str, Entry]:
+        return await asyncio.to_thread(scanner.scan, str(self.root), Rules(rules), known)
+
+    async def pack(self, changes: Sequence[Change], parcel: Path) -> list[Change]:
+        def pack() -> list[Change]:
+            with parcel.open("wb") as file:
+                return changeset.pack(str(self.root), changes, file)
+
+        return await asyncio.to_thread(pack)
+
+    async def apply(self, parcel: Path, expected: Sequence[Change]) -> Outcome:
+        """Make changes that the other side was asked to pack, and no others that it packed."""
+
+        def apply() -> Outcome:
+            asked = {change.path: change for change in expected}
+            with parcel.open("rb") as file:
+                return applier.apply(str(self.root), file, asked)
+
+        return await asyncio.to_thread(apply)
