@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import sandbox_client
-from sandbox_client import models, options
+from sandbox_client import models
 from sandbox_client.models import templates
+from sandbox_client.protocol import options
 
 HERE = Path(__file__).parents[2]
 PAIRS = [name for name in sandbox_client.__all__ if not name.startswith("Async")]
