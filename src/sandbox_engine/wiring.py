@@ -23,7 +23,6 @@ from sandbox_engine.sandboxes.infrastructure import Ground
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
 from sandbox_engine.sandboxes.service import Engine
 from sandbox_engine.sandboxes.warm_pool import Reserve
-from sandbox_engine.secrets.vault import Vault
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.system.private_files import write_private
@@ -79,7 +78,6 @@ async def assemble(
         catalog=catalog,
         sampler=sampler,
         volumes=ground.volumes,
-        vault=Vault(settings.state_dir / "vault"),
         templates=templates,
         snapshots=snapshots,
         forks=Forks(ground.snapshots, snapshots, lifecycle, engine=engine),

@@ -7,7 +7,6 @@ from sandbox_engine.control import (
     errors,
     observability,
     sandboxes,
-    secrets,
     snapshots,
     templates,
     uploads,
@@ -27,6 +26,8 @@ _PATHS = {
     "/templates": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}": "Building an image that was pushed (a v1 build)",
     "/templates/{template_id}/builds/{build_id}": "Building an image that was pushed (a v1 build)",
+    "/secrets": "Storing secrets",
+    "/secrets/{reference}": "Storing secrets",
 }
 
 
@@ -46,7 +47,6 @@ def build_api(services: Services) -> FastAPI:
 
     app.include_router(observability.router)
     app.include_router(sandboxes.router)
-    app.include_router(secrets.router)
     app.include_router(snapshots.router)
     app.include_router(templates.router)
     app.include_router(builds.router)

@@ -10,7 +10,6 @@ from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.records.catalog import Catalog
 from sandbox_engine.sandboxes.service import Engine
 from sandbox_engine.sandboxes.warm_pool import Reserve
-from sandbox_engine.secrets.vault import Vault
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.system.errors import InvalidRequest, Unauthorized
@@ -23,14 +22,14 @@ from sandbox_engine.volumes.volumes import Volumes
 _SANDBOX_ID = re.compile(r"[a-z0-9-]{1,100}")
 
 
-def get_services(request: Request) -> Services:
+async def get_services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
 
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def check_api_key(
+async def check_api_key(
     services: ServicesDep,
     x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None,
     authorization: Annotated[str | None, Header()] = None,
@@ -44,7 +43,7 @@ def check_api_key(
         raise Unauthorized("Invalid API key: it is not the key of this engine")
 
 
-def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> str:
+async def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> str:
     """Read the sandbox's id; older clients append a client id."""
     if not _SANDBOX_ID.fullmatch(sandbox_id):
         raise InvalidRequest("Invalid sandbox ID")
@@ -55,7 +54,7 @@ def _of_services(path: str) -> Any:
     """Have a router given one of the services, by its name."""
     find = attrgetter(path)
 
-    def get(services: ServicesDep) -> Any:
+    async def get(services: ServicesDep) -> Any:
         return find(services)
 
     return Depends(get)
@@ -68,7 +67,6 @@ SnapshotsDep = Annotated[Snapshots, _of_services("snapshots")]
 ForksDep = Annotated[Forks, _of_services("forks")]
 DomainDep = Annotated[str, _of_services("domain")]
 VolumesDep = Annotated[Volumes, _of_services("volumes")]
-VaultDep = Annotated[Vault, _of_services("vault")]
 CatalogDep = Annotated[Catalog, _of_services("catalog")]
 LibraryDep = Annotated[Library, _of_services("templates.library")]
 BuildsDep = Annotated[Builds, _of_services("templates.builds")]

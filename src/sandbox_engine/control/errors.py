@@ -13,7 +13,6 @@ from sandbox_engine.container.oci_runtime import RuntimeFailure
 from sandbox_engine.envd.files.body import ClientLeft
 from sandbox_engine.keeper.client import KeeperLost
 from sandbox_engine.machine.capacity import MachineFull
-from sandbox_engine.secrets.vault import SecretExists, SecretNotFound, SecretUnreadable
 from sandbox_engine.system.errors import (
     BuildFailed,
     BuildNotFound,
@@ -58,9 +57,6 @@ STATUS: dict[type[EngineError], int] = {
     VolumePathNotFound: 404,
     VolumePathExists: 409,
     VolumeFull: 507,
-    SecretNotFound: 404,
-    SecretExists: 409,
-    SecretUnreadable: 500,
     TagNotFound: 404,
     BuildNotFound: 404,
     UploadNotFound: 404,

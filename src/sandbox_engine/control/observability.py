@@ -73,7 +73,7 @@ async def get_logs(
     )
 
 
-def log_filter(
+async def log_filter(
     level: Level = Level.DEBUG, search: Annotated[str, Query(max_length=256)] = ""
 ) -> Callable[[Entry], bool]:
     """Read which entries a caller wants to see."""

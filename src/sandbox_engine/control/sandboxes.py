@@ -35,7 +35,7 @@ router = APIRouter(tags=["sandboxes"], dependencies=[Depends(check_api_key)])
 _IDEMPOTENCY_KEY = re.compile(r"[a-z0-9-]{1,255}")
 
 
-def idempotency(
+async def idempotency(
     request: Request,
     body: NewSandboxBody,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
@@ -83,7 +83,7 @@ def refuse_what_is_missing(body: NewSandboxBody) -> None:
         raise NotImplementedHere("Workload identity")
 
 
-def list_query(
+async def list_query(
     metadata: str | None = None,
     state: str | None = None,
     template: str | None = None,

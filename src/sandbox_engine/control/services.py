@@ -4,7 +4,6 @@ from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.records.catalog import Catalog
 from sandbox_engine.sandboxes.service import Engine
 from sandbox_engine.sandboxes.warm_pool import Reserve
-from sandbox_engine.secrets.vault import Vault
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.templates.templates import Templates
@@ -20,7 +19,6 @@ class Services:
     reserve: Reserve
     sampler: Sampler
     volumes: Volumes
-    vault: Vault
     templates: Templates
     snapshots: Snapshots
     forks: Forks

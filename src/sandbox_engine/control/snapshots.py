@@ -20,7 +20,7 @@ from sandbox_engine.system.errors import EngineError
 router = APIRouter(tags=["snapshots"], dependencies=[Depends(check_api_key)])
 
 
-def say_files_only(response: Response) -> None:
+async def say_files_only(response: Response) -> None:
     """Tell what E2B would keep and this engine cannot: memory, and the processes in it."""
     response.headers["X-Snapshot-Mode"] = "filesystem"
 

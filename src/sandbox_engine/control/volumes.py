@@ -87,11 +87,11 @@ async def open_volume(
         yield OpenVolume(root, volume.workers, volumes.capacity.disk_room)
 
 
-def read_path(path: str) -> str:
+async def read_path(path: str) -> str:
     return content.normalize(path)
 
 
-def read_owner(uid: int = DEFAULT_ID, gid: int = DEFAULT_ID) -> Owner:
+async def read_owner(uid: int = DEFAULT_ID, gid: int = DEFAULT_ID) -> Owner:
     return Owner(uid, gid)
 
 

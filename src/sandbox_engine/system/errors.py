@@ -19,7 +19,6 @@ EngineError
   BuildFailed               a template could not be built
     StepFailed              one of its steps failed
   VolumeNotFound, VolumePathNotFound, VolumePathExists, VolumeFull    in volumes/errors.py
-  SecretNotFound, SecretExists, SecretUnreadable    in secrets/vault.py
   ImageRefused              no sandbox can be made of this image
   RegistryRefused           a registry said no
   RegistryUnreachable       a registry said nothing
