@@ -1,10 +1,10 @@
 import argparse
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
 
-from sandbox_tools.log import configure_log
 from sandbox_tools.server import make_server
 from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
 from sandbox_tools.toolkit.workspace import Workspace
@@ -38,3 +38,16 @@ def main(arguments: Sequence[str]) -> int:
         timeout_graceful_shutdown=_END_SECONDS,
     )
     return 0
+
+
+def configure_log() -> None:
+    """Have one line for each event, without colours: it is a file that people and streams read."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    fastmcp = logging.getLogger("fastmcp")
+    fastmcp.handlers.clear()
+    fastmcp.propagate = True
+    fastmcp.setLevel(logging.WARNING)
+    # It tells each failure of a tool, most of which are agents' mistakes; `failures` tells those that are ours.
+    logging.getLogger("fastmcp.server.server").setLevel(logging.CRITICAL)

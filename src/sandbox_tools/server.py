@@ -15,15 +15,15 @@
   SDKs, fastmcp's client and the like where they are first used.
 """
 
-from fastmcp import FastMCP
+import secrets
+from typing import Any
 
-from sandbox_tools import VERSION, browser, gateway, ports, shell
-from sandbox_tools.access import TokenOfTheFile
+from fastmcp import FastMCP
+from fastmcp.server.auth import AccessToken, TokenVerifier
+
+from sandbox_tools import VERSION, browser, files, gateway, ports, shell
 from sandbox_tools.agents import tools as agents
-from sandbox_tools.characters import WholeCharacters
-from sandbox_tools.files import toolset as files
-from sandbox_tools.lean import LeanFastMCP
-from sandbox_tools.middleware import FailuresAsSentences
+from sandbox_tools.middleware import FailuresAsSentences, WholeCharacters
 from sandbox_tools.toolkit.context import Ground
 from sandbox_tools.toolkit.settings_file import SettingsFile
 from sandbox_tools.toolkit.workspace import Workspace
@@ -58,3 +58,43 @@ def make_server(settings: SettingsFile, *, workspace: Workspace) -> FastMCP:
         register(server, ground)
     server.custom_route("/health", methods=["GET"])(ground.health.endpoint(server))
     return server
+
+
+class TokenOfTheFile(TokenVerifier):
+    """Lets in who has the token that the file of settings has at this moment."""
+
+    def __init__(self, settings: SettingsFile) -> None:
+        super().__init__()
+        self._settings = settings
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        known = self._settings.read().token
+        if known is None or not secrets.compare_digest(token.encode(), known.encode()):
+            return None
+        return AccessToken(token=token, client_id="server", scopes=[])
+
+
+class _NoState:
+    async def get(self, **_key: object) -> None:
+        return None
+
+
+def _nothing_to_mirror(_tool: str) -> None:
+    return None
+
+
+class LeanFastMCP(FastMCP[Any]):
+    """A FastMCP that keeps no state of sessions, and lists no tools unless it is asked for them.
+
+    None of ours has any, but it is asked for at each call, and the first one would load a store for it: 8 MB, for which an
+    agent's first call waits 0.2 s and more. Where fastmcp names it otherwise, all goes on as it does there.
+
+    For clients of 2026 it would list all tools before each call, to see whether the one that is called has arguments that must also
+    be headers: 2 ms, and a wait for servers that are just being started.
+    """
+
+    _state_store = _NoState()  # type: ignore[assignment]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._mcp_server.get_tool_input_schema = _nothing_to_mirror

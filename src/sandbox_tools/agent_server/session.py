@@ -9,10 +9,9 @@ from typing import Any
 
 from sandbox_tools import coding_agents
 from sandbox_tools.agent_server import changed_files
-from sandbox_tools.agent_server.awake_time import sleep_awake
-from sandbox_tools.agent_server.session_store import SessionRecord, SessionRecords
+from sandbox_tools.agent_server.session_store import SessionRecords
 from sandbox_tools.agent_server.transcript import Transcript
-from sandbox_tools.coding_agents.agent import Outcome, Place
+from sandbox_tools.coding_agents.agent import Outcome, Place, SessionRecord
 from sandbox_tools.coding_agents.prompts import Prompt, Refused
 from sandbox_tools.toolkit.truncation import cut_middle
 
@@ -179,3 +178,18 @@ def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:
         f"A fault of the agent server ({type(failure).__name__}), which its log tells more about."
     )
     return Outcome(exit_code=1, failure=fault)
+
+
+_TICK = 1.0
+_LONGEST_TICK = 5.0
+
+
+async def sleep_awake(seconds: float) -> None:
+    """Sleep, not counting the time in which the whole sandbox was paused."""
+    loop = asyncio.get_running_loop()
+    left, before = seconds, loop.time()
+    while left > 0:
+        await asyncio.sleep(min(left, _TICK))
+        now = loop.time()
+        left -= min(now - before, _LONGEST_TICK)
+        before = now

@@ -1,21 +1,11 @@
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from sandbox_tools.coding_agents.agent import SessionRecord
+
 _MOST_KEPT = 500
-
-
-@dataclass
-class SessionRecord:
-    """What must be known of a session to go on with it after its process, or the agent server, has ended."""
-
-    id: str
-    agent: str
-    cwd: str
-    # By what the agent's own program knows it; None until the program has said so.
-    own_id: str | None = None
-    begun: bool = False
 
 
 class SessionRecords:

@@ -2,7 +2,7 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,8 @@ from typing import Any
 
 from sandbox_tools import coding_agents
 from sandbox_tools.agent_server.session import SECONDS_TO_STOP, Session
-from sandbox_tools.agent_server.session_store import SessionRecord, SessionRecords
-from sandbox_tools.agents import environment
-from sandbox_tools.coding_agents.agent import Place
+from sandbox_tools.agent_server.session_store import SessionRecords
+from sandbox_tools.coding_agents.agent import Place, SessionRecord
 from sandbox_tools.coding_agents.prompts import Prompt, Refused
 from sandbox_tools.toolkit.settings_file import SettingsFile
 
@@ -157,7 +156,7 @@ class Sessions:
         settings = self._settings.read()
         return Place(
             record=record,
-            environment=environment.of_agent(settings.envs, prompt.envs),
+            environment=_environment(settings.envs, prompt.envs),
             state=self._state,
             tool_server=self._tool_server,
             tool_token=settings.token,
@@ -175,6 +174,19 @@ class Sessions:
         for session in unused[: max(0, len(self._sessions) - self._bounds.remembered)]:
             del self._sessions[session.record.id]
             await session.close()
+
+
+def _environment(envs: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Merge the agent server's, the sandbox's and the client's variables; later ones win."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
+    own.pop("CLAUDECODE", None)
+    # Without it Claude Code refuses to run as root without permission prompts.
+    return own | {"IS_SANDBOX": "1"} | dict(filter(_is_valid, envs.items())) | dict(given)
+
+
+def _is_valid(variable: tuple[str, object]) -> bool:
+    name, value = variable
+    return isinstance(value, str) and bool(name) and "=" not in name and "\0" not in name + value
 
 
 def _check_the_same(record: SessionRecord, prompt: Prompt, directory: str) -> None:

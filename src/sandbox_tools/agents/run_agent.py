@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_tools.agents.client import AgentLink, Unreachable, linked
-from sandbox_tools.agents.environment import RUN_PREFIX, worth_passing_on
 from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
 
+_REQUEST_PREFIX = "SANDBOX_AGENT_RUN_"
+# Variables of this process and its terminal, not of the work to be done.
+_NOT_PASSED_ON = frozenset(
+    "_ CLAUDECODE CLAUDE_CODE_ENTRYPOINT HOME HOSTNAME LOGNAME OLDPWD PATH PWD SHELL SHLVL TERM TMUX"
+    " TMUX_PANE USER".split()
+)
 _EXIT_CODES = {"succeeded": 0, "failed": 1, "interrupted": 130, "timed_out": 124}
 _SECONDS_TO_STOP = 30.0
 
@@ -56,7 +61,7 @@ class Run:
         return _EXIT_CODES[result["state"]]
 
     async def _work(self, request: dict[str, Any]) -> dict[str, Any]:
-        request["envs"] = worth_passing_on(os.environ)
+        request["envs"] = _environment_for_agent(os.environ)
         async with linked(self._port, self._token) as self._link:
             if self._is_unwanted:
                 return _result("interrupted", "It was interrupted before it began.")
@@ -88,15 +93,24 @@ async def _interrupt(link: AgentLink) -> None:
 
 def _read_request(environment: Mapping[str, str]) -> dict[str, Any]:
     pieces: list[str] = []
-    while (piece := environment.get(f"{RUN_PREFIX}{len(pieces)}")) is not None:
+    while (piece := environment.get(f"{_REQUEST_PREFIX}{len(pieces)}")) is not None:
         pieces.append(piece)
     try:
         request = json.loads("".join(pieces))
     except ValueError:
         request = None
     if not isinstance(request, dict):
-        raise Unreadable(f"{RUN_PREFIX}0, {RUN_PREFIX}1, … hold no JSON object.")
+        raise Unreadable(f"{_REQUEST_PREFIX}0, {_REQUEST_PREFIX}1, … hold no JSON object.")
     return request
+
+
+def _environment_for_agent(environment: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables that the agent receives: above all the API keys."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _NOT_PASSED_ON and not name.startswith(_REQUEST_PREFIX)
+    }
 
 
 def _result(state: str, output: str, session_id: str | None = None) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -10,6 +11,7 @@ from playwright.async_api import TimeoutError as NotInTime
 from sandbox_tools.browser.errors import network_failure
 from sandbox_tools.browser.page_events import in_one_line
 from sandbox_tools.browser.tabs import Tab
+from sandbox_tools.toolkit.workspace import Workspace
 
 STEPS = ("back", "forward", "reload")
 
@@ -86,3 +88,25 @@ def _told(url: str, response: Response | None) -> str:
 
 def _brief(url: str) -> str:
     return in_one_line(url, at_most=_MOST_OF_A_URL)
+
+
+# file: pages are let in, as whoever calls these tools reads the same files by others; Chromium keeps web pages from them.
+_OPENED = re.compile(r"(?:https?://|file://|data:|about:)", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d)", re.IGNORECASE)
+_LOCAL = re.compile(
+    r"(?:localhost|\[[0-9a-f:.]+\]|\d+(?:\.\d+){3}|[^/?#]+:\d+)(?:[:/?#]|$)", re.IGNORECASE
+)
+
+
+def complete_url(given: str, workspace: Workspace) -> str:
+    """Make an address of what one types into a browser: a URL, a host, or the path of a file."""
+    given = given.strip()
+    if _OPENED.match(given):
+        return given
+    if _OTHER_SCHEME.match(given):
+        raise ToolError(
+            f"{given[:200]} cannot be opened: only http, https, file, data and about can."
+        )
+    if given.startswith(("/", "~", "./")):
+        return workspace.path(given).as_uri()
+    return f"http://{given}" if _LOCAL.match(given) else f"https://{given}"

@@ -3,7 +3,7 @@ from dataclasses import dataclass, replace
 from fastmcp.exceptions import ToolError
 from fastmcp.tools import ToolResult
 
-from sandbox_tools.browser import addresses, element_refs, forms, navigation, scrolling
+from sandbox_tools.browser import element_refs, forms, navigation, scrolling
 from sandbox_tools.browser import screenshots as pictures
 from sandbox_tools.browser.arguments import Direction, MouseButton, Show, Target
 from sandbox_tools.browser.downloads import Downloads
@@ -30,7 +30,7 @@ class Turn:
     async def navigate(self, url: str, *, timeout_s: float) -> str:
         if url in navigation.STEPS:
             return await navigation.step(self.tab, url, timeout_s=timeout_s)
-        complete = addresses.complete(url, self.workspace)
+        complete = navigation.complete_url(url, self.workspace)
         return await navigation.go(self.tab, complete, timeout_s=timeout_s)
 
     async def click(

@@ -3,10 +3,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from sandbox_tools.agent_server.session_store import SessionRecord
 from sandbox_tools.coding_agents.prompts import Prompt
 
 Tell = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass
+class SessionRecord:
+    """What must be known of a session to go on with it after its process, or the agent server, has ended."""
+
+    id: str
+    agent: str
+    cwd: str
+    # By what the agent's own program knows it; None until the program has said so.
+    own_id: str | None = None
+    begun: bool = False
 
 
 @dataclass

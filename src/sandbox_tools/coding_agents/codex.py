@@ -2,9 +2,8 @@ import json
 from typing import Any
 
 from sandbox_tools.coding_agents.agent import Outcome, Place
-from sandbox_tools.coding_agents.headless import Headless
+from sandbox_tools.coding_agents.headless import Headless, refuse
 from sandbox_tools.coding_agents.prompts import Prompt
-from sandbox_tools.coding_agents.refusals import refuse
 
 _TOKEN = "SANDBOX_TOOLS_TOKEN"  # noqa: S105 - the name of a variable
 # Its own sandbox needs what a container rarely has; where nobody can be asked, the mode decides how far it may go.

@@ -1,10 +1,9 @@
 from typing import Any
 
 from sandbox_tools.coding_agents.agent import Outcome, Place
-from sandbox_tools.coding_agents.headless import Headless
+from sandbox_tools.coding_agents.headless import Headless, refuse
 from sandbox_tools.coding_agents.private_files import write_privately
 from sandbox_tools.coding_agents.prompts import Prompt
-from sandbox_tools.coding_agents.refusals import refuse
 
 _MODES = {
     "bypassPermissions": ["--allow-all"],

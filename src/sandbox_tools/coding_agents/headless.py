@@ -5,11 +5,11 @@ import shutil
 import signal
 from abc import ABC, abstractmethod
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from sandbox_tools.coding_agents.agent import Outcome, Place, Tell
-from sandbox_tools.coding_agents.lines import pipe, read_lines
 from sandbox_tools.coding_agents.prompts import Prompt, Refused
 
 _MOST_OF_A_LINE = 16 << 20
@@ -148,3 +148,48 @@ async def _feed(process: asyncio.subprocess.Process, prompt: str) -> None:
         process.stdin.write(prompt.encode(errors="replace"))
         await process.stdin.drain()
         process.stdin.close()
+
+
+def refuse(agent: str, prompt: Prompt, *options: str, modes: Container[str]) -> None:
+    """Refuse what a program cannot be told: left out in silence, it would do more than it was allowed."""
+    for option in options:
+        if getattr(prompt, option) is not None:
+            raise Refused("unsupported", f"{agent} cannot be told `{option}`. Leave it out.")
+    if prompt.permission_mode not in modes:
+        raise Refused(
+            "unsupported", f"{agent} has no permission mode like {prompt.permission_mode}."
+        )
+
+
+_CHUNK = 64 * 1024
+
+
+@asynccontextmanager
+async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
+    """Open one to hand to a process, whose end may then be waited for while others still hold it open."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    reading, writing = os.pipe()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", buffering=0)
+    )
+    try:
+        yield reader, writing
+    finally:
+        transport.close()
+
+
+async def read_lines(stream: asyncio.StreamReader, *, at_most: int) -> AsyncIterator[bytes | None]:
+    """Give each line, and None for one that is too long to be kept."""
+    kept = bytearray()
+    too_long = False
+    while chunk := await stream.read(_CHUNK):
+        *ended, rest = chunk.split(b"\n")
+        for end in ended:
+            yield None if too_long or len(kept) + len(end) > at_most else bytes(kept + end)
+            kept.clear()
+            too_long = False
+        too_long = too_long or len(kept) + len(rest) > at_most
+        kept = bytearray() if too_long else kept + rest
+    if kept or too_long:
+        yield None if too_long else bytes(kept)

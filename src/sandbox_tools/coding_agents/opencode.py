@@ -2,9 +2,8 @@ import json
 from typing import Any
 
 from sandbox_tools.coding_agents.agent import Outcome, Place
-from sandbox_tools.coding_agents.headless import Headless
+from sandbox_tools.coding_agents.headless import Headless, refuse
 from sandbox_tools.coding_agents.prompts import Prompt
-from sandbox_tools.coding_agents.refusals import refuse
 
 _CONFIGURATION = "OPENCODE_CONFIG_CONTENT"
 _MODES = {"bypassPermissions": ["--auto"], "plan": ["--agent", "plan"], "default": []}

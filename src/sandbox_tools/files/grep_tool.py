@@ -5,9 +5,8 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.files.arguments import SearchedPath
-from sandbox_tools.files.query import Mode, Query
 from sandbox_tools.files.regular_files import open_file
-from sandbox_tools.files.searching import search
+from sandbox_tools.files.ripgrep import Mode, Query, search
 from sandbox_tools.toolkit.truncation import BoundedLines
 from sandbox_tools.toolkit.workspace import Workspace
 

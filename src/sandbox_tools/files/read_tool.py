@@ -1,3 +1,4 @@
+import base64
 import os
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -7,11 +8,11 @@ from mcp_types import ImageContent
 from pydantic import Field
 
 from sandbox_tools.files.arguments import FilePath
-from sandbox_tools.files.images import find_image_type, show_image
 from sandbox_tools.files.line_ranges import Excerpt, take_lines
 from sandbox_tools.files.regular_files import open_file
 from sandbox_tools.files.text_encoding import SAMPLE, Encoding, find_encoding
 from sandbox_tools.toolkit.threads import Check, in_thread
+from sandbox_tools.toolkit.truncation import MOST_IMAGE_BYTES
 from sandbox_tools.toolkit.workspace import Workspace
 
 _LINES = 2_000
@@ -79,3 +80,30 @@ def _notes(encoding: Encoding, excerpt: Excerpt) -> list[str]:
     if encoding.codec != "utf-8":
         notes.append(f"[The file is not UTF-8, but read as {encoding.codec}.]")
     return notes
+
+
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+def find_image_type(beginning: bytes) -> str | None:
+    """Tell the type of an image that models can see."""
+    if beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP":
+        return "image/webp"
+    known = (kind for magic, kind in _BEGINNINGS.items() if beginning.startswith(magic))
+    return next(known, None)
+
+
+def show_image(path: Path, beginning: bytes, rest: BinaryIO, kind: str) -> ImageContent:
+    size = os.fstat(rest.fileno()).st_size
+    if size > MOST_IMAGE_BYTES:
+        raise ToolError(
+            f"{path} is an image ({kind}) of {size:,} bytes, and at most {MOST_IMAGE_BYTES:,} can be shown."
+            " Make a smaller copy of it and read that."
+        )
+    content = base64.b64encode(beginning + rest.read(MOST_IMAGE_BYTES)).decode()
+    return ImageContent(type="image", data=content, mime_type=kind)

@@ -1,8 +1,41 @@
+import asyncio
 import re
+import shutil
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fastmcp.exceptions import ToolError
 
 from sandbox_tools.files.directory_walk import LEFT_OUT
-from sandbox_tools.files.query import Query
-from sandbox_tools.toolkit.truncation import MOST_OF_A_LINE
+from sandbox_tools.toolkit.truncation import MOST_OF_A_LINE, BoundedLines, cut_end
+
+Mode = Literal["content", "files", "count"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What is looked for, and how it is told."""
+
+    pattern: str
+    root: Path
+    mode: Mode
+    glob: str | None = None
+    context: int = 0
+    is_literal: bool = False
+    ignores_case: bool = False
+
+    @property
+    def directory(self) -> Path:
+        return self.root if self.root.is_dir() else self.root.parent
+
+    def told(self, name: str) -> str:
+        """Name a file as agents are told it, so that other tools find it."""
+        return str(self.directory / name)
+
 
 # The user's ripgrep configuration and ignore files do not change the results.
 _FIXED = "--crlf --no-config --no-ignore --hidden --no-messages --color=never --sort=path".split()
@@ -44,3 +77,50 @@ def told(query: Query, line: str) -> str | None:
     number = _NUMBERED.match(rest)
     # What has no number is about a binary file, in which nothing is shown.
     return f"{query.told(name)}{number[1]}{rest}" if number else None
+
+
+_MATCHES, _NO_MATCHES = 0, 1
+
+
+async def search(query: Query, lines: BoundedLines) -> None:
+    """Run ripgrep until it ends or `lines` is full."""
+    async with _running(query) as process:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            found = told(query, line.decode(errors="replace").rstrip("\r\n"))
+            if found is not None and not lines.add(found):
+                return
+        await _require_success(process)
+
+
+@asynccontextmanager
+async def _running(query: Query) -> AsyncIterator[Process]:
+    program = shutil.which("rg")
+    if program is None:
+        raise ToolError(
+            "grep needs ripgrep, which is not installed. Install it with run_command"
+            " (sudo apt-get install ripgrep), or search with grep -rn in run_command."
+        )
+    process = await asyncio.create_subprocess_exec(
+        *command(query, program),
+        cwd=query.directory,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _require_success(process: Process) -> None:
+    assert process.stderr is not None
+    errors = (await process.stderr.read()).decode(errors="replace").strip()
+    status = await process.wait()
+    if status < 0:
+        raise ToolError("The search was killed: the sandbox may be out of memory.")
+    if status not in (_MATCHES, _NO_MATCHES) and errors:
+        raise ToolError(f"The search failed: {cut_end(errors, at_most=1_000)}")

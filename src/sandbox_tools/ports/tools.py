@@ -1,10 +1,10 @@
 from asyncio import to_thread
+from pathlib import Path
 from typing import Annotated
 
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from sandbox_tools.ports.listeners import is_listened_to
 from sandbox_tools.toolkit.settings_file import SettingsFile
 
 
@@ -44,3 +44,18 @@ class Exposing:
             url=ports_url.replace("{port}", str(port)),
             listening=await to_thread(is_listened_to, port),
         )
+
+
+# One table for each version of IP; where there is none of a version, nobody listens by it.
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENING = "0A"
+
+
+def is_listened_to(port: int) -> bool:
+    """Tell whether a server in this sandbox listens on the port, at whichever address, without connecting to it."""
+    return any(
+        state == _LISTENING and int(local.rpartition(":")[2], 16) == port
+        for table in _TABLES
+        if table.exists()
+        for _, local, _, state, *_ in map(str.split, table.read_text().splitlines()[1:])
+    )

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.browser.addresses import complete
 from sandbox_tools.browser.chromium import _held
+from sandbox_tools.browser.navigation import complete_url
 from sandbox_tools.server import make_server
 from sandbox_tools.toolkit.settings_file import SettingsFile
 from sandbox_tools.toolkit.workspace import Workspace
@@ -59,10 +59,10 @@ def test_a_profile_is_one_browsers_and_a_lock_left_over_keeps_nobody_out(tmp_pat
     ],
 )
 def test_what_one_types_into_a_browser_becomes_an_address(given, url):
-    assert complete(given, Workspace(Path("/work"))) == url
+    assert complete_url(given, Workspace(Path("/work"))) == url
 
 
 @pytest.mark.parametrize("given", ["javascript:alert(1)", "chrome://settings", "ftp://example.org"])
 def test_other_schemes_are_refused(given):
     with pytest.raises(ToolError, match="only http, https, file, data and about can"):
-        complete(given, Workspace(Path("/work")))
+        complete_url(given, Workspace(Path("/work")))
