@@ -53,7 +53,7 @@ from sandbox_server.sandboxes.services.config import Furnishing
 from sandbox_server.sandboxes.shutdown_pauser import Rest
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
-from sandbox_server.snapshots.deletion import Snapshots
+from sandbox_server.snapshots.reconciler import Snapshots
 from sandbox_server.structured_logging import log_context
 from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.builds import Builds

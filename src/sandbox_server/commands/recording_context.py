@@ -4,7 +4,7 @@ from datetime import timedelta
 from sandbox_server.commands.recorder import Recorder
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.state import ENDED, State
-from sandbox_server.sandboxes.awake import Awake
+from sandbox_server.sandboxes.activity import Awake
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox, Using

@@ -17,7 +17,7 @@ from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.domain.commands import CommandKind
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import NewProcess
-from sandbox_server.sandboxes.awake import Awake
+from sandbox_server.sandboxes.activity import Awake
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox, Using
 

@@ -7,7 +7,7 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.events import Cause, entered
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.placing import Place
+from sandbox_server.domain.placement import Place
 from sandbox_server.domain.requests import ForkRequest, SandboxRequest
 from sandbox_server.domain.state import State, Target
 from sandbox_server.domain.transition_cause import Wish

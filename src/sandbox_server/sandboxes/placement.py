@@ -4,7 +4,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Snapshot, Tenant
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
-from sandbox_server.domain.placing import Place, choose, is_ready, of_template
+from sandbox_server.domain.placement import Place, choose, is_ready, of_template
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 from sandbox_server.domain.templates import (
     KnownTemplate,

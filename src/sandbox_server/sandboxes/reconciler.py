@@ -13,13 +13,13 @@ from sandbox_server.domain.steps import Act, Truth, next_step
 from sandbox_server.providers.protocol.errors import PauseConflict, SandboxGone, SandboxNotRunning
 from sandbox_server.providers.protocol.provider import ProviderSandbox
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.acts import Acts
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.observation import Look
 from sandbox_server.sandboxes.outcomes import BUSY_FOR
 from sandbox_server.sandboxes.provider_state import ask
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository, deadlines_of
 from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.sandboxes.step_executor import Acts
 from sandbox_server.vault import Vault
 
 _TRIES = 5

@@ -19,6 +19,7 @@ from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.providers.protocol.errors import SandboxNotRunning
 from sandbox_server.providers.protocol.provider import Access, Usage
 from sandbox_server.providers.registry import Backends
+from sandbox_server.sandboxes.activity import Awake
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.answers import (
     require_begun,
@@ -26,7 +27,6 @@ from sandbox_server.sandboxes.answers import (
     require_on_its_way,
     require_running,
 )
-from sandbox_server.sandboxes.awake import Awake
 from sandbox_server.sandboxes.changes import Changes, Follower
 from sandbox_server.sandboxes.creation import Begun, Creation
 from sandbox_server.sandboxes.direct_admission import Arrivals

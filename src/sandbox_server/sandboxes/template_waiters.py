@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.errors import InvalidRequest, Superseded
-from sandbox_server.domain.placing import Place, of_template
+from sandbox_server.domain.placement import Place, of_template
 from sandbox_server.domain.requests import Defaults
 from sandbox_server.domain.templates import KnownTemplate
 from sandbox_server.jobs.kinds import ADMISSION

@@ -14,7 +14,7 @@ from sandbox_server.domain.errors import (
     TooManyTemplates,
 )
 from sandbox_server.domain.ids import new_id
-from sandbox_server.domain.placing import having
+from sandbox_server.domain.placement import having
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.templates import Definition, TemplateReference, name_at_provider
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, NoBackend
-from sandbox_server.domain.placing import choose, having
+from sandbox_server.domain.placement import choose, having
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 
 OVERFLOW = {"local": None, "cluster": "cloud", "cloud": "cluster", "gpu": "cluster"}

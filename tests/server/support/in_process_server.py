@@ -32,7 +32,7 @@ from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
 from sandbox_server.sandboxes.sandbox_access import Using
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import Furnishing
-from sandbox_server.snapshots.deletion import Snapshots
+from sandbox_server.snapshots.reconciler import Snapshots
 from sandbox_server.templates.builds import Builds
 from tests.engine.waiting import until
 from tests.server.jobs.running_scheduler import POLLING
