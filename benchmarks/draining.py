@@ -66,8 +66,8 @@ async def _drain(url: str, stub: Stub, sandboxes: int, within: timedelta) -> Lag
     notifications = Notifications(engine)
     Changes(notifications)
     handlers = {
-        kinds.SANDBOX: Reconciler(sessions, backends, vault).settle,
-        kinds.ADMISSION: Admission(sessions).work,
+        kinds.SANDBOX: Reconciler(sessions, backends, vault).reconcile,
+        kinds.ADMISSION: Admission(sessions).admit_queued,
     }
     scheduler = SandboxQueueScheduler(sessions, handlers, notifications)
     async with asyncio.TaskGroup() as group:

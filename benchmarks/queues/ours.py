@@ -40,7 +40,7 @@ async def ours(url: str) -> AsyncIterator[Drain]:
             return now + timedelta(hours=1)
 
         scheduler = SandboxQueueScheduler(
-            sessions, {_KIND: do_nothing}, Notifications(engine), policy=Policy(places=AT_ONCE)
+            sessions, {_KIND: do_nothing}, Notifications(engine), policy=Policy(slots=AT_ONCE)
         )
         elapsed, _ = await timed(scheduler.run())
         return elapsed

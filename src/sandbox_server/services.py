@@ -12,7 +12,7 @@ from sandbox_server.ports.port_proxy import Passing
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.settings import Settings
 from sandbox_server.tools.health_checks import ServiceHealth
 from sandbox_server.tools.server_proxy import ToolServers
@@ -46,12 +46,12 @@ class Services:
         return ServiceHealth(self.sessions, self.controller.reach_into)
 
     @cached_property
-    def furnishing(self) -> Furnishing:
-        return Furnishing(self.sessions, self.backends, self.vault, self.public_address)
+    def service_config(self) -> ServiceConfigWriter:
+        return ServiceConfigWriter(self.sessions, self.backends, self.vault, self.public_address)
 
     @cached_property
     def introduction(self) -> Introduction:
-        return Introduction(self.passing, self.furnishing)
+        return Introduction(self.passing, self.service_config)
 
     @cached_property
     def agent_servers(self) -> AgentServers:

@@ -44,16 +44,16 @@ from sandbox_server.providers.registry import Backends, open_backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
-from sandbox_server.sandboxes.drift.checker import Patrol
+from sandbox_server.sandboxes.drift.checker import DriftChecker
 from sandbox_server.sandboxes.placement import SERVER_DEFAULTS, Placement
 from sandbox_server.sandboxes.reconciler import Reconciler
-from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.sandboxes.services.config import Furnishing
-from sandbox_server.sandboxes.shutdown_pauser import Rest
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
+from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
-from sandbox_server.snapshots.reconciler import Snapshots
+from sandbox_server.snapshots.reconciler import SnapshotReconciler
 from sandbox_server.structured_logging import log_context
 from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.builds import Builds
@@ -73,7 +73,7 @@ class Server:
     services: Services
     scheduler: SandboxQueueScheduler
     housekeeping: Housekeeping
-    rest: Rest
+    shutdown_pauser: ShutdownPauser
     recordings: Recordings
 
 
@@ -137,20 +137,22 @@ def _assemble(
     agent: AgentTemplate | None,
 ) -> Server:
     changes = Changes(notifications)
-    furnishing = Furnishing(sessions, backends, vault, PublicAddress(settings.url_from_outside))
-    reconciler = Reconciler(sessions, backends, vault, changes, furnishing=furnishing)
-    patrol = Patrol(sessions, backends, vault, reconciler)
+    service_config = ServiceConfigWriter(
+        sessions, backends, vault, PublicAddress(settings.url_from_outside)
+    )
+    reconciler = Reconciler(sessions, backends, vault, changes, service_config=service_config)
+    drift = DriftChecker(sessions, backends, vault, reconciler)
     admission = Admission(sessions)
-    rest = Rest(sessions, admission, notifications)
+    shutdown_pauser = ShutdownPauser(sessions, admission, notifications)
     housekeeping = Housekeeping(sessions, _retention(settings))
     handlers = {
-        SANDBOX: _named_in_log(reconciler.settle),
-        ADMISSION: rest.admit,
-        SERVICES: _named_in_log(furnishing.settle),
-        SNAPSHOT: Snapshots(sessions, backends).settle,
+        SANDBOX: _named_in_log(reconciler.reconcile),
+        ADMISSION: shutdown_pauser.admit,
+        SERVICES: _named_in_log(service_config.update),
+        SNAPSHOT: SnapshotReconciler(sessions, backends).reconcile,
         TEMPLATE_BUILD: Builds(sessions, backends, vault, shipped=shipped).settle,
         TEMPLATES: Listing(sessions, backends).work,
-        PATROL: patrol.work,
+        PATROL: drift.check,
         HOUSEKEEPING: housekeeping.work,
         AGENT_RUN: PausesAfterRuns(sessions).work,
     }
@@ -161,19 +163,19 @@ def _assemble(
         handlers,
         notifications,
         policy=Policy(
-            places=settings.places, lease=timedelta(seconds=settings.lease_s), grace=_GRACE
+            slots=settings.places, lease=timedelta(seconds=settings.lease_s), grace=_GRACE
         ),
-        lanes=backends.lanes,
+        limits=backends.limits,
     )
     placement = Placement(backends, defaults=SERVER_DEFAULTS if agent is None else _WITH_AGENT)
     controller = SandboxController(
         sessions, scheduler, admission, reconciler, backends, placement, changes, vault
     )
-    using = Using(backends, vault)
+    using = SandboxAccess(backends, vault)
     recordings = open_recordings(
         sessions,
         using,
-        controller.awake,
+        controller.activity,
         changes,
         notifications,
         lease=timedelta(seconds=settings.lease_s),
@@ -193,7 +195,7 @@ def _assemble(
         streams=Streams(sessions, notifications),
         service_logs=ServiceLogs(sessions, controller, commands, using),
     )
-    return Server(services, scheduler, housekeeping, rest, recordings)
+    return Server(services, scheduler, housekeeping, shutdown_pauser, recordings)
 
 
 def _agent_template(
@@ -226,7 +228,7 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
     async with asyncio.TaskGroup() as group:
         hearing = group.create_task(notifications.run(), name="notifications")
         working = group.create_task(server.scheduler.run(), name="scheduler")
-        noting = group.create_task(server.services.controller.awake.run(), name="awake")
+        noting = group.create_task(server.services.controller.activity.run(), name="awake")
         recording = group.create_task(server.recordings.run(), name="recordings")
         streaming = group.create_task(server.services.streams.run(), name="streams")
         passing = group.create_task(server.services.passing.run(), name="passing")

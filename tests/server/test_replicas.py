@@ -27,7 +27,7 @@ from tests.server.support.server_process import (
 pytestmark = pytest.mark.needs_engine
 
 SANDBOXES = "/v1/sandboxes"
-WITH_PLACE = {"starting", "running", "pausing", "resuming", "stopping"}
+OCCUPIES_SLOT = {"starting", "running", "pausing", "resuming", "stopping"}
 MIGRATING = 0x5A4DB0C5  # what whoever migrates locks, as migrations/env.py says
 # Longer than a lease, after which others go on with what a killed server had begun.
 PATIENCE_S = 100
@@ -78,7 +78,7 @@ class Tenant:
 
     async def states(self, *, at=None):
         """List the states of all its sandboxes, those that have ended too."""
-        every = ["queued", *sorted(WITH_PLACE), "paused", "stopped", "failed"]
+        every = ["queued", *sorted(OCCUPIES_SLOT), "paused", "stopped", "failed"]
         listed = await (at or self.other).get(SANDBOXES, params={"limit": 100, "state": every})
         assert listed.status_code == 200, listed.text
         return {one["id"]: one["state"] for one in listed.json()["items"]}
@@ -189,7 +189,7 @@ async def test_both_servers_together_never_exceed_a_quota(pair):
         async def has_settled():
             nonlocal most
             states = list((await tenant.states()).values())
-            most = max(most, sum(state in WITH_PLACE for state in states))
+            most = max(most, sum(state in OCCUPIES_SLOT for state in states))
             return len(states) == len(asked) and states.count("running") == 3
 
         await until(has_settled, timeout=PATIENCE_S)

@@ -50,4 +50,4 @@ async def test_what_fails_in_the_background_ends_the_server(settings, monkeypatc
 async def test_a_server_that_rests_gives_no_more_places(settings):
     async with open_server(settings) as server:
         async with asyncio.timeout(30):
-            assert await server.rest.put_all(within=settings.stop_timeout)
+            assert await server.shutdown_pauser.pause_all(within=settings.stop_timeout)

@@ -14,7 +14,7 @@ from sandbox_server.http.declared_errors import may_fail_with
 from sandbox_server.http.deps import Admin, KeyRingDep, find_admin
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import IdempotencyKey, repeatable
+from sandbox_server.sandboxes.requests import IdempotencyKey, to_idempotency
 
 router = APIRouter(
     prefix="/v1/keys", tags=["access"], route_class=JsonRoute, dependencies=[Depends(find_admin)]
@@ -43,7 +43,7 @@ async def create_key(
     issued = await key_ring.issue(
         KeyRequest(**body.model_dump()),
         caller=caller,
-        idempotency=repeatable(request, idempotency_key, body),
+        idempotency=to_idempotency(request, idempotency_key, body),
     )
     return KeyCreated(**_told(issued.owned), secret=issued.secret)
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from sandbox_client.models import BackendStats, QueueStats, SandboxState, Stats, TenantStats
 from sandbox_server.admin.stats_repository import Crowd
 from sandbox_server.db.models import Backend, Tenant
-from sandbox_server.domain.capacity import takes_place
+from sandbox_server.domain.capacity import occupies_slot
 from sandbox_server.http.deps import OverviewDep, Reader
 
 router = APIRouter(prefix="/v1/stats", tags=["operations"])
@@ -60,7 +60,7 @@ def _taken(crowds: Iterable[Crowd], greedy: set[str]) -> int:
     return sum(
         crowd.count
         for crowd in crowds
-        if takes_place(crowd.state, keeps_places=crowd.backend in greedy)
+        if occupies_slot(crowd.state, keeps_slots=crowd.backend in greedy)
     )
 
 

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from sandbox_server.admin.overview import Condition
 from sandbox_server.admin.stats_repository import Totals
 from sandbox_server.db.session import PoolUse
-from sandbox_server.domain.capacity import takes_place
+from sandbox_server.domain.capacity import occupies_slot
 
 _NOWHERE = ""  # a backend that no sandbox has yet: a fork whose copy is still being taken
 
@@ -86,7 +86,7 @@ def _places_taken(totals: Totals) -> defaultdict[str | None, int]:
     keeping = {backend.name for backend in totals.backends if backend.paused_takes_place}
     taken: defaultdict[str | None, int] = defaultdict(int)
     for count in totals.counts:
-        if takes_place(count.state, keeps_places=count.backend in keeping):
+        if occupies_slot(count.state, keeps_slots=count.backend in keeping):
             taken[count.backend] += count.count
     return taken
 

@@ -6,7 +6,7 @@ from sandbox_client.models import AgentRunCreate, AgentRunOutcome, AgentRunRead,
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.source import AgentRunSource
 from sandbox_server.agents.views import view_run, view_run_outcome
-from sandbox_server.commands.api import Wait, say_whether_done
+from sandbox_server.commands.api import Wait, set_status
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
 from sandbox_server.domain.commands import COMMAND_LIVING
@@ -31,7 +31,7 @@ from sandbox_server.http.sse import (
     started_at,
     stream,
 )
-from sandbox_server.sandboxes.requests import IdempotencyKey, an_agent_run, repeatable
+from sandbox_server.sandboxes.requests import IdempotencyKey, to_agent_run_request, to_idempotency
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/agent/runs", tags=["agents"]
@@ -67,8 +67,8 @@ async def run_agent(
     run = await runs.start(
         caller,
         sandbox_id,
-        an_agent_run(body),
-        idempotency=repeatable(request, idempotency_key, body),
+        to_agent_run_request(body),
+        idempotency=to_idempotency(request, idempotency_key, body),
         wait=patience.left,
     )
     path = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
@@ -76,7 +76,7 @@ async def run_agent(
         headers = started_at(path, stream="events")
         return await stream(request, services, _events_of(run), headers=headers)
     run = await runs.wait_ended(run, wait=patience.left)
-    say_whether_done(response, run)
+    set_status(response, run)
     response.headers["Location"] = path
     return await view_run_outcome(services, run)
 

@@ -7,17 +7,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.agents.repository import AgentRunRepository
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.agents import Afterwards
+from sandbox_server.domain.agents import FollowUp
 from sandbox_server.domain.commands import COMMAND_LIVING
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import ENDED, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import AGENT_RUN, SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.targets import note_wish
+from sandbox_server.sandboxes.targets import set_target
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +49,16 @@ async def _decide(session: AsyncSession, run: Command) -> None:
     if row.state in ENDED or row.target is Target.GONE:
         return
     in_use = not await runs.is_only_one(run)
-    becomes = Afterwards.IN_USE if in_use else Afterwards.PAUSED
+    becomes = FollowUp.IN_USE if in_use else FollowUp.PAUSED
     if not await runs.note_afterwards(run, becomes) or in_use or row.target is Target.PAUSED:
         return
-    note_wish(row, Target.PAUSED, _wish(run))
+    set_target(row, Target.PAUSED, _cause(run))
     await JobRepository(session).due(SANDBOX, row.id)
     log.info("paused after a run sandbox_id=%s run_id=%s", row.id, run.id)
 
 
-def _wish(run: Command) -> Wish:
+def _cause(run: Command) -> TransitionCause:
     agent = (run.agent or {}).get("agent")
-    return Wish(cause=Cause.REQUEST, reason=f"It was to be paused after a run of {agent}.")
+    return TransitionCause(
+        cause=Cause.REQUEST, reason=f"It was to be paused after a run of {agent}."
+    )

@@ -5,7 +5,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Command
-from sandbox_server.domain.agents import Afterwards
+from sandbox_server.domain.agents import FollowUp
 from sandbox_server.domain.commands import CommandKind
 
 
@@ -31,13 +31,13 @@ class AgentRunRepository:
         )
         return await self._session.scalar(others.limit(1)) is None
 
-    async def note_afterwards(self, run: Command, afterwards: Afterwards) -> bool:
+    async def note_afterwards(self, run: Command, afterwards: FollowUp) -> bool:
         """Note what became of its sandbox; tells whether that was still to be decided."""
         noted = await self._session.scalar(
             update(Command)
             .where(
                 Command.id == run.id,
-                Command.agent["afterwards"].astext == Afterwards.TO_BE_PAUSED,
+                Command.agent["afterwards"].astext == FollowUp.TO_BE_PAUSED,
             )
             .values(agent=Command.agent.op("||")(literal({"afterwards": afterwards}, JSONB)))
             .returning(Command.id)

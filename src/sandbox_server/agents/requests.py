@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from sandbox_server.domain.agents import Afterwards, AgentRunRequest
+from sandbox_server.domain.agents import AgentRunRequest, FollowUp
 from sandbox_server.domain.commands import CommandKind, CommandRequest
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.ids import new_id
@@ -55,4 +55,4 @@ def _kept(request: AgentRunRequest) -> dict[str, Any]:
         "session_id": request.session_id,
         "timeout_s": None if request.timeout is None else request.timeout.total_seconds(),
     }
-    return kept | ({"afterwards": Afterwards.TO_BE_PAUSED} if request.pause_after else {})
+    return kept | ({"afterwards": FollowUp.TO_BE_PAUSED} if request.pause_after else {})

@@ -150,7 +150,7 @@ class _Order:
                 await JobRepository(session).release(job)
             raise
         async with self._sessions.begin() as session:
-            await JobRepository(session).settle(job, again)
+            await JobRepository(session).ack(job, again)
 
     async def _read(self, template_id: str) -> TemplateBuild:
         async with without_transaction(self._sessions) as session:

@@ -34,7 +34,7 @@ from sandbox_server.http.sse import (
 )
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import GroupSignal, ProcessSignal
-from sandbox_server.sandboxes.requests import IdempotencyKey, a_command, repeatable
+from sandbox_server.sandboxes.requests import IdempotencyKey, to_command_request, to_idempotency
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/commands", tags=["commands"]
@@ -99,8 +99,8 @@ async def run_command(
     command = await services.commands.start(
         caller,
         sandbox_id,
-        a_command(body),
-        idempotency=repeatable(request, idempotency_key, body),
+        to_command_request(body),
+        idempotency=to_idempotency(request, idempotency_key, body),
         wait=patience.left,
     )
     require_started(command)
@@ -110,7 +110,7 @@ async def run_command(
         return await stream(request, services, _output_of(command), headers=headers)
     if not command.background:
         command = await services.commands.wait_ended(command, wait=patience.left)
-    say_whether_done(response, command)
+    set_status(response, command)
     response.headers["Location"] = path
     return await view_outcome(services, command)
 
@@ -209,7 +209,7 @@ def _output_of(command: Command) -> CommandOutputSource:
     return CommandOutputSource(tenant_id=command.tenant_id, command_id=command.id)
 
 
-def say_whether_done(response: Response, command: Command) -> None:
+def set_status(response: Response, command: Command) -> None:
     """Answer 202 where what was asked for is not so yet: a command in the background has only to run."""
     awaited = {CommandState.STARTING} if command.background else COMMAND_LIVING
     if command.state in awaited:

@@ -4,10 +4,10 @@ from datetime import timedelta
 from sandbox_server.commands.recorder import Recorder
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.state import ENDED, State
-from sandbox_server.sandboxes.activity import Awake
+from sandbox_server.sandboxes.activity import ActivityTracker
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.sandbox_access import UsableSandbox, Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
 
 _LOOK_AGAIN = timedelta(seconds=5)
 
@@ -18,9 +18,9 @@ class Means:
 
     sessions: Sessions
     recorder: Recorder
-    using: Using
+    using: SandboxAccess
     changes: Changes
-    awake: Awake
+    awake: ActivityTracker
 
     async def wait_until_running(self, sandbox_id: str) -> UsableSandbox | None:
         """Wait until a sandbox runs, which nobody wakes for this; None is that it never will."""

@@ -17,9 +17,9 @@ from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.domain.commands import CommandKind
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import NewProcess
-from sandbox_server.sandboxes.activity import Awake
+from sandbox_server.sandboxes.activity import ActivityTracker
 from sandbox_server.sandboxes.changes import Changes
-from sandbox_server.sandboxes.sandbox_access import UsableSandbox, Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ _MOST_HELD_OF_TERMINAL = 2 * LARGEST_PIECE
 
 def open_recordings(
     sessions: Sessions,
-    using: Using,
-    awake: Awake,
+    using: SandboxAccess,
+    awake: ActivityTracker,
     changes: Changes,
     notifications: Notifications,
     *,

@@ -20,7 +20,7 @@ class RunState(StrEnum):
     LOST = "lost"
 
 
-class Afterwards(StrEnum):
+class FollowUp(StrEnum):
     """What becomes of a run's sandbox that was to be paused after it."""
 
     TO_BE_PAUSED = "to-be-paused"

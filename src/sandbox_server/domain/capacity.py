@@ -7,29 +7,29 @@ from datetime import datetime
 from sandbox_server.domain.state import State
 from sandbox_server.domain.wording import clock
 
-WITH_PLACE = frozenset(
+OCCUPIES_SLOT = frozenset(
     {State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING, State.STOPPING}
 )
 """In these a sandbox takes a place at its backend, and while it is paused if that keeps places."""
 
 
-def takes_place(state: State, *, keeps_places: bool) -> bool:
+def occupies_slot(state: State, *, keeps_slots: bool) -> bool:
     """Tell whether a sandbox takes a place at its backend, which may keep those of paused ones."""
-    return state in WITH_PLACE or (keeps_places and state is State.PAUSED)
+    return state in OCCUPIES_SLOT or (keeps_slots and state is State.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
+class AdmissionPath:
     """A way to a place: out of a backend's queue, or back from a pause there."""
 
     backend: str
     state: State
-    has_place: bool = False
+    keeps_slot: bool = False
     """Whether those who come back have kept their places, and only need to be let run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class BackendCapacity:
     """The places of a backend."""
 
     backend: str
@@ -37,7 +37,7 @@ class Room:
     running: int
     kept: Mapping[str, int]
     """How many of a tenant's are paused and have kept their places."""
-    keeps_places: bool = False
+    keeps_slots: bool = False
     """Whether its paused sandboxes do."""
     answers: bool = True
     silent_since: datetime | None = None
@@ -52,7 +52,7 @@ class Room:
     def free(self) -> int:
         return self.capacity - self.running - self.paused
 
-    def lets_in(self, state: State) -> bool:
+    def admits(self, state: State) -> bool:
         """Tell whether it takes those that wait in this state, as far as it has places.
 
         A drained backend has its own sandboxes back, and no new ones.
@@ -60,15 +60,15 @@ class Room:
         drained = self.drained and state is State.QUEUED
         return self.answers and self.busy_until is None and not drained
 
-    def has_place_for(self, state: State) -> bool:
-        return self.free > 0 or (state is State.PAUSED and self.keeps_places)
+    def has_slot_for(self, state: State) -> bool:
+        return self.free > 0 or (state is State.PAUSED and self.keeps_slots)
 
-    def doors(self) -> Iterator[Door]:
+    def admission_paths(self) -> Iterator[AdmissionPath]:
         """List the ways that are open."""
         for state in (State.QUEUED, State.PAUSED):
-            if self.lets_in(state) and self.has_place_for(state):
-                kept = state is State.PAUSED and self.keeps_places
-                yield Door(backend=self.backend, state=state, has_place=kept)
+            if self.admits(state) and self.has_slot_for(state):
+                kept = state is State.PAUSED and self.keeps_slots
+                yield AdmissionPath(backend=self.backend, state=state, keeps_slot=kept)
 
     def explain(self, state: State) -> str:
         """Say why somebody in that state waits for a place here."""
@@ -80,7 +80,7 @@ class Room:
             return f"Backend {name} is drained."
         if self.busy_until is not None:
             return f"Backend {name} has said that it is busy; it is asked again at {clock(self.busy_until)}."
-        if self.has_place_for(state):
+        if self.has_slot_for(state):
             return f"A place at {name} is about to be given out."
         taken = f"All {self.capacity} places at {name} are taken"
         if not self.paused:

@@ -68,7 +68,7 @@ def extend_provider_at(row: Deadlines, *, rules: Rules = DEFAULT_RULES) -> datet
     return row.provider_until - rules.provider_timeout / 2
 
 
-def waits_for_place(row: Deadlines) -> bool:
+def waits_for_slot(row: Deadlines) -> bool:
     """Tell whether it stands in the queue: to start, or to resume."""
     return row.target is Target.RUNNING and row.state in {State.QUEUED, State.PAUSED}
 
@@ -81,7 +81,7 @@ def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
         yield Due(now, Why.UNSETTLED, row.target)
     if row.target is Target.GONE:
         return
-    if row.queue_expires_at is not None and waits_for_place(row):
+    if row.queue_expires_at is not None and waits_for_slot(row):
         ends = row.state is State.QUEUED
         target = Target.GONE if ends else Target.PAUSED
         yield Due(row.queue_expires_at, Why.QUEUE_DEADLINE, target)
@@ -94,7 +94,7 @@ def _all_due(row: Deadlines, now: datetime, rules: Rules) -> Iterator[Due]:
 
 def _can_go_on(row: Deadlines) -> bool:
     # What waits in the queue is woken by the place that gets free, not by a job.
-    return not waits_for_place(row)
+    return not waits_for_slot(row)
 
 
 def _due_by_expiry(row: Deadlines) -> Iterator[Due]:

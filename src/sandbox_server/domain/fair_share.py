@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class QueuedSandbox:
     """A sandbox that waits for a place at one of some backends, the best first."""
 
     id: str
@@ -19,71 +19,71 @@ class Waiting:
     priority: int = 0
     queued_at: datetime
     backends: tuple[str, ...]
-    has_place: bool = False
+    keeps_slot: bool = False
     """Whether it kept its place while it was paused, so that it only needs to be let run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class TenantShare:
     """What a tenant has, and how many more it may run."""
 
-    places: int
+    slots: int
     left: int
 
 
 @dataclass(frozen=True)
-class Turn:
+class Allocation:
     id: str
     backend: str
 
 
-def take_turns(
-    waiting: Iterable[Waiting], *, free: Mapping[str, int], shares: Mapping[str, Share]
-) -> list[Turn]:
+def allocate(
+    waiting: Iterable[QueuedSandbox], *, free: Mapping[str, int], shares: Mapping[str, TenantShare]
+) -> list[Allocation]:
     """Give out places, in order, as far as there are free ones."""
-    room = dict(free)
-    lines = {id_: _Line(share) for id_, share in shares.items()}
-    for one in sorted(waiting, key=_in_line, reverse=True):
-        lines[one.tenant_id].waiting.append(one)
-    heads: list[tuple[tuple[int, int, datetime, str], _Line]] = []
-    for line in lines.values():
-        line.push_head(heads)
-    turns = []
+    free_slots = dict(free)
+    queues = {id_: _TenantQueue(share) for id_, share in shares.items()}
+    for one in sorted(waiting, key=_order, reverse=True):
+        queues[one.tenant_id].waiting.append(one)
+    heads: list[tuple[tuple[int, int, datetime, str], _TenantQueue]] = []
+    for queue in queues.values():
+        queue.push_head(heads)
+    allocations = []
     while heads:
-        line = heappop(heads)[1]
-        one = line.waiting.pop()
-        backend = _find_place(one, room)
+        queue = heappop(heads)[1]
+        one = queue.waiting.pop()
+        backend = _find_slot(one, free_slots)
         if backend is not None:
-            turns.append(Turn(one.id, backend))
-            line.count(one)
-            room[backend] -= not one.has_place
-        line.push_head(heads)
-    return turns
+            allocations.append(Allocation(one.id, backend))
+            queue.count(one)
+            free_slots[backend] -= not one.keeps_slot
+        queue.push_head(heads)
+    return allocations
 
 
-class _Line:
+class _TenantQueue:
     """Those of one tenant, the next at the end."""
 
-    def __init__(self, share: Share) -> None:
-        self.waiting: list[Waiting] = []
-        self._places = share.places
+    def __init__(self, share: TenantShare) -> None:
+        self.waiting: list[QueuedSandbox] = []
+        self._slots = share.slots
         self._left = share.left
 
-    def count(self, admitted: Waiting) -> None:
+    def count(self, admitted: QueuedSandbox) -> None:
         self._left -= 1
-        self._places += not admitted.has_place
+        self._slots += not admitted.keeps_slot
 
-    def push_head(self, heads: list[tuple[tuple[int, int, datetime, str], "_Line"]]) -> None:
+    def push_head(self, heads: list[tuple[tuple[int, int, datetime, str], "_TenantQueue"]]) -> None:
         if self.waiting and self._left > 0:
             one = self.waiting[-1]
-            heappush(heads, ((-one.priority, self._places, one.queued_at, one.id), self))
+            heappush(heads, ((-one.priority, self._slots, one.queued_at, one.id), self))
 
 
-def _in_line(one: Waiting) -> tuple[int, datetime, str]:
+def _order(one: QueuedSandbox) -> tuple[int, datetime, str]:
     return -one.priority, one.queued_at, one.id
 
 
-def _find_place(one: Waiting, room: Mapping[str, int]) -> str | None:
-    if one.has_place:
+def _find_slot(one: QueuedSandbox, free_slots: Mapping[str, int]) -> str | None:
+    if one.keeps_slot:
         return one.backends[0]
-    return next((backend for backend in one.backends if room[backend] > 0), None)
+    return next((backend for backend in one.backends if free_slots[backend] > 0), None)

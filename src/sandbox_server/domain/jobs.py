@@ -28,7 +28,7 @@ class DeadJob:
     dead_at: datetime
 
 
-class Crowded(Exception):
+class ProviderSaturated(Exception):
     """As many jobs as may wait for this backend at once do: the job is given back untried."""
 
     def __init__(self, backend: str) -> None:

@@ -16,7 +16,7 @@ Rule = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PlacementDecision:
     """What a sandbox is made from, where it may live, best first, and what holds where its request is silent."""
 
     template: str
@@ -40,7 +40,7 @@ def choose(
     defaults: Defaults,
     rules: Sequence[Rule],
     overflow: Mapping[str, str | None],
-) -> Place:
+) -> PlacementDecision:
     """Find the backends that may have it; `overflow` names all there are, the usual one first, and where each overflows to."""
     if not overflow:
         raise NoBackend
@@ -51,7 +51,7 @@ def choose(
         candidates: tuple[str, ...] = (_known(asked.backend, overflow),)
     else:
         candidates = _chain(settled.backend or next(iter(overflow)), overflow)
-    return Place(
+    return PlacementDecision(
         template=settled.template if renamed or not asked.template else asked.template,
         candidates=candidates,
         defaults=settled,
@@ -72,7 +72,7 @@ def find_rule(rules: Sequence[Rule], asked: SandboxRequest, *, template: str) ->
     return {}
 
 
-def of_template(place: Place, known: KnownTemplate) -> Place:
+def of_template(place: PlacementDecision, known: KnownTemplate) -> PlacementDecision:
     """Leave the backends that have the template, and of those the ones at which it is large enough.
 
     Where none of them has it and it is being built at one, they are awaited.
@@ -107,7 +107,7 @@ def of_template(place: Place, known: KnownTemplate) -> Place:
     )
 
 
-def is_ready(place: Place, known: KnownTemplate) -> bool:
+def is_ready(place: PlacementDecision, known: KnownTemplate) -> bool:
     """Tell whether the template is, or may be, at a backend that is considered."""
     return any(name in known.sizes for name in place.candidates)
 

@@ -11,7 +11,7 @@ from sandbox_server.domain.errors import InvalidTransition
 from sandbox_server.domain.state import ENDED, State, Target, may_follow, may_want
 
 
-class Truth(StrEnum):
+class ProviderState(StrEnum):
     """What the provider says of a sandbox; one that was never placed is absent."""
 
     RUNNING = "running"
@@ -21,7 +21,7 @@ class Truth(StrEnum):
 
 
 class Act(StrEnum):
-    REST = "rest"
+    NONE = "none"
     ASK = "ask"
     ADMIT = "admit"
     START = "start"
@@ -47,35 +47,35 @@ def require_transition(current: State, wanted: State) -> None:
         raise InvalidTransition(current, wanted)
 
 
-def require_wish(current: State, target: Target) -> None:
+def require_target(current: State, target: Target) -> None:
     """Refuse a caller's wish that a sandbox in this state cannot fulfil."""
     if not may_want(current, target):
         raise InvalidTransition(current, target)
 
 
-def next_step(state: State, target: Target, truth: Truth) -> Step:
+def next_step(state: State, target: Target, provider_state: ProviderState) -> Step:
     """Say what to do next so that the sandbox becomes what is wanted."""
     if state in ENDED:
-        return _clear_leftovers(state, target, truth)
-    if truth is Truth.UNKNOWN:
+        return _clear_leftovers(state, target, provider_state)
+    if provider_state is ProviderState.UNKNOWN:
         return Step(Act.ASK, state, state, target)
     if state is State.STOPPING or target is Target.GONE:
-        return _end(state, truth)
-    if truth is Truth.ABSENT:
+        return _end(state, provider_state)
+    if provider_state is ProviderState.ABSENT:
         return _begin(state, target)
-    if truth is Truth.RUNNING:
+    if provider_state is ProviderState.RUNNING:
         return _from_running(state, target)
     return _from_paused(state, target)
 
 
-def _clear_leftovers(state: State, target: Target, truth: Truth) -> Step:
+def _clear_leftovers(state: State, target: Target, provider_state: ProviderState) -> Step:
     # A create whose answer was lost can finish after its row has ended.
-    present = truth in {Truth.RUNNING, Truth.PAUSED}
-    return Step(Act.KILL if present else Act.REST, state, state, target)
+    present = provider_state in {ProviderState.RUNNING, ProviderState.PAUSED}
+    return Step(Act.KILL if present else Act.NONE, state, state, target)
 
 
-def _end(state: State, truth: Truth) -> Step:
-    if truth is not Truth.ABSENT:
+def _end(state: State, provider_state: ProviderState) -> Step:
+    if provider_state is not ProviderState.ABSENT:
         return Step(Act.KILL, State.STOPPING, State.STOPPED, Target.GONE)
     via = state if state is State.QUEUED else State.STOPPING
     return Step(Act.RECORD, via, State.STOPPED, Target.GONE)
@@ -98,7 +98,7 @@ def _from_running(state: State, target: Target) -> Step:
     if target is Target.PAUSED and state in {State.RUNNING, State.PAUSING}:
         return Step(Act.PAUSE, State.PAUSING, State.PAUSED, target)
     if state is State.RUNNING:
-        return Step(Act.REST, state, state, target)
+        return Step(Act.NONE, state, state, target)
     return Step(Act.RECORD, state, State.RUNNING, target)
 
 
@@ -114,5 +114,5 @@ def _from_paused(state: State, target: Target) -> Step:
     if target is Target.RUNNING and state is State.RESUMING:
         return Step(Act.RESUME, state, State.RUNNING, target)
     if state is State.PAUSED:
-        return Step(Act.REST, state, state, target)
+        return Step(Act.NONE, state, state, target)
     return Step(Act.RECORD, state, State.PAUSED, target)

@@ -5,7 +5,7 @@ from sandbox_server.domain.events import SERVER, Actor, Cause
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class TransitionCause:
     """Who wants a sandbox to be what its target says, and why; kept with the row for whoever carries it out."""
 
     cause: Cause

@@ -44,7 +44,7 @@ class WayIn:
         """Have a sandbox awake until the block ends."""
         used = await self._controller.use(caller, place.sandbox_id, wait=place.wait)
         backend, access = used.backend, used.access
-        with self._controller.awake.hold(used.row):
+        with self._controller.activity.hold(used.row):
             yield Hands(
                 row=used.row,
                 user=place.user,

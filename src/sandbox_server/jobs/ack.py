@@ -10,11 +10,11 @@ from sandbox_server.jobs.repository import JobRepository
 @dataclass
 class _Batch:
     due: dict[LeasedJob, datetime | None] = field(default_factory=dict)
-    settled: set[int] = field(default_factory=set)
+    acked: set[int] = field(default_factory=set)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Settling:
+class AckBatcher:
     """Settles jobs together: those that finish while one transaction is under way share the next."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -22,26 +22,26 @@ class Settling:
         self._batch = _Batch()
         self._turn = asyncio.Lock()
 
-    async def settle(self, job: LeasedJob, at: datetime | None) -> None:
+    async def ack(self, job: LeasedJob, at: datetime | None) -> None:
         """End the lease; returns once that is in the database."""
         batch = self._batch
         batch.due[job] = at
         if len(batch.due) == 1:
-            await self._see_through(batch)
+            await self._write(batch)
         else:
             await batch.over.wait()
-        if job.id not in batch.settled:  # its row is locked, its lease lost, or the batch failed
+        if job.id not in batch.acked:  # its row is locked, its lease lost, or the batch failed
             async with self._sessions.begin() as session:
-                await JobRepository(session).settle(job, at)
+                await JobRepository(session).ack(job, at)
 
-    async def _see_through(self, batch: _Batch) -> None:
+    async def _write(self, batch: _Batch) -> None:
         try:
             async with self._turn:
                 await asyncio.sleep(0)  # what has finished by now comes along
                 self._batch = _Batch()
                 async with without_transaction(self._sessions) as session:
-                    settled = await JobRepository(session).settle_unlocked(batch.due)
-                batch.settled = settled
+                    acked = await JobRepository(session).ack_unlocked(batch.due)
+                batch.acked = acked
         finally:
             if self._batch is batch:
                 self._batch = _Batch()

@@ -9,7 +9,7 @@ from sandbox_server.jobs.statements import LOOK_AHEAD
 class Policy:
     """How a scheduler works: how much at once, how long, and how often again."""
 
-    places: int = 64
+    slots: int = 64
     lease: timedelta = timedelta(seconds=15)
     longest_run: timedelta = timedelta(minutes=10)  # what hangs is tried again after that
     max_attempts: int = 10

@@ -37,6 +37,7 @@ from sandbox_server.domain.errors import JobNotFound
 from sandbox_server.domain.jobs import DeadJob, LeasedJob, LeaseLost
 from sandbox_server.domain.texts import storable
 from sandbox_server.jobs.statements import (
+    ACK_UNLOCKED,
     EXTEND,
     HAVE_DUE,
     INSTANT,
@@ -45,11 +46,10 @@ from sandbox_server.jobs.statements import (
     LEASED,
     NOW,
     ROW,
-    SETTLE_UNLOCKED,
     TOLD,
     UNLEASED,
+    acked,
     freed,
-    settled,
 )
 
 AT_ONCE = timedelta()
@@ -136,13 +136,13 @@ class JobRepository:
         held = {**_given(dict.fromkeys(jobs)), "lease": lease}
         await self._session.execute(EXTEND, held)
 
-    async def settle(self, job: LeasedJob, at: datetime | None) -> None:
+    async def ack(self, job: LeasedJob, at: datetime | None) -> None:
         """End the lease; the job is due at `at` (None: once it is wanted), or sooner if it was woken."""
-        await self._end_lease(job, settled(literal(at, INSTANT)))
+        await self._end_lease(job, acked(literal(at, INSTANT)))
 
-    async def settle_unlocked(self, due: dict[LeasedJob, datetime | None]) -> set[int]:
+    async def ack_unlocked(self, due: dict[LeasedJob, datetime | None]) -> set[int]:
         """Settle those of the jobs whose rows no transaction holds; gives their ids."""
-        done = await self._session.execute(SETTLE_UNLOCKED, _given(due))
+        done = await self._session.execute(ACK_UNLOCKED, _given(due))
         return {job_id for job_id, _ in done}
 
     async def fail(

@@ -15,14 +15,14 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.jobs.statements import DUE
 from sandbox_server.jobs.worker import Handler, Worker
 from sandbox_server.metrics.instruments import JOB_LAG_SECONDS
-from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.providers.protocol.limits import ProviderLimits
 
 log = logging.getLogger(__name__)
 
 # A job may stay due for as long as a transaction holds its row.
 _SHORTEST_SLEEP = timedelta(milliseconds=50)
 # Between two looks, so that what hundreds of transactions a second make due is taken together.
-_BREATH = timedelta(milliseconds=5)
+_COALESCE = timedelta(milliseconds=5)
 
 
 class SandboxQueueScheduler:
@@ -39,20 +39,20 @@ class SandboxQueueScheduler:
         notifications: Notifications,
         *,
         policy: Policy | None = None,
-        lanes: Lanes | None = None,
+        limits: ProviderLimits | None = None,
     ) -> None:
         self._sessions = sessions
         self._kinds = tuple(handlers)
         self._policy = policy or Policy()
         self._worker = Worker(sessions, handlers, self._policy)
-        self._free_places = self._policy.places
+        self._free_slots = self._policy.slots
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._stopping = False
         self._full = False
-        self._lanes = lanes or Lanes(1)
-        self._lanes.share(self._policy.places, tell=self._woken.set)
+        self._limits = limits or ProviderLimits(1)
+        self._limits.share(self._policy.slots, on_free=self._woken.set)
         notifications.listen(DUE, lambda _: self._woken.set())
 
     async def lease(self, session: AsyncSession, kind: str, subject: str) -> LeasedJob | None:
@@ -95,58 +95,58 @@ class SandboxQueueScheduler:
             self._woken.clear()
             until_next = await self._start_due()
             if not self._full:
-                await asyncio.sleep(_BREATH.total_seconds())
+                await asyncio.sleep(_COALESCE.total_seconds())
             await self._sleep(until_next)
 
     async def _start_due(self) -> timedelta:
         """Start what is due, as far as there are places, and tell how long to sleep."""
         # Who is only about to settle has left its place, but not for more than as many again.
-        places = min(self._free_places, 2 * self._policy.places - len(self._tasks))
-        self._full = places == 0
+        slots = min(self._free_slots, 2 * self._policy.slots - len(self._tasks))
+        self._full = slots == 0
         if self._full:
             return self._policy.look_again
         try:
-            jobs, until_next = await self._claim(places)
+            jobs, until_next = await self._claim(slots)
         except (SQLAlchemyError, OSError) as error:
             log.warning("no jobs claimed error=%r", error)
             return self._policy.look_again
-        self._full = len(jobs) == places
+        self._full = len(jobs) == slots
         for job in jobs:
             JOB_LAG_SECONDS.labels(job.kind).observe(job.lag.total_seconds())
-            self._free_places -= 1
-            task = asyncio.create_task(self._work_in_place(job))
+            self._free_slots -= 1
+            task = asyncio.create_task(self._work_in_slot(job))
             self._tasks.add(task)
             task.add_done_callback(self._done)
         return min(max(until_next, _SHORTEST_SLEEP), self._policy.look_again)
 
-    async def _claim(self, places: int) -> tuple[Sequence[LeasedJob], timedelta]:
-        avoid = self._lanes.crowded
+    async def _claim(self, slots: int) -> tuple[Sequence[LeasedJob], timedelta]:
+        avoid = self._limits.saturated
         async with without_transaction(self._sessions) as session:
             repository = JobRepository(session)
             jobs = await repository.claim(
                 worker=self._worker.name,
                 kinds=self._kinds,
-                limit=places,
+                limit=slots,
                 lease=self._policy.lease,
                 avoid=avoid,
             )
-            if len(jobs) == places:
+            if len(jobs) == slots:
                 return jobs, self._policy.look_again
             until_next = await repository.find_next_due(kinds=self._kinds, avoid=avoid)
         return jobs, self._policy.look_again if until_next is None else until_next
 
-    async def _work_in_place(self, job: LeasedJob) -> None:
-        with self._lanes.job():
-            await self._work(job, leave=self._leave_place)
+    async def _work_in_slot(self, job: LeasedJob) -> None:
+        with self._limits.job():
+            await self._work(job, release=self._release_slot)
 
-    async def _work(self, job: LeasedJob, *, leave: Callable[[], None] = lambda: None) -> None:
+    async def _work(self, job: LeasedJob, *, release: Callable[[], None] = lambda: None) -> None:
         try:
-            await self._worker.work(job, leave=leave)
+            await self._worker.work(job, release=release)
         except (LeaseLost, SQLAlchemyError, OSError) as error:
             log.warning("not settled kind=%s subject=%s error=%r", job.kind, job.subject, error)
 
-    def _leave_place(self) -> None:
-        self._free_places += 1
+    def _release_slot(self) -> None:
+        self._free_slots += 1
         self._look_if_full()
 
     def _done(self, task: asyncio.Task[None]) -> None:

@@ -39,7 +39,7 @@ _soon = and_(ROW.leased_by.is_(None), ROW.run_at <= NOW + LOOK_AHEAD)
 TOLD = case((_soon, func.pg_notify(DUE, "")))
 
 
-def settled(at: ColumnElement[datetime]) -> dict[str, Any]:
+def acked(at: ColumnElement[datetime]) -> dict[str, Any]:
     return {**freed(func.least(ROW.woken_at, at)), "attempts": 0, "last_error": None}
 
 
@@ -101,6 +101,6 @@ EXTEND = (
     .where(ROW.id == _held.c.id)
     .values(leased_until=NOW + bindparam("lease", type_=Interval))
 )
-SETTLE_UNLOCKED = (
-    update(JOBS).where(ROW.id == _held.c.id).values(settled(_held.c.at)).returning(ROW.id, TOLD)
+ACK_UNLOCKED = (
+    update(JOBS).where(ROW.id == _held.c.id).values(acked(_held.c.at)).returning(ROW.id, TOLD)
 )

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from sqlalchemy.exc import SQLAlchemyError
 
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.jobs import Crowded, LeasedJob, LeaseLost
-from sandbox_server.jobs.ack import Settling
+from sandbox_server.domain.jobs import LeasedJob, LeaseLost, ProviderSaturated
+from sandbox_server.jobs.ack import AckBatcher
 from sandbox_server.jobs.heartbeat import Heartbeat
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.repository import AT_ONCE, JobRepository
@@ -48,13 +48,13 @@ class Worker:
         self._sessions = sessions
         self._handlers = handlers
         self._policy = policy
-        self._settling = Settling(sessions)
+        self._acks = AckBatcher(sessions)
         self._held: set[_Held] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def work(
-        self, job: LeasedJob, *, leave: Callable[[], None] = lambda: None
+        self, job: LeasedJob, *, release: Callable[[], None] = lambda: None
     ) -> Exception | None:
         """Carry out the job and settle it; gives what it failed with, if its next attempt is set.
 
@@ -66,7 +66,7 @@ class Worker:
         self._held.add(held)
         self._idle.clear()
         try:
-            return await self._settle(job, leave)
+            return await self._carry_out_and_ack(job, release)
         except asyncio.CancelledError:
             await self._release(job)
             raise
@@ -84,26 +84,28 @@ class Worker:
             held.task.cancel()
         await self._idle.wait()
 
-    async def _settle(self, job: LeasedJob, leave: Callable[[], None]) -> Exception | None:
+    async def _carry_out_and_ack(
+        self, job: LeasedJob, release: Callable[[], None]
+    ) -> Exception | None:
         try:
-            at = await self._carry_out(job, leave)
-        except Crowded as crowded:
+            at = await self._carry_out(job, release)
+        except ProviderSaturated as saturated:
             await self._release(job, delay=_WHILE_CROWDED)
-            return crowded
+            return saturated
         except Exception as error:  # noqa: BLE001 - whatever it is, it is on record and tried again
             await self._fail(job, error)
             return error
-        await self._settling.settle(job, at)
+        await self._acks.ack(job, at)
         return None
 
-    async def _carry_out(self, job: LeasedJob, leave: Callable[[], None]) -> datetime | None:
+    async def _carry_out(self, job: LeasedJob, release: Callable[[], None]) -> datetime | None:
         try:
             if job.attempts > self._policy.max_attempts:
                 raise Abandoned(job)
             async with asyncio.timeout(self._policy.longest_run.total_seconds()):
                 return await self._handlers[job.kind](job)
         finally:
-            leave()
+            release()
 
     async def _fail(self, job: LeasedJob, error: Exception) -> None:
         JOB_FAILURES.labels(job.kind).inc()

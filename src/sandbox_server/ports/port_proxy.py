@@ -32,7 +32,7 @@ class Passing:
 
     def __init__(self, controller: SandboxController, authenticator: Authenticator) -> None:
         self._controller = controller
-        self._awake = controller.awake
+        self._awake = controller.activity
         self._reach = Reach(controller)
         self._pool = Pool()
         self._watch = Watch(authenticator)
@@ -51,9 +51,9 @@ class Passing:
 
     async def pass_on(self, passage: Passage) -> None:
         """Answer a request with what the server in the sandbox answers; refuse only before any of that was told."""
-        repeatable = is_repeatable(passage.client.scope)
-        failure = await self._attempt(passage, anew=not repeatable)
-        if repeatable and isinstance(
+        to_idempotency = is_repeatable(passage.client.scope)
+        failure = await self._attempt(passage, anew=not to_idempotency)
+        if to_idempotency and isinstance(
             failure, BackendUnavailable
         ):  # it may have been paused just now
             failure = await self._attempt(passage, anew=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from sandbox_server.domain.deadlines import DEFAULT_RULES, Rules
 from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.providers.e2b import E2BBackend
-from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.providers.protocol.limits import ProviderLimits
 from sandbox_server.providers.settings import DEFAULT_CAPACITY, BackendSettings, require_consistent
 
 NOT_CONFIGURED = "it is not in the settings any more"
@@ -26,9 +26,11 @@ class KnownBackend:
 class Backends:
     """All providers of this server, by name; the first is where sandboxes go when nobody says."""
 
-    def __init__(self, known: Mapping[str, KnownBackend], *, lanes: Lanes | None = None) -> None:
+    def __init__(
+        self, known: Mapping[str, KnownBackend], *, limits: ProviderLimits | None = None
+    ) -> None:
         self._known = dict(known)
-        self.lanes = lanes or Lanes(len(self._known))
+        self.limits = limits or ProviderLimits(len(self._known))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
@@ -66,11 +68,11 @@ def open_backends(
 ) -> Backends:
     """Make what the server asks its providers through; nothing is asked yet."""
     require_consistent(settings)
-    lanes = Lanes(len(settings))
+    limits = ProviderLimits(len(settings))
     return Backends(
         {
             one.name: KnownBackend(
-                client=E2BBackend(one.endpoint(), installation_id=installation_id, lanes=lanes),
+                client=E2BBackend(one.endpoint(), installation_id=installation_id, limits=limits),
                 rules=replace(rules, longest_run=one.max_continuous_run),
                 capacity=one.capacity,
                 paused_takes_place=one.paused_takes_place,
@@ -79,5 +81,5 @@ def open_backends(
             )
             for one in settings
         },
-        lanes=lanes,
+        limits=limits,
     )

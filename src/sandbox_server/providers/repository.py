@@ -59,7 +59,7 @@ class BackendRepository:
         )
         return before != "up"
 
-    async def count_strangers(self, name: str, count: int) -> None:
+    async def count_orphans(self, name: str, count: int) -> None:
         """Note how many sandboxes of ours it has that no record is about."""
         await self._session.execute(
             update(Backend).where(Backend.name == name).values(strangers=count)

@@ -19,7 +19,7 @@ _LATELY = 10
 _MOST_REMEMBERED = 10_000
 
 
-class Awake:
+class ActivityTracker:
     """Keeps sandboxes from being paused as idle while this process has to do with them.
 
     What is noted is in the database, where every server's timers find it. One statement notes it for all sandboxes.

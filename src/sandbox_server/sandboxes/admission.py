@@ -7,23 +7,23 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
-from sandbox_server.domain.capacity import Room
+from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.deadlines import admit
 from sandbox_server.domain.errors import QueueFull
 from sandbox_server.domain.events import Cause, Entered, entered
-from sandbox_server.domain.fair_share import Share, Turn, take_turns
+from sandbox_server.domain.fair_share import Allocation, TenantShare, allocate
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.domain.wording import spoken
 from sandbox_server.jobs.kinds import ADMISSION, SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
 from sandbox_server.metrics.instruments import QUEUE_WAIT_SECONDS
 from sandbox_server.sandboxes.repositories.admission import AdmissionRepository, Queue
-from sandbox_server.sandboxes.repositories.capacity import RoomRepository
+from sandbox_server.sandboxes.repositories.capacity import CapacityRepository
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of, set_deadlines
-from sandbox_server.sandboxes.transitions import wish_of
+from sandbox_server.sandboxes.transitions import cause_of
 
 _TRY_AGAIN_AFTER = timedelta(seconds=10)
 _Moved = tuple[Sandbox, Entered]
@@ -35,20 +35,25 @@ class Admission:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    async def work(self, job: LeasedJob) -> datetime | None:
+    async def admit_queued(self, job: LeasedJob) -> datetime | None:
         """Give out what is free; tells until when the backend wants to be left alone.
 
         All backends that anybody waits for are looked at: what ended at this one may have been what
         a tenant's quota lacked for another.
         """
         async with self._sessions.begin() as session:
-            rooms = await RoomRepository(session).lock_waited_for(job.subject)
-            await _give_out(session, rooms)
-        return next((room.busy_until for room in rooms if room.backend == job.subject), None)
+            capacities = await CapacityRepository(session).lock_waited_for(job.subject)
+            await _give_out(session, capacities)
+        return next(
+            (capacity.busy_until for capacity in capacities if capacity.backend == job.subject),
+            None,
+        )
 
-    async def hold(self, session: AsyncSession, backends: Collection[str]) -> Sequence[Room]:
+    async def hold(
+        self, session: AsyncSession, backends: Collection[str]
+    ) -> Sequence[BackendCapacity]:
         """Take the locks of `admit`, as whoever locks a sandbox before it must."""
-        return await RoomRepository(session).lock(backends)
+        return await CapacityRepository(session).lock(backends)
 
     async def admit(
         self, session: AsyncSession, backends: Collection[str], *, own: str | None = None
@@ -61,16 +66,16 @@ class Admission:
         return await _give_out(session, await self.hold(session, backends), own=own)
 
     async def admit_own(
-        self, session: AsyncSession, own: str, rooms: Sequence[Room], *, by: str
+        self, session: AsyncSession, own: str, capacities: Sequence[BackendCapacity], *, by: str
     ) -> None:
         """Give out the free places of backends that the caller holds, as `admit` does.
 
         If nobody but the caller's own gets one, it tells that in this process itself, under the name `by`.
         """
-        await _give_out(session, rooms, own=own, by=by)
+        await _give_out(session, capacities, own=own, by=by)
 
 
-async def require_room_in_queue(session: AsyncSession, tenant_id: str) -> None:
+async def require_queue_slot(session: AsyncSession, tenant_id: str) -> None:
     """Refuse what makes more wait than the tenant may have; to be asked after `admit`."""
     repository = AdmissionRepository(session)
     limit = (await repository.lock_tenant(tenant_id)).max_queued
@@ -79,47 +84,56 @@ async def require_room_in_queue(session: AsyncSession, tenant_id: str) -> None:
 
 
 async def _give_out(
-    session: AsyncSession, rooms: Sequence[Room], *, own: str | None = None, by: str = ""
+    session: AsyncSession,
+    capacities: Sequence[BackendCapacity],
+    *,
+    own: str | None = None,
+    by: str = "",
 ) -> Sequence[Sandbox]:
-    doors = [door for room in rooms for door in room.doors()]
-    if not doors:
+    admission_paths = [path for capacity in capacities for path in capacity.admission_paths()]
+    if not admission_paths:
         return []
     repository = AdmissionRepository(session)
     tenants = await repository.lock_waiting_tenants()
     if not tenants:
         return []
     # Whoever is further back at a door finds it shut by then.
-    most = sum(max(room.free, 0) + room.paused for room in rooms)
-    queue = await repository.read_queue(tenants, doors, most=most)
-    free = {room.backend: room.free for room in rooms}
-    turns = take_turns(queue.waiting, free=free, shares=_with_kept(queue.shares, rooms))
-    moved = await _move(session, turns, own=own, now=queue.now)
-    again = {turn.backend for turn in turns if turn.id not in moved}  # it had left the queue
+    most = sum(max(capacity.free, 0) + capacity.paused for capacity in capacities)
+    queue = await repository.read_queue(tenants, admission_paths, most=most)
+    free = {capacity.backend: capacity.free for capacity in capacities}
+    allocations = allocate(queue.waiting, free=free, shares=_with_kept(queue.shares, capacities))
+    moved = await _move(session, allocations, own=own, now=queue.now)
+    again = {
+        allocation.backend for allocation in allocations if allocation.id not in moved
+    }  # it had left the queue
     if own is not None and own not in moved and await _lacks_quota(session, own, queue, moved):
         # What its tenant has ended elsewhere may have looked for who waits when this could not be seen.
-        again.add(rooms[0].backend)
+        again.add(capacities[0].backend)
     await _wake(session, moved.keys() - {own}, again)
     await _tell(session, moved, by=by if moved.keys() <= {own} else "")
     return [row for row, _ in moved.values()]
 
 
-def _with_kept(shares: Mapping[str, Share], rooms: Sequence[Room]) -> Mapping[str, Share]:
+def _with_kept(
+    shares: Mapping[str, TenantShare], capacities: Sequence[BackendCapacity]
+) -> Mapping[str, TenantShare]:
     return {
         tenant_id: replace(
-            share, places=share.places + sum(room.kept.get(tenant_id, 0) for room in rooms)
+            share,
+            slots=share.slots + sum(capacity.kept.get(tenant_id, 0) for capacity in capacities),
         )
         for tenant_id, share in shares.items()
     }
 
 
 async def _move(
-    session: AsyncSession, turns: Sequence[Turn], *, own: str | None, now: datetime
+    session: AsyncSession, allocations: Sequence[Allocation], *, own: str | None, now: datetime
 ) -> dict[str, _Moved]:
-    backends = {turn.id: turn.backend for turn in turns}
+    backends = {allocation.id: allocation.backend for allocation in allocations}
     moved = {}
     for row in await _lock(session, backends, own=own):
         waited = max(now - row.queued_at, timedelta())
-        wish = wish_of(row) if row.id == own else _room_for(backends[row.id], waited)
+        wish = cause_of(row) if row.id == own else _room_for(backends[row.id], waited)
         QUEUE_WAIT_SECONDS.labels(backends[row.id]).observe(waited.total_seconds())
         _enter(row, backends[row.id], now, own=row.id == own)
         row.state_reason = wish.reason
@@ -153,8 +167,8 @@ def _enter(row: Sandbox, backend: str, now: datetime, *, own: bool) -> None:
     row.generation += 1
 
 
-def _room_for(backend: str, waited: timedelta) -> Wish:
-    return Wish(
+def _room_for(backend: str, waited: timedelta) -> TransitionCause:
+    return TransitionCause(
         cause=Cause.ROOM,
         reason=f"There is a place for it at {backend}, after {spoken(waited)} in the queue.",
     )

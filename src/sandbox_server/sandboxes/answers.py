@@ -14,17 +14,17 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.state import ENDED, State, Target
-from sandbox_server.sandboxes.transitions import wish_of
+from sandbox_server.sandboxes.transitions import cause_of
 
 ASK_AGAIN = timedelta(seconds=2)
 
 
 def require_begun(row: Sandbox) -> Sandbox:
     """Let a new sandbox pass that runs, or may still come to run."""
-    if row.state is State.STOPPED and wish_of(row).cause is not Cause.QUEUE_DEADLINE:
+    if row.state is State.STOPPED and cause_of(row).cause is not Cause.QUEUE_DEADLINE:
         raise InvalidTransition(row.state, State.RUNNING)  # it was deleted, or its time was up
     if row.state in ENDED:
-        raise (StartRefused if wish_of(row).is_refusal else StartFailed)(_reason(row))
+        raise (StartRefused if cause_of(row).is_refusal else StartFailed)(_reason(row))
     return row
 
 
@@ -41,7 +41,7 @@ def require_on_its_way(row: Sandbox) -> Sandbox:
     if row.target is Target.GONE:
         raise InvalidTransition(_end_of(row), State.RUNNING)
     if row.target is Target.PAUSED:
-        if wish_of(row).cause is Cause.PROVIDER:
+        if cause_of(row).cause is Cause.PROVIDER:
             raise ResumeFailed(_reason(row))
         raise SandboxPaused(row.id, _reason(row))  # by others, or since its time was up again
     return row

@@ -29,10 +29,10 @@ from sandbox_server.sandboxes.requests import (
     KeepAliveBody,
     NewSandboxBody,
     Wait,
-    a_change,
-    a_fork,
-    a_sandbox,
-    repeatable,
+    to_fork_request,
+    to_idempotency,
+    to_sandbox_patch,
+    to_sandbox_request,
 )
 from sandbox_server.sandboxes.views import view_sandbox, view_sandboxes, view_usage
 
@@ -55,12 +55,12 @@ async def create_sandbox(
     """Create a sandbox. It runs (201), or waits for a place or starts (202): ask `Location` what became of it."""
     row = await services.controller.create(
         caller,
-        a_sandbox(body),
-        idempotency=repeatable(request, idempotency_key, body),
+        to_sandbox_request(body),
+        idempotency=to_idempotency(request, idempotency_key, body),
         wait=timedelta(seconds=wait),
     )
     response.headers["Location"] = f"/v1/sandboxes/{row.id}"
-    say_whether_done(response, row)
+    set_status(response, row)
     return await view_sandbox(services, row, caller)
 
 
@@ -96,7 +96,7 @@ async def update_sandbox(
     sandbox_id: SandboxIdPath, body: SandboxUpdate, caller: Operator, services: ServicesDep
 ) -> SandboxRead:
     """Change metadata, timeouts or what they do; a timeout counts from now on."""
-    row = await services.controller.update(caller, sandbox_id, a_change(body))
+    row = await services.controller.update(caller, sandbox_id, to_sandbox_patch(body))
     return await view_sandbox(services, row, caller)
 
 
@@ -106,7 +106,7 @@ async def delete_sandbox(
 ) -> None:
     """End a sandbox and all that is in it; one that has ended already stays so. 202: it is about to end."""
     row = await controller.delete(caller, sandbox_id)
-    say_whether_done(response, row)
+    set_status(response, row)
 
 
 @router.post("/{sandbox_id}/pause", responses={202: {"model": SandboxRead}})
@@ -116,7 +116,7 @@ async def pause_sandbox(
 ) -> SandboxRead:
     """Freeze a sandbox; its memory, its files and the rest of its time are kept until it is resumed."""
     row = await services.controller.pause(caller, sandbox_id)
-    say_whether_done(response, row)
+    set_status(response, row)
     return await view_sandbox(services, row, caller)
 
 
@@ -131,7 +131,7 @@ async def resume_sandbox(
 ) -> SandboxRead:
     """Let a paused sandbox run on. Without room it waits for a place (202)."""
     row = await services.controller.resume(caller, sandbox_id, wait=timedelta(seconds=wait))
-    say_whether_done(response, row)
+    set_status(response, row)
     return await view_sandbox(services, row, caller)
 
 
@@ -172,12 +172,12 @@ async def fork_sandbox(
     row = await services.controller.fork(
         caller,
         sandbox_id,
-        a_fork(body),
-        idempotency=repeatable(request, idempotency_key, body),
+        to_fork_request(body),
+        idempotency=to_idempotency(request, idempotency_key, body),
         wait=timedelta(seconds=wait),
     )
     response.headers["Location"] = f"/v1/sandboxes/{row.id}"
-    say_whether_done(response, row)
+    set_status(response, row)
     return await view_sandbox(services, row, caller)
 
 
@@ -191,7 +191,7 @@ async def list_metrics(
     return Page(items=[view_usage(one) for one in used], next_cursor=None)
 
 
-def say_whether_done(response: Response, row: Sandbox) -> None:
+def set_status(response: Response, row: Sandbox) -> None:
     """Answer 202 where what is wanted of a sandbox is not so yet."""
     if not serves(row.state, row.target):
         response.status_code = 202

@@ -7,18 +7,18 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.events import Cause, entered
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.placement import Place
+from sandbox_server.domain.placement import PlacementDecision
 from sandbox_server.domain.requests import ForkRequest, SandboxRequest
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
-from sandbox_server.sandboxes.admission import Admission, require_room_in_queue
-from sandbox_server.sandboxes.direct_admission import Arrivals
-from sandbox_server.sandboxes.inline_jobs import OwnWork
+from sandbox_server.sandboxes.admission import Admission, require_queue_slot
+from sandbox_server.sandboxes.direct_admission import DirectAdmission
+from sandbox_server.sandboxes.inline_jobs import InlineJobs
 from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.sandboxes.repositories.direct_admission import ArrivalRepository, fresh
+from sandbox_server.sandboxes.repositories.direct_admission import DirectAdmissionRepository, fresh
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository, deadlines_of
 from sandbox_server.sandboxes.services.sealed import open_envs, seal_envs
 from sandbox_server.sandboxes.template_lookup import Offer
@@ -44,9 +44,9 @@ class Creation:
 
     def __init__(
         self,
-        own_work: OwnWork,
+        own_work: InlineJobs,
         admission: Admission,
-        arrivals: Arrivals,
+        arrivals: DirectAdmission,
         placement: Placement,
         vault: Vault,
     ) -> None:
@@ -66,10 +66,10 @@ class Creation:
         offer: Offer | None = None,
     ) -> Begun:
         """Write down a sandbox; without room for it it waits in the queue."""
-        tenants = ArrivalRepository(session)
+        tenants = DirectAdmissionRepository(session)
         tenant, is_let_in, now = await tenants.find_tenant(caller.tenant_id)
         place = await self._placement.place(session, tenant, wanted, offer=offer)
-        wish = _wish(caller, "It was asked for.")
+        wish = _cause(caller, "It was asked for.")
         row = self._row(caller, wanted, place, sandbox_id=sandbox_id, wish=wish)
         fresh(row, now, queue_timeout=wanted.queue_timeout)
         if is_let_in and await self._arrivals.let_in(session, row, now):
@@ -92,7 +92,7 @@ class Creation:
         snapshot_id: str,
     ) -> Sandbox:
         """Write down a copy of a sandbox; no backend may have it until there is what it is made from."""
-        wish = _wish(caller, f"It is a copy of {source.id}, which is being taken.")
+        wish = _cause(caller, f"It is a copy of {source.id}, which is being taken.")
         row = Sandbox(
             **{name: getattr(source, name) for name in _COPIED},
             id=sandbox_id,
@@ -122,10 +122,10 @@ class Creation:
         self,
         caller: Caller,
         wanted: SandboxRequest,
-        place: Place,
+        place: PlacementDecision,
         *,
         sandbox_id: str,
-        wish: Wish,
+        wish: TransitionCause,
     ) -> Sandbox:
         return Sandbox(
             id=sandbox_id,
@@ -155,8 +155,8 @@ class Creation:
             auto_resume=wanted.auto_resume,
         )
 
-    async def _line_up(self, session: AsyncSession, row: Sandbox, wish: Wish) -> None:
-        await require_room_in_queue(session, row.tenant_id)
+    async def _line_up(self, session: AsyncSession, row: Sandbox, wish: TransitionCause) -> None:
+        await require_queue_slot(session, row.tenant_id)
         if row.queue_expires_at is not None:
             await JobRepository(session).due(SANDBOX, row.id, row.queue_expires_at)
         queued = entered(
@@ -169,5 +169,5 @@ class Creation:
         await EventRepository(session).append(row.tenant_id, queued)
 
 
-def _wish(caller: Caller, reason: str) -> Wish:
-    return Wish(cause=Cause.REQUEST, actor=caller.actor, reason=reason)
+def _cause(caller: Caller, reason: str) -> TransitionCause:
+    return TransitionCause(cause=Cause.REQUEST, actor=caller.actor, reason=reason)

@@ -7,17 +7,17 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import admit
 from sandbox_server.domain.events import entered
 from sandbox_server.domain.state import State
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import ADMISSION
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
 from sandbox_server.metrics.instruments import QUEUE_WAIT_SECONDS
-from sandbox_server.sandboxes.repositories.capacity import RoomRepository
-from sandbox_server.sandboxes.repositories.direct_admission import ArrivalRepository
+from sandbox_server.sandboxes.repositories.capacity import CapacityRepository
+from sandbox_server.sandboxes.repositories.direct_admission import DirectAdmissionRepository
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of, set_deadlines
 
 
-class Arrivals:
+class DirectAdmission:
     """Gives sandboxes a place as they are written down, where nobody waits for one.
 
     It keeps the locks and the rules of Admission, whose queue such a sandbox never stands in.
@@ -33,7 +33,7 @@ class Arrivals:
             return False
         before = deadlines_of(row)
         _enter(row, backend, now)
-        if not await ArrivalRepository(session).add(row):
+        if not await DirectAdmissionRepository(session).add(row):
             _leave(row)
             set_deadlines(row, before)
             # Its tenant is held, so those of the others that wait cannot be: a job looks at all.
@@ -44,7 +44,7 @@ class Arrivals:
         return True
 
     async def _tell(self, session: AsyncSession, row: Sandbox) -> None:
-        wish = Wish.of(row.wish)
+        wish = TransitionCause.of(row.wish)
         started = entered(
             deadlines_of(row),
             sandbox_id=row.id,
@@ -56,10 +56,10 @@ class Arrivals:
 
 
 async def _find_room(session: AsyncSession, candidates: Sequence[str]) -> str | None:
-    rooms = {room.backend: room for room in await RoomRepository(session).lock(candidates)}
+    rooms = {room.backend: room for room in await CapacityRepository(session).lock(candidates)}
     known = (rooms[name] for name in candidates if name in rooms)
     return next(
-        (room.backend for room in known if room.free > 0 and room.lets_in(State.QUEUED)), None
+        (room.backend for room in known if room.free > 0 and room.admits(State.QUEUED)), None
     )
 
 
@@ -67,7 +67,7 @@ def _enter(row: Sandbox, backend: str, now: datetime) -> None:
     set_deadlines(row, admit(deadlines_of(row), now))
     row.backend, row.generation = backend, 1
     row.tried_at = now  # who has let it in asks its provider next
-    row.state_reason = Wish.of(row.wish).reason
+    row.state_reason = TransitionCause.of(row.wish).reason
 
 
 def _leave(row: Sandbox) -> None:

@@ -3,7 +3,7 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox
-from sandbox_server.domain.due import waits_for_place
+from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import serves
 from sandbox_server.jobs.kinds import SANDBOX
@@ -12,7 +12,7 @@ from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 
 
-class OwnWork:
+class InlineJobs:
     """What this process sees to itself, since it has just written down that it is wanted."""
 
     def __init__(self, scheduler: SandboxQueueScheduler, reconciler: Reconciler) -> None:
@@ -21,7 +21,7 @@ class OwnWork:
 
     async def take(self, session: AsyncSession, row: Sandbox) -> LeasedJob | None:
         """Take the job of a sandbox that something can be done about, unless another holds it."""
-        if serves(row.state, row.target) or waits_for_place(deadlines_of(row)):
+        if serves(row.state, row.target) or waits_for_slot(deadlines_of(row)):
             return None
         return await self._scheduler.lease(session, SANDBOX, row.id)
 

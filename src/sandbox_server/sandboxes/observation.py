@@ -4,36 +4,36 @@ from typing import Any, Self
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.state import ENDED, State, Target
-from sandbox_server.domain.steps import Truth
+from sandbox_server.domain.steps import ProviderState
 from sandbox_server.providers.protocol.provider import ProviderSandbox
 
 _AT_REST = frozenset({State.QUEUED, State.RUNNING, State.PAUSED})
 
 # What a provider has of a sandbox in each state, until its answer to what was asked of it last.
 _BELIEVED = {
-    State.QUEUED: Truth.ABSENT,
-    State.STARTING: Truth.ABSENT,
-    State.RUNNING: Truth.RUNNING,
-    State.PAUSING: Truth.RUNNING,
-    State.PAUSED: Truth.PAUSED,
-    State.RESUMING: Truth.PAUSED,
-    State.STOPPING: Truth.RUNNING,
-    State.STOPPED: Truth.ABSENT,
-    State.FAILED: Truth.ABSENT,
+    State.QUEUED: ProviderState.ABSENT,
+    State.STARTING: ProviderState.ABSENT,
+    State.RUNNING: ProviderState.RUNNING,
+    State.PAUSING: ProviderState.RUNNING,
+    State.PAUSED: ProviderState.PAUSED,
+    State.RESUMING: ProviderState.PAUSED,
+    State.STOPPING: ProviderState.RUNNING,
+    State.STOPPED: ProviderState.ABSENT,
+    State.FAILED: ProviderState.ABSENT,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Observation:
     """A sandbox's row at an instant, with what its provider has, as far as that is known."""
 
     row: Sandbox
     now: datetime
-    truth: Truth
-    ours: bool
+    provider_state: ProviderState
+    is_own: bool
     """This process has let the row become what it is, and nobody has acted on it since."""
     found: ProviderSandbox | None = None
-    doubted: bool = False
+    maybe_requested: bool = False
     """Somebody may have asked the provider for the next act before."""
     exhausted: bool = False
     """It was asked for that so often in vain that a lost answer counts as a refusal."""
@@ -43,7 +43,7 @@ class Look:
         """Tell since when it runs at its provider once that has been asked to run it, or from a moment before."""
         if self.row.state is State.STARTING and self.row.tried_at is not None:
             return self.row.tried_at
-        if self.truth is Truth.RUNNING and self.found is not None:
+        if self.provider_state is ProviderState.RUNNING and self.found is not None:
             return min(self.found.started_at, self.now)
         return self.now
 
@@ -54,25 +54,32 @@ class Look:
 
     @classmethod
     def at_own(cls, row: Sandbox, now: datetime) -> Self:
-        return cls(row=row, now=now, truth=_BELIEVED[row.state], ours=True)
+        return cls(row=row, now=now, provider_state=_BELIEVED[row.state], is_own=True)
 
     @classmethod
     def at_found(cls, row: Sandbox, now: datetime, *, in_doubt: bool = False) -> Self:
         """Look at a row as somebody left it: what it was about to become it may be by now."""
-        return cls(row=row, now=now, truth=Truth.UNKNOWN if in_doubt else _known(row), ours=False)
+        return cls(
+            row=row,
+            now=now,
+            provider_state=ProviderState.UNKNOWN if in_doubt else _known(row),
+            is_own=False,
+        )
 
-    def told(self, found: ProviderSandbox | None) -> Self:
+    def with_found(self, found: ProviderSandbox | None) -> Self:
         """Look again with the provider's own word."""
-        truth = Truth.ABSENT if found is None else Truth(found.state.value)
-        return replace(self, truth=truth, found=found, ours=False, doubted=True)
+        provider_state = ProviderState.ABSENT if found is None else ProviderState(found.state.value)
+        return replace(
+            self, provider_state=provider_state, found=found, is_own=False, maybe_requested=True
+        )
 
 
-def _known(row: Sandbox) -> Truth:
+def _known(row: Sandbox) -> ProviderState:
     untried = row.state is State.STARTING and row.tried_at is None
     if untried or row.state in _AT_REST:
         return _BELIEVED[row.state]
     if row.target is Target.GONE and row.state not in ENDED:
-        return Truth.RUNNING  # killing it tells whether it was
+        return ProviderState.RUNNING  # killing it tells whether it was
     if (row.state, row.target) == (State.PAUSING, Target.PAUSED):
-        return Truth.RUNNING  # so does pausing it
-    return Truth.UNKNOWN
+        return ProviderState.RUNNING  # so does pausing it
+    return ProviderState.UNKNOWN

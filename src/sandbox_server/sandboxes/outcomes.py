@@ -9,8 +9,8 @@ from sandbox_server.domain.deadlines import Deadlines, Rules
 from sandbox_server.domain.errors import BackendError, BackendRefused
 from sandbox_server.domain.events import PROVIDER, Cause
 from sandbox_server.domain.state import ENDED, State, Target
-from sandbox_server.domain.transition_cause import Wish
-from sandbox_server.sandboxes.transitions import Change, Transition, into, wish_of
+from sandbox_server.domain.transition_cause import TransitionCause
+from sandbox_server.sandboxes.transitions import Change, Transition, cause_of, into
 
 BUSY_FOR = timedelta(seconds=5)
 """How long a provider that has too much to do is left alone, when it does not say."""
@@ -20,7 +20,7 @@ _NOT_EXTENDED = "Its provider's timeout was not extended, which is tried again: 
 
 def is_refresh(row: Sandbox) -> bool:
     """Tell whether it is paused and resumed only since its provider ends what runs too long."""
-    return row.target is Target.RUNNING and wish_of(row).cause is Cause.LONGEST_RUN
+    return row.target is Target.RUNNING and cause_of(row).cause is Cause.LONGEST_RUN
 
 
 def runs(row: Sandbox, *, since: datetime, rules: Rules) -> Change:
@@ -40,7 +40,7 @@ def becomes(state: State, *, rules: Rules) -> Change:
     return into(state)
 
 
-KEEPS_PLACE = Transition(change=into(State.RESUMING), only_if=is_refresh)
+KEEPS_SLOT = Transition(change=into(State.RESUMING), only_if=is_refresh)
 """After a pause that was only for the provider's maximum."""
 
 
@@ -52,14 +52,14 @@ def never_started(reason: str, *, is_refusal: bool = False) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.end(row, State.FAILED),
         target=Target.GONE,
-        told=by_provider(f"It was not started: {reason}", is_refusal=is_refusal),
+        cause=by_provider(f"It was not started: {reason}", is_refusal=is_refusal),
     )
 
 
 def not_let_in(error: BackendError) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.requeue(row),
-        told=by_provider(f"It waits for a place again: {error}"),
+        cause=by_provider(f"It waits for a place again: {error}"),
         values={"backend": None, "tried_at": None},
     )
 
@@ -72,7 +72,7 @@ def may_wait(row: Sandbox, _: datetime) -> bool:
 def not_paused(error: BackendError) -> Transition:
     return Transition(
         change=lambda row, _: deadlines.fail_pause(row),
-        told=by_provider(f"It was not paused, which is tried again: {error}"),
+        cause=by_provider(f"It was not paused, which is tried again: {error}"),
     )
 
 
@@ -80,7 +80,7 @@ def not_resumed(error: BackendError, *, rules: Rules) -> Transition:
     return Transition(
         change=lambda row, now: deadlines.pause(row, now, rules=rules),
         target=Target.PAUSED,
-        told=by_provider(f"It was not resumed and stays paused: {error}"),
+        cause=by_provider(f"It was not resumed and stays paused: {error}"),
     )
 
 
@@ -89,14 +89,14 @@ def not_let_back_in(error: BackendError, *, rules: Rules) -> Transition:
         waits_until = row.queue_expires_at
         return replace(deadlines.pause(row, now, rules=rules), queue_expires_at=waits_until)
 
-    return Transition(change=pause, told=by_provider(f"It waits for a place again: {error}"))
+    return Transition(change=pause, cause=by_provider(f"It waits for a place again: {error}"))
 
 
-def not_deleted(error: BackendError) -> Wish:
+def not_deleted(error: BackendError) -> TransitionCause:
     return by_provider(f"It is not deleted yet, which is tried again: {error}")
 
 
-def not_extended(error: BackendError) -> Wish:
+def not_extended(error: BackendError) -> TransitionCause:
     return by_provider(f"{_NOT_EXTENDED}{error}")
 
 
@@ -104,11 +104,13 @@ def is_not_extended(row: Sandbox) -> bool:
     return (row.state_reason or "").startswith(_NOT_EXTENDED)
 
 
-def by_provider(reason: str, *, is_refusal: bool = False) -> Wish:
-    return Wish(cause=Cause.PROVIDER, actor=PROVIDER, reason=reason, is_refusal=is_refusal)
+def by_provider(reason: str, *, is_refusal: bool = False) -> TransitionCause:
+    return TransitionCause(
+        cause=Cause.PROVIDER, actor=PROVIDER, reason=reason, is_refusal=is_refusal
+    )
 
 
-def behind_our_back(row: Sandbox, to: State) -> Wish | None:
+def behind_our_back(row: Sandbox, to: State) -> TransitionCause | None:
     """Say what the provider has done by itself, if that is what has led to this state."""
     match row.state, to:
         case _, State.FAILED:

@@ -6,7 +6,7 @@ from typing import Any
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.deadlines import Deadlines, set_timeout, touch
-from sandbox_server.domain.due import waits_for_place
+from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxPatch
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
@@ -53,5 +53,5 @@ def _give_servers(row: Sandbox, servers: Mapping[str, Any], vault: Vault) -> Non
 
 
 def _require_waiting(row: Sandbox) -> None:
-    if not waits_for_place(deadlines_of(row)):
+    if not waits_for_slot(deadlines_of(row)):
         raise InvalidRequest(f"The sandbox is {row.state}; priority is for one that waits.")

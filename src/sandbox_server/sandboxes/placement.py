@@ -4,7 +4,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Snapshot, Tenant
 from sandbox_server.domain.errors import InvalidRequest, TemplateNotFound
-from sandbox_server.domain.placement import Place, choose, is_ready, of_template
+from sandbox_server.domain.placement import PlacementDecision, choose, is_ready, of_template
 from sandbox_server.domain.requests import Defaults, SandboxRequest
 from sandbox_server.domain.templates import (
     KnownTemplate,
@@ -12,7 +12,7 @@ from sandbox_server.domain.templates import (
     is_called_as_with_services,
 )
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.repositories.awaited import AwaitedRepository
+from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
 from sandbox_server.sandboxes.template_lookup import Offer, require_offered
 from sandbox_server.templates.repository import TemplateRepository
 
@@ -34,7 +34,7 @@ class Placement:
         asked: SandboxRequest,
         *,
         offer: Offer | None = None,
-    ) -> Place:
+    ) -> PlacementDecision:
         """Find the backends that may have a sandbox, with the template to make it from.
 
         Those that are down or drained are among them, since they may be back when its turn comes.
@@ -64,7 +64,7 @@ class Placement:
         if placed.awaited_template_id is None:
             return placed
         # Its build may have ended since, and whoever ended it has looked for those who wait before this one could be seen.
-        await AwaitedRepository(session).hold_builds(placed.awaited_template_id)
+        await TemplateWaitRepository(session).hold_builds(placed.awaited_template_id)
         known = await self._find_known(session, tenant, reference)
         if known is None:
             raise TemplateNotFound(place.template)
@@ -76,8 +76,8 @@ class Placement:
         return await TemplateRepository(session).find_known(reference, tenant_id=tenant.id)
 
     def _at_offering(
-        self, place: Place, reference: TemplateReference, offer: Offer | None
-    ) -> Place:
+        self, place: PlacementDecision, reference: TemplateReference, offer: Offer | None
+    ) -> PlacementDecision:
         """Place a sandbox of a template without a record at the backends that offer it."""
         there = require_offered(reference, place.candidates, backends=self._backends, offer=offer)
         return replace(
@@ -95,7 +95,7 @@ def _read(template: str) -> TemplateReference:
     return reference
 
 
-def _meanwhile(place: Place, known: KnownTemplate | None) -> Place:
+def _meanwhile(place: PlacementDecision, known: KnownTemplate | None) -> PlacementDecision:
     assert place.meanwhile is not None
     is_built = known is not None and not known.building.isdisjoint(place.candidates)
     state = "is being built" if is_built else "is not ready"
@@ -106,7 +106,9 @@ def _meanwhile(place: Place, known: KnownTemplate | None) -> Place:
     return replace(place, template=place.meanwhile, template_note=note)
 
 
-def _at_snapshot(place: Place, snapshot: Snapshot, asked: SandboxRequest) -> Place:
+def _at_snapshot(
+    place: PlacementDecision, snapshot: Snapshot, asked: SandboxRequest
+) -> PlacementDecision:
     if snapshot.state != "ready":
         raise InvalidRequest(f"The snapshot {snapshot.id} is {snapshot.state}.")
     if asked.backend not in {None, snapshot.backend}:

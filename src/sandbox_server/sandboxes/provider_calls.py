@@ -6,13 +6,13 @@ from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.errors import AnswerLost
 from sandbox_server.providers.protocol.provider import Access, NewSandbox
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.observation import Look
+from sandbox_server.sandboxes.observation import Observation
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 from sandbox_server.sandboxes.services.sealed import open_envs
 from sandbox_server.vault import Vault
 
 
-class Calls:
+class ProviderCalls:
     """What is asked of sandboxes' providers, in the words of the rows."""
 
     def __init__(self, backends: Backends, vault: Vault) -> None:
@@ -26,10 +26,10 @@ class Calls:
         """Take the current job into the lane of the row's provider, or have it given back."""
         self._client(row).enter()
 
-    async def create(self, look: Look) -> Access:
-        backend = self._client(look.row)
-        access = await backend.create(self._new_sandbox(look.row))
-        if look.doubted:
+    async def create(self, observed: Observation) -> Access:
+        backend = self._client(observed.row)
+        access = await backend.create(self._new_sandbox(observed.row))
+        if observed.maybe_requested:
             # A repeated request gives what the first one made, though that was killed since.
             try:
                 await backend.info(access.provider_id)
@@ -37,25 +37,27 @@ class Calls:
                 raise AnswerLost(backend.name, error.reason) from None
         return access
 
-    async def connect(self, look: Look) -> Access:
-        timeout = self.rules(look.row).provider_timeout
-        return await self._client(look.row).connect(_provider_id(look), timeout=timeout)
+    async def connect(self, observed: Observation) -> Access:
+        timeout = self.rules(observed.row).provider_timeout
+        return await self._client(observed.row).connect(_provider_id(observed), timeout=timeout)
 
-    async def pause(self, look: Look) -> None:
-        await self._client(look.row).pause(_provider_id(look))
+    async def pause(self, observed: Observation) -> None:
+        await self._client(observed.row).pause(_provider_id(observed))
 
-    async def extend(self, look: Look) -> None:
-        until = extend_provider(deadlines_of(look.row), look.now, rules=self.rules(look.row))
+    async def extend(self, observed: Observation) -> None:
+        until = extend_provider(
+            deadlines_of(observed.row), observed.now, rules=self.rules(observed.row)
+        )
         assert until.provider_until is not None
-        left = until.provider_until - look.now
-        await self._client(look.row).set_timeout(_provider_id(look), left)
+        left = until.provider_until - observed.now
+        await self._client(observed.row).set_timeout(_provider_id(observed), left)
 
-    async def kill(self, look: Look) -> None:
+    async def kill(self, observed: Observation) -> None:
         """Kill whatever has the sandbox's id, known to the row or not."""
-        backend, known = self._client(look.row), look.row.backend_sandbox_id
-        found = {look.found.id} if look.found else set()
+        backend, known = self._client(observed.row), observed.row.backend_sandbox_id
+        found = {observed.found.id} if observed.found else set()
         if known is None and not found:
-            found = {one.id for one in await backend.find(look.row.id)}
+            found = {one.id for one in await backend.find(observed.row.id)}
         for provider_id in found | ({known} if known else set()):
             await backend.kill(provider_id)
 
@@ -80,8 +82,8 @@ class Calls:
         return self._backends[row.backend]
 
 
-def _provider_id(look: Look) -> str:
-    if look.row.backend_sandbox_id is not None:
-        return look.row.backend_sandbox_id
-    assert look.found is not None
-    return look.found.id
+def _provider_id(observed: Observation) -> str:
+    if observed.row.backend_sandbox_id is not None:
+        return observed.row.backend_sandbox_id
+    assert observed.found is not None
+    return observed.found.id

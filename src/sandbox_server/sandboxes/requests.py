@@ -61,7 +61,7 @@ TerminalBody = Annotated[TerminalCreate, Body(default_factory=TerminalCreate)]
 SnapshotBody = Annotated[SnapshotCreate, Body(default_factory=SnapshotCreate)]
 
 
-def a_sandbox(body: SessionSandbox, *, session_id: str | None = None) -> SandboxRequest:
+def to_sandbox_request(body: SessionSandbox, *, session_id: str | None = None) -> SandboxRequest:
     given = _said(body)
     return (
         SandboxRequest(**given)
@@ -70,19 +70,19 @@ def a_sandbox(body: SessionSandbox, *, session_id: str | None = None) -> Sandbox
     )
 
 
-def a_fork(body: SandboxFork) -> ForkRequest:
+def to_fork_request(body: SandboxFork) -> ForkRequest:
     return ForkRequest(**_said(body))
 
 
-def a_command(body: CommandCreate) -> CommandRequest:
+def to_command_request(body: CommandCreate) -> CommandRequest:
     return CommandRequest(**_said(body))
 
 
-def an_agent_run(body: AgentRunCreate) -> AgentRunRequest:
+def to_agent_run_request(body: AgentRunCreate) -> AgentRunRequest:
     return AgentRunRequest(**_said(body))
 
 
-def a_terminal(body: TerminalCreate) -> CommandRequest:
+def to_terminal_request(body: TerminalCreate) -> CommandRequest:
     return CommandRequest(
         kind=CommandKind.TERMINAL,
         cmd=body.cmd or "",
@@ -93,7 +93,7 @@ def a_terminal(body: TerminalCreate) -> CommandRequest:
     )
 
 
-def a_change(body: SandboxUpdate) -> SandboxPatch:
+def to_sandbox_patch(body: SandboxUpdate) -> SandboxPatch:
     """Read what is to change; null means to leave it, but for what there may be none of."""
     given = _said(body)
     if "idle_timeout_s" in body.model_fields_set:
@@ -101,7 +101,7 @@ def a_change(body: SandboxUpdate) -> SandboxPatch:
     return cast("SandboxPatch", given)
 
 
-def repeatable(request: Request, key: str | None, body: BaseModel) -> Idempotency | None:
+def to_idempotency(request: Request, key: str | None, body: BaseModel) -> Idempotency | None:
     """Tell this request from others by the name that its caller gave it."""
     if key is None:
         return None

@@ -22,7 +22,7 @@ class UsableSandbox:
     """It was paused before, and what was connected to it is not yet again."""
 
 
-class Using:
+class SandboxAccess:
     """What it takes to reach into sandboxes, without asking their providers."""
 
     def __init__(self, backends: Backends, vault: Vault) -> None:

@@ -14,12 +14,12 @@ from sandbox_server.domain.events import Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import ForkRequest, Idempotency, SandboxPatch, SandboxRequest
 from sandbox_server.domain.state import ENDED, State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.providers.protocol.errors import SandboxNotRunning
 from sandbox_server.providers.protocol.provider import Access, Usage
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.activity import Awake
+from sandbox_server.sandboxes.activity import ActivityTracker
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.answers import (
     require_begun,
@@ -29,18 +29,18 @@ from sandbox_server.sandboxes.answers import (
 )
 from sandbox_server.sandboxes.changes import Changes, Follower
 from sandbox_server.sandboxes.creation import Begun, Creation
-from sandbox_server.sandboxes.direct_admission import Arrivals
-from sandbox_server.sandboxes.inline_jobs import OwnWork
+from sandbox_server.sandboxes.direct_admission import DirectAdmission
+from sandbox_server.sandboxes.inline_jobs import InlineJobs
 from sandbox_server.sandboxes.patches import patched
 from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
-from sandbox_server.sandboxes.sandbox_access import UsableSandbox, Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
 from sandbox_server.sandboxes.session_sandboxes import SessionSandbox, SessionSandboxes
-from sandbox_server.sandboxes.targets import Change, Intents, unchanged
+from sandbox_server.sandboxes.targets import Change, Targets, unchanged
 from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup
 from sandbox_server.sandboxes.waiting import Waiting
-from sandbox_server.snapshots.service import Copies
+from sandbox_server.snapshots.service import SnapshotService
 from sandbox_server.vault import Vault
 
 WAIT = timedelta(seconds=30)
@@ -71,20 +71,22 @@ class SandboxController:
         changes: Changes,
         vault: Vault,
     ) -> None:
-        own_work = OwnWork(scheduler, reconciler)
+        own_work = InlineJobs(scheduler, reconciler)
         self._sessions = sessions
         self._backends = backends
         self._vault = vault
         self._changes = changes
         self._waiting = Waiting(sessions, changes)
         self._attending = Waiting(sessions, changes, look_again=_ATTEND_EVERY)
-        self._creation = Creation(own_work, admission, Arrivals(by=changes.name), placement, vault)
-        self._intents = Intents(sessions, own_work, admission, backends, changes)
+        self._creation = Creation(
+            own_work, admission, DirectAdmission(by=changes.name), placement, vault
+        )
+        self._intents = Targets(sessions, own_work, admission, backends, changes)
         self._lookup = TemplateLookup(sessions, backends)
         self._of_sessions = SessionSandboxes(sessions, self._creation, self._lookup)
-        self._using = Using(backends, vault)
-        self.awake = Awake(sessions)
-        self.copies = Copies(sessions, scheduler, self._creation, self._waiting)
+        self._using = SandboxAccess(backends, vault)
+        self.activity = ActivityTracker(sessions)
+        self.copies = SnapshotService(sessions, scheduler, self._creation, self._waiting)
 
     async def create(
         self,
@@ -143,17 +145,17 @@ class SandboxController:
 
     async def pause(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """Freeze a sandbox; its memory and files survive until it is resumed."""
-        wish = _wish(caller, "It was asked to be paused.")
+        wish = _cause(caller, "It was asked to be paused.")
         return require_not_lost(await self._want(caller, sandbox_id, Target.PAUSED, wish, wait))
 
     async def delete(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """End a sandbox and all that is in it; one that has ended stays as it is."""
-        wish = _wish(caller, "It was asked to be deleted.")
+        wish = _cause(caller, "It was asked to be deleted.")
         return await self._want(caller, sandbox_id, Target.GONE, wish, wait)
 
     async def resume(self, caller: Caller, sandbox_id: str, *, wait: timedelta = WAIT) -> Sandbox:
         """Have a sandbox run on where it was paused, once there is a place for it."""
-        wish = _wish(caller, "It was asked to be resumed.")
+        wish = _cause(caller, "It was asked to be resumed.")
         return await self._want_back(caller, sandbox_id, wish, wait)
 
     async def connect(
@@ -169,7 +171,7 @@ class SandboxController:
         def change(row: Deadlines, now: datetime) -> Deadlines:
             return deadlines.connect(row, now, timeout=timeout)
 
-        wish = _wish(caller, "It was asked to be resumed, to connect to it.")
+        wish = _cause(caller, "It was asked to be resumed, to connect to it.")
         return await self._want_back(caller, sandbox_id, wish, wait, change)
 
     async def update(self, caller: Caller, sandbox_id: str, patch: SandboxPatch) -> Sandbox:
@@ -254,7 +256,7 @@ class SandboxController:
         sleeps = row.state is not State.RUNNING or row.target is not Target.RUNNING
         if sleeps:
             row = await self._wake(caller, row, wait)
-        await self.awake.touch(row)
+        await self.activity.touch(row)
         return self._using.usable(row, woken=sleeps)
 
     async def look_into(self, caller: Caller, sandbox_id: str) -> UsableSandbox:
@@ -291,11 +293,18 @@ class SandboxController:
     async def _wake(self, caller: Caller, row: Sandbox, wait: timedelta) -> Sandbox:
         if row.target is Target.PAUSED and not row.auto_resume:
             raise SandboxPaused(row.id)
-        wish = Wish(cause=Cause.TRAFFIC, actor=caller.actor, reason="It was used while paused.")
+        wish = TransitionCause(
+            cause=Cause.TRAFFIC, actor=caller.actor, reason="It was used while paused."
+        )
         return require_running(await self._want_back(caller, row.id, wish, wait))
 
     async def _want(
-        self, caller: Caller, sandbox_id: str, target: Target, wish: Wish, wait: timedelta
+        self,
+        caller: Caller,
+        sandbox_id: str,
+        target: Target,
+        wish: TransitionCause,
+        wait: timedelta,
     ) -> Sandbox:
         with self._waiting.watch(sandbox_id) as watch:
             row = await self._intents.want(caller.tenant_id, sandbox_id, target, wish)
@@ -305,7 +314,7 @@ class SandboxController:
         self,
         caller: Caller,
         sandbox_id: str,
-        wish: Wish,
+        wish: TransitionCause,
         wait: timedelta,
         change: Change = unchanged,
     ) -> Sandbox:
@@ -319,5 +328,5 @@ class SandboxController:
             return await watch.until_settled(row, wait=wait)
 
 
-def _wish(caller: Caller, reason: str) -> Wish:
-    return Wish(cause=Cause.REQUEST, actor=caller.actor, reason=reason)
+def _cause(caller: Caller, reason: str) -> TransitionCause:
+    return TransitionCause(cause=Cause.REQUEST, actor=caller.actor, reason=reason)

@@ -7,7 +7,7 @@ from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.events import Cause
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import CHANGED
@@ -17,13 +17,13 @@ from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0  # a notification may be lost
-_WISH = Wish(
+_CAUSE = TransitionCause(
     cause=Cause.SHUTDOWN,
     reason="The server is being stopped; the sandbox resumes when it is used again.",
 )
 
 
-class Rest:
+class ShutdownPauser:
     """Pauses all that runs before the only server, and the engine with it, are stopped."""
 
     def __init__(
@@ -37,9 +37,9 @@ class Rest:
 
     async def admit(self, job: LeasedJob) -> datetime | None:
         """Give out free places, until all is put to rest: then who waits goes on waiting."""
-        return None if self._resting else await self._admission.work(job)
+        return None if self._resting else await self._admission.admit_queued(job)
 
-    async def put_all(self, *, within: timedelta) -> bool:
+    async def pause_all(self, *, within: timedelta) -> bool:
         """Pause all that runs; tells whether nothing has a place any more."""
         self._resting = True
         with suppress(TimeoutError):
@@ -55,7 +55,7 @@ class Rest:
     async def _is_still(self) -> bool:
         self._changed.clear()
         async with self._sessions.begin() as session:
-            for sandbox_id in await SandboxRepository(session).want_all_paused(_WISH):
+            for sandbox_id in await SandboxRepository(session).target_all_paused(_CAUSE):
                 await JobRepository(session).due(SANDBOX, sandbox_id)
         async with without_transaction(self._sessions) as session:
-            return not await SandboxRepository(session).are_any_in_place()
+            return not await SandboxRepository(session).any_occupies_slot()

@@ -6,20 +6,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.errors import InvalidRequest, Superseded
-from sandbox_server.domain.placement import Place, of_template
+from sandbox_server.domain.placement import PlacementDecision, of_template
 from sandbox_server.domain.requests import Defaults
 from sandbox_server.domain.templates import KnownTemplate
 from sandbox_server.jobs.kinds import ADMISSION
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.outcomes import never_started
-from sandbox_server.sandboxes.repositories.awaited import AwaitedRepository
+from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
 from sandbox_server.sandboxes.transitions import Transitions
 from sandbox_server.templates.repository import TemplateRepository
 
 log = logging.getLogger(__name__)
 
 
-class Awaiting:
+class TemplateWaiters:
     """Lets sandboxes in line whose template is ready by now, and ends those whose template never will be.
 
     Done again it changes nothing, so whoever finds that a build is over may do it.
@@ -29,10 +29,10 @@ class Awaiting:
         self._sessions = sessions
         self._transitions = Transitions(sessions)
 
-    async def settle(self, template_id: str) -> None:
+    async def release(self, template_id: str) -> None:
         in_vain: list[tuple[Sandbox, str]] = []
         async with self._sessions.begin() as session:
-            waiting = await AwaitedRepository(session).lock_waiting(template_id)
+            waiting = await TemplateWaitRepository(session).lock_waiting(template_id)
             if not waiting:
                 return
             known = await TemplateRepository(session).find_built(template_id)
@@ -53,7 +53,7 @@ def _let_in_line(row: Sandbox, known: KnownTemplate | None) -> set[str]:
     """Tell where a sandbox may get a place from now on."""
     if known is None:
         raise InvalidRequest(f"The template {row.template!r} was deleted.")
-    asked = Place(
+    asked = PlacementDecision(
         template=row.template,
         candidates=tuple(row.awaited_backends),
         defaults=Defaults(),
@@ -70,7 +70,7 @@ def _let_in_line(row: Sandbox, known: KnownTemplate | None) -> set[str]:
 async def _explain(
     session: AsyncSession, row: Sandbox, template_id: str, error: InvalidRequest
 ) -> str:
-    failures = await AwaitedRepository(session).list_failures(template_id)
+    failures = await TemplateWaitRepository(session).list_failures(template_id)
     told = [
         f"The template {row.template!r} could not be built at {backend}: {failures[backend]}"
         for backend in row.awaited_backends

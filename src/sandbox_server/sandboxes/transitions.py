@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import Sessions
 from sandbox_server.domain.deadlines import Deadlines
-from sandbox_server.domain.due import waits_for_place
+from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.errors import SandboxNotFound, Superseded
 from sandbox_server.domain.events import Cause, SandboxEvent, entered
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.steps import require_transition
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
@@ -30,8 +30,8 @@ from sandbox_server.sandboxes.repositories.sandboxes import (
 Change = Callable[[Deadlines, datetime], Deadlines]
 Condition = Callable[[Sandbox, datetime], bool]
 
-_FOUND = Wish(cause=Cause.RECOVERY, reason="A server went on with what it found.")
-_WITHOUT_PLACE = ENDED | {State.QUEUED, State.PAUSED}
+_FOUND = TransitionCause(cause=Cause.RECOVERY, reason="A server went on with what it found.")
+_WITHOUT_SLOT = ENDED | {State.QUEUED, State.PAUSED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Transition:
     change: Change
     target: Target | None = None
     """What is wanted from then on, if that is to be another than before."""
-    told: Wish | None = None
+    cause: TransitionCause | None = None
     """Who did it and why, where that is not what the row's wish says."""
     values: Mapping[str, Any] = field(default_factory=dict)
     only_if: Callable[[Sandbox], bool] = lambda _: True
@@ -87,8 +87,8 @@ class Transitions:
             for transition in transitions:
                 if transition.only_if(row):
                     events += _carry_over(row, transition, now)
-            if row.state in _WITHOUT_PLACE and before is not row.state:
-                await _offer_place(session, row, backend, hold_back)
+            if row.state in _WITHOUT_SLOT and before is not row.state:
+                await _offer_slot(session, row, backend, hold_back)
             if row.state in ENDED and re.match(PATTERN, row.template):
                 await JobRepository(session).wake(kinds.SNAPSHOT, row.template)
             await _have_seen_to(session, row, wake=wake)
@@ -120,9 +120,9 @@ def into(state: State) -> Change:
     return lambda row, _: replace(row, state=state)
 
 
-def wish_of(row: Sandbox) -> Wish:
+def cause_of(row: Sandbox) -> TransitionCause:
     """Say who wants what is being done to a sandbox; of a row that nobody wished for, a server."""
-    return Wish.of(row.wish) if row.wish else _FOUND
+    return TransitionCause.of(row.wish) if row.wish else _FOUND
 
 
 def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator[SandboxEvent]:
@@ -131,27 +131,27 @@ def _carry_over(row: Sandbox, transition: Transition, now: datetime) -> Iterator
     require_transition(before, after.state)
     set_deadlines(row, after)
     row.generation += 1
-    if before is State.PAUSING and waits_for_place(after):
+    if before is State.PAUSING and waits_for_slot(after):
         row.queued_at = now
     for name, value in transition.values.items():
         setattr(row, name, value)
-    told = transition.told or wish_of(row)
+    cause = transition.cause or cause_of(row)
     if transition.target is not None:
         row.target = transition.target
-        row.wish = told.document()
+        row.wish = cause.document()
     if after.state in ENDED:
         row.ended_at = now
         row.access_sealed = row.envs_sealed = None
     if after.state is not before:
         row.silent_since = None
-    if after.state is not before or transition.told is not None:
-        row.state_reason = told.reason
+    if after.state is not before or transition.cause is not None:
+        row.state_reason = cause.reason
         yield entered(
             deadlines_of(row),
             sandbox_id=row.id,
-            cause=told.cause,
-            actor=told.actor,
-            reason=told.reason,
+            cause=cause.cause,
+            actor=cause.actor,
+            reason=cause.reason,
             before=had,
         )
 
@@ -163,7 +163,7 @@ async def _have_seen_to(session: AsyncSession, row: Sandbox, *, wake: bool) -> N
         await JobRepository(session).due(kinds.SANDBOX, row.id)
 
 
-async def _offer_place(
+async def _offer_slot(
     session: AsyncSession, row: Sandbox, backend: str | None, hold_back: HoldBack | None
 ) -> None:
     """Have somebody let in where there may be room now: for another, or elsewhere for this one."""

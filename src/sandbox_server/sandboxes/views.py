@@ -16,7 +16,7 @@ from sandbox_client.models import (
 from sandbox_server.db.models import Sandbox, Snapshot
 from sandbox_server.db.session import without_transaction
 from sandbox_server.domain.access import Caller, Scope
-from sandbox_server.domain.due import idle_pause_at, waits_for_place
+from sandbox_server.domain.due import idle_pause_at, waits_for_slot
 from sandbox_server.domain.errors import InvalidTransition, NotReady
 from sandbox_server.domain.state import ENDED, State
 from sandbox_server.providers.protocol.provider import Usage
@@ -40,7 +40,7 @@ async def view_sandboxes(
 ) -> list[SandboxRead]:
     """Tell what sandboxes are; the database is asked for more only if some of them wait."""
     places: Mapping[str, QueueView] = {}
-    if any(waits_for_place(deadlines_of(row)) for row in rows):
+    if any(waits_for_slot(deadlines_of(row)) for row in rows):
         async with without_transaction(services.sessions) as session:
             places = await describe_queues(session, rows)
     return [_view(services, row, caller, places.get(row.id)) for row in rows]

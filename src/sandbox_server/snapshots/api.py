@@ -9,7 +9,7 @@ from sandbox_server.http.declared_errors import may_fail_with
 from sandbox_server.http.deps import ControllerDep, Operator, Reader, SandboxIdPath, SnapshotIdPath
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import IdempotencyKey, SnapshotBody, repeatable
+from sandbox_server.sandboxes.requests import IdempotencyKey, SnapshotBody, to_idempotency
 from sandbox_server.sandboxes.views import view_snapshot
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
@@ -35,7 +35,7 @@ async def create_snapshot(
         caller,
         sandbox_id,
         name=body.name,
-        idempotency=repeatable(request, idempotency_key, body),
+        idempotency=to_idempotency(request, idempotency_key, body),
     )
     snapshot = view_snapshot(row)
     if snapshot.state is SnapshotState.CREATING:

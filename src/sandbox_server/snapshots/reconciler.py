@@ -18,7 +18,7 @@ from sandbox_server.snapshots.repository import SnapshotRepository
 GIVE_UP_AFTER = timedelta(minutes=5)
 
 
-class Snapshots:
+class SnapshotReconciler:
     """Has providers take and delete what the rows of snapshots say.
 
         creating -> ready -> deleting -> gone        what a fork stands on for now is deleted by itself
@@ -33,7 +33,7 @@ class Snapshots:
         self._backends = backends
         self._transitions = Transitions(sessions)
 
-    async def settle(self, job: LeasedJob) -> datetime | None:
+    async def reconcile(self, job: LeasedJob) -> datetime | None:
         """Bring a snapshot to where it can rest; it is looked at again when a sandbox of it has ended."""
         row = await self._find(job.subject)
         if row is not None and row.state == "creating":

@@ -23,7 +23,7 @@ from sandbox_server.snapshots.repository import SnapshotRepository
 _NOT_THERE_YET = frozenset({State.QUEUED, State.STARTING})
 
 
-class Copies:
+class SnapshotService:
     """Snapshots as callers ask for them, and sandboxes made from one of a moment: forks."""
 
     def __init__(

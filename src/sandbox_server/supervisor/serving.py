@@ -46,7 +46,9 @@ async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
                 on_stop=lambda: let_go(server.services),
                 is_forwarded=PassedOn(server.services.public_address),
             ).serve(sockets=work.listeners)
-            return work.rest_at_end and await server.rest.put_all(within=settings.stop_timeout)
+            return work.rest_at_end and await server.shutdown_pauser.pause_all(
+                within=settings.stop_timeout
+            )
 
 
 @contextmanager

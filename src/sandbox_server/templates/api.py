@@ -20,7 +20,7 @@ from sandbox_server.http.declared_errors import LOOKED_UP, may_fail_with
 from sandbox_server.http.deps import CatalogDep, Operator, Reader, TemplateNamePath
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import IdempotencyKey, repeatable
+from sandbox_server.sandboxes.requests import IdempotencyKey, to_idempotency
 from sandbox_server.templates.build_repository import log_of
 from sandbox_server.templates.catalog import Entry
 
@@ -62,7 +62,7 @@ async def create_template(
         _a_definition(body),
         backends=body.backends,
         force=body.force,
-        idempotency=repeatable(request, idempotency_key, body),
+        idempotency=to_idempotency(request, idempotency_key, body),
     )
     response.headers["Location"] = f"/v1/templates/{entry.template.name}"
     return _view(entry)
@@ -99,7 +99,7 @@ async def rebuild_template(
         None if body.is_as_before else _a_definition(body),
         backends=body.backends,
         force=body.force,
-        idempotency=repeatable(request, idempotency_key, body),
+        idempotency=to_idempotency(request, idempotency_key, body),
     )
     response.headers["Location"] = f"/v1/templates/{name}/builds"
     return _view(entry)

@@ -11,7 +11,7 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b.templates import ENTRIES, ProviderTemplates
 from sandbox_server.providers.protocol.provider import BuildProgress, BuildState, RequestedBuild
 from sandbox_server.providers.registry import Backends
-from sandbox_server.sandboxes.template_waiters import Awaiting
+from sandbox_server.sandboxes.template_waiters import TemplateWaiters
 from sandbox_server.templates.build_log import BuildLog
 from sandbox_server.templates.build_repository import TemplateBuildRepository, log_of
 from sandbox_server.templates.plans import Plan, Plans
@@ -54,7 +54,7 @@ class Builds:
         self._backends = backends
         self._plans = Plans(vault, shipped)
         self._longest = longest
-        self._awaiting = Awaiting(sessions)
+        self._awaiting = TemplateWaiters(sessions)
 
     async def settle(self, job: LeasedJob) -> datetime | None:
         """Look at what a template is at one backend, and take it a step on."""
@@ -65,11 +65,11 @@ class Builds:
             return None
         template, build, now = found
         if template.deleted_at is not None:
-            await self._awaiting.settle(template_id)
+            await self._awaiting.release(template_id)
             return await self._remove(build, now)
         again = await self._look(template, build, now)
         if again is None:
-            await self._awaiting.settle(template_id)
+            await self._awaiting.release(template_id)
         return again
 
     async def _look(

@@ -22,8 +22,8 @@ from sandbox_server.sandboxes.requests import (
     IdempotencyKey,
     TerminalBody,
     Wait,
-    a_terminal,
-    repeatable,
+    to_idempotency,
+    to_terminal_request,
 )
 from sandbox_server.terminals.socket import TerminalSocket
 
@@ -54,8 +54,8 @@ async def create_terminal(
     row = await terminals.create(
         caller,
         sandbox_id,
-        a_terminal(body),
-        idempotency=repeatable(request, idempotency_key, body),
+        to_terminal_request(body),
+        idempotency=to_idempotency(request, idempotency_key, body),
         wait=timedelta(seconds=wait),
     )
     terminal = _view(row)

@@ -54,7 +54,7 @@ class ToolServers:
             await self._listen(replace(passage, is_use=False))
             return
         used = await self._controller.use(caller, sandbox_id)
-        with self._controller.awake.hold(used.row):
+        with self._controller.activity.hold(used.row):
             question = await _Question.read(client)
             if question is not None:
                 await self._ask(passage, used, question)

@@ -26,7 +26,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.providers.e2b.files import Files
 from sandbox_server.providers.protocol.processes import ProcessSignal
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
-from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tools.log_repository import LastRecording, ServiceLogRepository
 
@@ -59,7 +59,7 @@ class ServiceLogs:
         sessions: Sessions,
         controller: SandboxController,
         commands: Commands,
-        using: Using,
+        using: SandboxAccess,
         *,
         look_every: timedelta = LOOK_EVERY,
         wanted_for: timedelta = WANTED_FOR,

@@ -8,7 +8,7 @@ from sandbox_server.domain.errors import PortBroken, ToolsRefused
 from sandbox_server.ports.port_proxy import Passing
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.proxy_request import Passage
-from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 
 _UNAUTHORIZED = 401
 _REDIRECTS = range(300, 400)
@@ -24,19 +24,19 @@ class Introduction:
     A 401 is about that token and nobody else's: it is written again, and the same asked once more.
     """
 
-    def __init__(self, passing: Passing, furnishing: Furnishing) -> None:
+    def __init__(self, passing: Passing, service_config: ServiceConfigWriter) -> None:
         self._passing = passing
-        self._furnishing = furnishing
+        self._service_config = service_config
 
     async def pass_on(
         self, passage: Passage, row: Sandbox, *, repeat: Callable[[], Client]
     ) -> None:
         """Answer with what the service answers; `repeat` gives the client as if it had said nothing yet."""
-        token = await self._furnishing.token(row)
+        token = await self._service_config.token(row)
         try:
             await self._attempt(passage, repeat(), token)
         except _TokenRefused:
-            await self._furnishing.write(row)
+            await self._service_config.rewrite(row)
             try:
                 await self._attempt(passage, repeat(), token)
             except _TokenRefused:

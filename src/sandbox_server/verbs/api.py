@@ -45,7 +45,7 @@ from sandbox_server.http.deps import (
 )
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.ports.api import make_link
-from sandbox_server.sandboxes.requests import IdempotencyKey, repeatable
+from sandbox_server.sandboxes.requests import IdempotencyKey, to_idempotency
 from sandbox_server.sandboxes.views import view_urls
 from sandbox_server.services import Services
 
@@ -70,7 +70,7 @@ async def start_sandbox(
         template=body.template_id,
         timeout=None if body.timeout is None else timedelta(seconds=body.timeout),
     )
-    idempotency = repeatable(request, idempotency_key, body)
+    idempotency = to_idempotency(request, idempotency_key, body)
     return _tell(services, caller, await work.create(caller, wanted, idempotency=idempotency))
 
 

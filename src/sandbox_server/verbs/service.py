@@ -65,5 +65,5 @@ class Work:
     async def _inside(self, caller: Caller, sandbox_id: str) -> AsyncIterator[Inside]:
         """Reach into a sandbox, which is not idle for as long as that lasts."""
         used = await self._controller.use(caller, sandbox_id, wait=self._patience)
-        with self._controller.awake.hold(used.row):
+        with self._controller.activity.hold(used.row):
             yield used.backend.inside(used.access)

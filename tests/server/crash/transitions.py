@@ -39,7 +39,7 @@ class Transition:
     with_one_waiting: bool = False
     """Whether there is no room for another one, who waits."""
     first_create: Fault | None = None
-    told: Mapping[str, Any] | None = None
+    cause: Mapping[str, Any] | None = None
     """The MCP servers that the services in the newest one know of."""
     asks_provider: bool = True
     moves: str | None = None
@@ -62,7 +62,7 @@ TRANSITIONS = {
         asks=("POST", ""),
         body={"mcp_servers": SERVERS},
         leaves=[State.RUNNING],
-        told=SERVERS,
+        cause=SERVERS,
     ),
     "other-servers-for-services": Transition(
         fields={"mcp_servers": OTHERS},
@@ -70,7 +70,7 @@ TRANSITIONS = {
         asks_provider=False,
         body={"mcp_servers": SERVERS},
         leaves=[State.RUNNING],
-        told=SERVERS,
+        cause=SERVERS,
     ),
     "pause": Transition(asks=("POST", "/{id}/pause"), leaves=[State.PAUSED]),
     "resume": Transition(
@@ -79,7 +79,7 @@ TRANSITIONS = {
         patched={"mcp_servers": SERVERS},
         asks=("POST", "/{id}/resume"),
         leaves=[State.RUNNING],
-        told=SERVERS,
+        cause=SERVERS,
     ),
     "kill": Transition(asks=("DELETE", "/{id}"), leaves=[]),
     "kill-that-frees-a-place": Transition(
@@ -90,7 +90,7 @@ TRANSITIONS = {
         fields={"mcp_servers": SERVERS},
         asks=("POST", "/{id}/fork"),
         leaves=[State.RUNNING, State.RUNNING],
-        told=SERVERS,
+        cause=SERVERS,
     ),
     "expiry-that-pauses": Transition(
         fields={"timeout_s": 1800, "on_timeout": "pause"}, after=31 * MINUTE, leaves=[State.PAUSED]
@@ -179,10 +179,10 @@ class Scene:
         if name := self._transition.moves:
             (row,) = rows
             assert getattr(row, name) > getattr(self._before[row.id], name)
-        if self._transition.told is not None:
+        if self._transition.cause is not None:
             settings = await self._replicas.settings(rows[-1].id)
-            told = settings["sandbox_id"], settings["mcp_servers"]
-            assert told == (rows[-1].id, self._transition.told)
+            cause = settings["sandbox_id"], settings["mcp_servers"]
+            assert cause == (rows[-1].id, self._transition.cause)
         if self._transition.with_one_waiting:
             assert self._id not in {row.id for row in rows}
 

@@ -15,7 +15,7 @@ from sandbox_server.domain.errors import IdempotencyMismatch
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.state import State
 from sandbox_server.log.events import EventRepository
-from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.repositories.activity import ActivityRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter, SandboxRepository
 from tests.server.support.databases import EVERY_POSTGRES, new_database
@@ -160,7 +160,7 @@ async def test_tickets_are_found_and_counted_without_those_that_are_over(databas
 
 async def test_what_lives_at_a_backend_is_read_without_what_has_ended(database):
     async def act(session):
-        repository = PatrolRepository(session)
+        repository = DriftRepository(session)
         await repository.list_living("other")
         await repository.list_running("other")
 

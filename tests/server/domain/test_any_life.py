@@ -26,7 +26,7 @@ from sandbox_server.domain.deadlines import (
 )
 from sandbox_server.domain.due import Why, next_due
 from sandbox_server.domain.state import ENDED, OnTimeout, State, Target
-from sandbox_server.domain.steps import Act, Truth, next_step
+from sandbox_server.domain.steps import Act, ProviderState, next_step
 
 from .lives import DAY, HOUR, MINUTE, NOON, wanted
 
@@ -103,7 +103,7 @@ def test_nothing_that_happens_shortens_a_deadline_or_makes_it_infinite(data):
         assert is_bounded(row)
 
 
-def act(row: Deadlines, now: datetime, truth: Truth) -> tuple[Deadlines, Truth]:
+def act(row: Deadlines, now: datetime, truth: ProviderState) -> tuple[Deadlines, ProviderState]:
     """Take the next step at a provider that does what it is asked."""
     step = next_step(row.state, row.target, truth)
     row = replace(row, target=step.target)
@@ -111,18 +111,18 @@ def act(row: Deadlines, now: datetime, truth: Truth) -> tuple[Deadlines, Truth]:
         case Act.ADMIT, _:
             return admit(row, now), truth
         case Act.START, _:
-            return start(row, now, rules=RULES), Truth.RUNNING
+            return start(row, now, rules=RULES), ProviderState.RUNNING
         case Act.PAUSE, _:
-            return pause(row, now, rules=RULES), Truth.PAUSED
+            return pause(row, now, rules=RULES), ProviderState.PAUSED
         case Act.RESUME, _:
-            return resume(row, now, rules=RULES), Truth.RUNNING
+            return resume(row, now, rules=RULES), ProviderState.RUNNING
         case Act.KILL, _:
-            return replace(row, state=step.to), Truth.ABSENT
+            return replace(row, state=step.to), ProviderState.ABSENT
         case _, to:
             return replace(row, state=to), truth
 
 
-def attend(row: Deadlines, now: datetime, truth: Truth) -> tuple[Deadlines, Truth]:
+def attend(row: Deadlines, now: datetime, truth: ProviderState) -> tuple[Deadlines, ProviderState]:
     """Do what a job does when it looks at a sandbox: carry out what is due."""
     due = next_due(row, now, rules=RULES)
     if due is None or due.at > now:
@@ -145,7 +145,7 @@ def attend(row: Deadlines, now: datetime, truth: Truth) -> tuple[Deadlines, Trut
 )
 def test_a_sandbox_that_everybody_forgets_ends(timeout, idle_timeout, on_timeout, lateness):
     row = wanted(timeout=timeout, idle_timeout=idle_timeout, on_timeout=on_timeout)
-    row, truth, now = admit(row, NOON), Truth.ABSENT, NOON
+    row, truth, now = admit(row, NOON), ProviderState.ABSENT, NOON
     for _ in range(1000):
         due = next_due(row, now, rules=RULES)
         if due is None:
@@ -153,7 +153,7 @@ def test_a_sandbox_that_everybody_forgets_ends(timeout, idle_timeout, on_timeout
         now = max(now, due.at + lateness)
         row, truth = attend(row, now, truth)
     assert row.state in ENDED
-    assert truth is Truth.ABSENT
+    assert truth is ProviderState.ABSENT
     assert now <= NOON + 40 * DAY + 10 * lateness
 
 
@@ -161,7 +161,7 @@ def test_a_sandbox_that_everybody_forgets_ends(timeout, idle_timeout, on_timeout
 @given(timeout=TIMEOUTS, idle_timeout=st.none() | TIMEOUTS)
 def test_a_provider_is_never_left_to_its_own_timeout_while_jobs_are_on_time(timeout, idle_timeout):
     row = start(wanted(timeout=timeout, idle_timeout=idle_timeout), NOON, rules=RULES)
-    truth, now = Truth.RUNNING, NOON
+    truth, now = ProviderState.RUNNING, NOON
     while row.state is State.RUNNING:
         due = next_due(row, now, rules=RULES)
         assert due is not None

@@ -2,7 +2,7 @@ import pytest
 
 from sandbox_server.domain.errors import InvalidTransition
 from sandbox_server.domain.state import ENDED, NEXT, State, Target, may_want, serves
-from sandbox_server.domain.steps import require_transition, require_wish
+from sandbox_server.domain.steps import require_target, require_transition
 
 
 def reachable(start: State) -> set[State]:
@@ -49,19 +49,19 @@ def test_a_refused_transition_names_both_states():
 
 @pytest.mark.parametrize("state", State)
 def test_every_sandbox_may_be_wanted_gone(state):
-    require_wish(state, Target.GONE)
+    require_target(state, Target.GONE)
 
 
 @pytest.mark.parametrize("state", [*sorted(ENDED), State.STOPPING])
 def test_what_ends_cannot_be_wanted_back(state):
     for target in (Target.RUNNING, Target.PAUSED):
         with pytest.raises(InvalidTransition):
-            require_wish(state, target)
+            require_target(state, target)
 
 
 def test_a_queued_sandbox_cannot_be_paused():
     with pytest.raises(InvalidTransition, match=r"A queued sandbox cannot become paused\."):
-        require_wish(State.QUEUED, Target.PAUSED)
+        require_target(State.QUEUED, Target.PAUSED)
 
 
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING, State.PAUSING, State.RESUMING])

@@ -3,23 +3,25 @@ from itertools import product
 import pytest
 
 from sandbox_server.domain.state import ENDED, State, Target, may_follow, serves
-from sandbox_server.domain.steps import Act, Step, Truth, next_step
+from sandbox_server.domain.steps import Act, ProviderState, Step, next_step
 
-KNOWN = (Truth.RUNNING, Truth.PAUSED, Truth.ABSENT)
+KNOWN = (ProviderState.RUNNING, ProviderState.PAUSED, ProviderState.ABSENT)
 EFFECT = {
-    Act.START: Truth.RUNNING,
-    Act.RESUME: Truth.RUNNING,
-    Act.PAUSE: Truth.PAUSED,
-    Act.KILL: Truth.ABSENT,
+    Act.START: ProviderState.RUNNING,
+    Act.RESUME: ProviderState.RUNNING,
+    Act.PAUSE: ProviderState.PAUSED,
+    Act.KILL: ProviderState.ABSENT,
 }
-EVERYTHING = list(product(State, Target, Truth))
+EVERYTHING = list(product(State, Target, ProviderState))
 
 
-def follow(state: State, target: Target, truth: Truth) -> tuple[State, Target, Truth]:
+def follow(
+    state: State, target: Target, truth: ProviderState
+) -> tuple[State, Target, ProviderState]:
     """Take every step, at a provider that does what it is asked, until there is nothing to do."""
     for _ in range(6):
         step = next_step(state, target, truth)
-        if step.act is Act.REST:
+        if step.act is Act.NONE:
             return state, target, truth
         state, target, truth = step.to, step.target, EFFECT.get(step.act, truth)
     raise AssertionError(f"still not at rest: {state}, {target}, {truth}")
@@ -36,8 +38,8 @@ def test_every_step_follows_the_table_of_transitions(state, target, truth):
 def test_the_steps_end_with_a_row_that_says_what_is_wanted_and_what_is_true(state, target, truth):
     state, target, truth = follow(state, target, truth)
     assert serves(state, target)
-    assert truth == {State.RUNNING: Truth.RUNNING, State.PAUSED: Truth.PAUSED}.get(
-        state, Truth.ABSENT
+    assert truth == {State.RUNNING: ProviderState.RUNNING, State.PAUSED: ProviderState.PAUSED}.get(
+        state, ProviderState.ABSENT
     )
 
 
@@ -54,67 +56,67 @@ def test_a_crash_before_or_after_any_act_changes_nothing_about_the_outcome(state
 def test_what_is_wanted_gone_ends_with_nothing_at_the_provider(state, truth):
     state, _, truth = follow(state, Target.GONE, truth)
     assert state in ENDED
-    assert truth is Truth.ABSENT
+    assert truth is ProviderState.ABSENT
 
 
 @pytest.mark.parametrize("state", [state for state in State if state not in ENDED])
 @pytest.mark.parametrize("target", Target)
 def test_nothing_is_done_to_a_sandbox_whose_provider_does_not_answer(state, target):
-    assert next_step(state, target, Truth.UNKNOWN) == Step(Act.ASK, state, state, target)
+    assert next_step(state, target, ProviderState.UNKNOWN) == Step(Act.ASK, state, state, target)
 
 
 def test_a_queued_sandbox_is_admitted():
-    step = next_step(State.QUEUED, Target.RUNNING, Truth.ABSENT)
+    step = next_step(State.QUEUED, Target.RUNNING, ProviderState.ABSENT)
     assert (step.act, step.to) == (Act.ADMIT, State.STARTING)
 
 
 def test_a_cancelled_sandbox_in_the_queue_ends_without_a_call_to_a_provider():
-    step = next_step(State.QUEUED, Target.GONE, Truth.ABSENT)
+    step = next_step(State.QUEUED, Target.GONE, ProviderState.ABSENT)
     assert step == Step(Act.RECORD, State.QUEUED, State.STOPPED, Target.GONE)
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.STARTING])
 def test_a_create_whose_answer_was_lost_is_recorded_and_not_repeated(state):
-    step = next_step(state, Target.RUNNING, Truth.RUNNING)
+    step = next_step(state, Target.RUNNING, ProviderState.RUNNING)
     assert step == Step(Act.RECORD, State.STARTING, State.RUNNING, Target.RUNNING)
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.PAUSING, State.PAUSED, State.RESUMING])
 @pytest.mark.parametrize("target", [Target.RUNNING, Target.PAUSED])
 def test_a_sandbox_that_vanished_has_failed(state, target):
-    step = next_step(state, target, Truth.ABSENT)
+    step = next_step(state, target, ProviderState.ABSENT)
     assert (step.act, step.to) == (Act.RECORD, State.FAILED)
 
 
 def test_a_sandbox_that_vanished_while_it_was_killed_is_stopped_and_not_failed():
-    step = next_step(State.RUNNING, Target.GONE, Truth.ABSENT)
+    step = next_step(State.RUNNING, Target.GONE, ProviderState.ABSENT)
     assert step == Step(Act.RECORD, State.STOPPING, State.STOPPED, Target.GONE)
 
 
 def test_a_sandbox_paused_behind_our_back_stays_paused():
-    assert follow(State.RUNNING, Target.RUNNING, Truth.PAUSED) == (
+    assert follow(State.RUNNING, Target.RUNNING, ProviderState.PAUSED) == (
         State.PAUSED,
         Target.PAUSED,
-        Truth.PAUSED,
+        ProviderState.PAUSED,
     )
 
 
 def test_a_sandbox_resumed_behind_our_back_stays_running():
-    assert follow(State.PAUSED, Target.PAUSED, Truth.RUNNING) == (
+    assert follow(State.PAUSED, Target.PAUSED, ProviderState.RUNNING) == (
         State.RUNNING,
         Target.RUNNING,
-        Truth.RUNNING,
+        ProviderState.RUNNING,
     )
 
 
 def test_a_sandbox_wanted_running_before_its_pause_was_recorded_is_resumed_when_it_has_a_place():
-    assert next_step(State.PAUSING, Target.RUNNING, Truth.PAUSED).to is State.PAUSED
-    assert next_step(State.PAUSED, Target.RUNNING, Truth.PAUSED).act is Act.ADMIT
-    assert next_step(State.RESUMING, Target.RUNNING, Truth.PAUSED).act is Act.RESUME
+    assert next_step(State.PAUSING, Target.RUNNING, ProviderState.PAUSED).to is State.PAUSED
+    assert next_step(State.PAUSED, Target.RUNNING, ProviderState.PAUSED).act is Act.ADMIT
+    assert next_step(State.RESUMING, Target.RUNNING, ProviderState.PAUSED).act is Act.RESUME
 
 
 @pytest.mark.parametrize("state", sorted(ENDED))
-@pytest.mark.parametrize("truth", [Truth.RUNNING, Truth.PAUSED])
+@pytest.mark.parametrize("truth", [ProviderState.RUNNING, ProviderState.PAUSED])
 def test_what_a_late_create_leaves_behind_an_ended_row_is_killed(state, truth):
     step = next_step(state, Target.GONE, truth)
     assert (step.act, step.to) == (Act.KILL, state)

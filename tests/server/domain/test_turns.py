@@ -4,31 +4,31 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.domain.fair_share import Share, Turn, Waiting, take_turns
+from sandbox_server.domain.fair_share import Allocation, QueuedSandbox, TenantShare, allocate
 from tests.server.domain.lives import NOON, SECOND
 
 TENANTS = ("a", "b", "c")
 BACKENDS = ("x", "y")
 
 
-def waiting(id_, tenant_id="a", *, priority=0, after=timedelta(), at=("x",), has_place=False):
-    return Waiting(
+def waiting(id_, tenant_id="a", *, priority=0, after=timedelta(), at=("x",), keeps_slot=False):
+    return QueuedSandbox(
         id=id_,
         tenant_id=tenant_id,
         priority=priority,
         queued_at=NOON + after,
         backends=at,
-        has_place=has_place,
+        keeps_slot=keeps_slot,
     )
 
 
-def order(*line, free=None, places=None, left=None):
+def order(*line, free=None, slots=None, left=None):
     """Give the ids of who gets a place, in order."""
     shares = {
-        tenant: Share(places=(places or {}).get(tenant, 0), left=(left or {}).get(tenant, 100))
+        tenant: TenantShare(slots=(slots or {}).get(tenant, 0), left=(left or {}).get(tenant, 100))
         for tenant in TENANTS
     }
-    turns = take_turns(line, free={"x": 0, "y": 0} | (free or {"x": 100}), shares=shares)
+    turns = allocate(line, free={"x": 0, "y": 0} | (free or {"x": 100}), shares=shares)
     return [turn.id for turn in turns]
 
 
@@ -38,12 +38,12 @@ def test_who_came_first_is_next():
 
 def test_a_higher_priority_comes_before_age_and_share():
     line = [waiting("1", "a"), waiting("2", "b", priority=1, after=SECOND)]
-    assert order(*line, places={"b": 9}) == ["2", "1"]
+    assert order(*line, slots={"b": 9}) == ["2", "1"]
 
 
 def test_of_equal_priority_the_tenant_with_the_fewest_places_is_next():
     line = [waiting("1", "a"), waiting("2", "b", after=SECOND)]
-    assert order(*line, places={"a": 1}) == ["2", "1"]
+    assert order(*line, slots={"a": 1}) == ["2", "1"]
 
 
 def test_a_place_that_is_given_counts_for_the_next():
@@ -68,15 +68,15 @@ def test_who_has_no_room_at_its_backend_lets_others_pass():
 
 def test_a_later_candidate_is_for_when_the_first_is_full():
     line = [waiting("1", at=("x", "y")), waiting("2", at=("x", "y"), after=SECOND)]
-    shares = {"a": Share(places=0, left=9)}
-    assert take_turns(line, free={"x": 1, "y": 5}, shares=shares) == [
-        Turn("1", "x"),
-        Turn("2", "y"),
+    shares = {"a": TenantShare(slots=0, left=9)}
+    assert allocate(line, free={"x": 1, "y": 5}, shares=shares) == [
+        Allocation("1", "x"),
+        Allocation("2", "y"),
     ]
 
 
 def test_who_kept_its_place_while_paused_needs_none():
-    line = [waiting("1"), waiting("2", has_place=True, after=SECOND)]
+    line = [waiting("1"), waiting("2", keeps_slot=True, after=SECOND)]
     assert order(*line, free={"x": 0}) == ["2"]
     assert order(*line, free={"x": 0}, left={"a": 0}) == []
 
@@ -85,8 +85,8 @@ def test_who_kept_its_place_while_paused_needs_none():
 def lines(draw):
     line = []
     for number in range(draw(st.integers(0, 12))):
-        has_place = draw(st.booleans())
-        at = draw(st.permutations(BACKENDS))[: 1 if has_place else draw(st.integers(1, 2))]
+        keeps_slot = draw(st.booleans())
+        at = draw(st.permutations(BACKENDS))[: 1 if keeps_slot else draw(st.integers(1, 2))]
         line.append(
             waiting(
                 f"{number:02}",
@@ -94,7 +94,7 @@ def lines(draw):
                 priority=draw(st.integers(0, 2)),
                 after=draw(st.integers(0, 3)) * SECOND,
                 at=tuple(at),
-                has_place=has_place,
+                keeps_slot=keeps_slot,
             )
         )
     return line
@@ -105,22 +105,22 @@ def few(keys):
 
 
 @given(lines(), few(BACKENDS), few(TENANTS), few(TENANTS))
-def test_in_any_queue_each_turn_is_the_best_of_those_that_could_be_taken(line, free, places, left):
-    shares = {tenant: Share(places=places[tenant], left=left[tenant]) for tenant in TENANTS}
+def test_in_any_queue_each_turn_is_the_best_of_those_that_could_be_taken(line, free, slots, left):
+    shares = {tenant: TenantShare(slots=slots[tenant], left=left[tenant]) for tenant in TENANTS}
 
-    turns = take_turns(line, free=free, shares=shares)
+    turns = allocate(line, free=free, shares=shares)
 
-    assert turns == list(one_by_one(line, Counter(free), Counter(places), Counter(left)))
+    assert turns == list(one_by_one(line, Counter(free), Counter(slots), Counter(left)))
 
 
-def one_by_one(line, free, places, left):
+def one_by_one(line, free, slots, left):
     def place(one):
-        return next((at for at in one.backends if one.has_place or free[at] > 0), None)
+        return next((at for at in one.backends if one.keeps_slot or free[at] > 0), None)
 
     while able := [one for one in line if left[one.tenant_id] > 0 and place(one)]:
-        one = min(able, key=lambda x: (-x.priority, places[x.tenant_id], x.queued_at, x.id))
-        yield Turn(one.id, place(one))
-        free[place(one)] -= not one.has_place
-        places[one.tenant_id] += not one.has_place
+        one = min(able, key=lambda x: (-x.priority, slots[x.tenant_id], x.queued_at, x.id))
+        yield Allocation(one.id, place(one))
+        free[place(one)] -= not one.keeps_slot
+        slots[one.tenant_id] += not one.keeps_slot
         left[one.tenant_id] -= 1
         line = [other for other in line if other is not one]

@@ -11,7 +11,7 @@ from sandbox_server.db.models import Command
 from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind
 from sandbox_server.domain.state import State
 from sandbox_server.events.log_source import LogKind, LogSource
-from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.tools.service_logs import ServiceLogs
 from tests.engine.waiting import until
 from tests.server.commands.command_calls import run
@@ -35,7 +35,7 @@ async def service_logs_of(server, **options):
         living.sessions,
         server.controller,
         server.commands,
-        Using(living.backends, living.vault),
+        SandboxAccess(living.backends, living.vault),
         look_every=SOON,
         **options,
     )

@@ -42,7 +42,7 @@ async def claim(
 
 async def settle(sessions: Sessions, job: LeasedJob, at: datetime | None = None) -> None:
     async with sessions.begin() as session:
-        await JobRepository(session).settle(job, at)
+        await JobRepository(session).ack(job, at)
 
 
 async def fail(sessions: Sessions, job: LeasedJob, *, max_attempts: int = 2) -> None:

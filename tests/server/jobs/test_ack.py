@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.jobs import LeaseLost
-from sandbox_server.jobs.ack import Settling
+from sandbox_server.jobs.ack import AckBatcher
 from sandbox_server.jobs.repository import JobRepository
 from tests.server.jobs.job_actions import (
     KIND,
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 def end_lease(request, sessions):
     """Settle a job in each of the two ways."""
     if request.param == "together":
-        return Settling(sessions).settle
+        return AckBatcher(sessions).ack
 
     async def alone(job, at):
         await settle(sessions, job, at)
@@ -88,7 +88,7 @@ async def test_an_intent_that_waits_for_its_job_to_be_settled_is_not_lost(sessio
     await enqueue(sessions, "one")
     [job] = await claim(sessions)
     async with sessions.begin() as settling:
-        await JobRepository(settling).settle(job, in_(hours=1))
+        await JobRepository(settling).ack(job, in_(hours=1))
         intent = asyncio.create_task(enqueue(sessions, "one"))
         await wait_for_a_lock(sessions)
     await intent
@@ -121,12 +121,12 @@ async def test_a_holder_that_lost_its_lease_cannot_settle(sessions, end_lease):
 async def test_a_locked_row_does_not_keep_other_jobs_from_being_settled(sessions):
     await enqueue(sessions, "locked", "free")
     jobs = {job.subject: job for job in await claim(sessions)}
-    settling = Settling(sessions)
+    settling = AckBatcher(sessions)
     async with sessions.begin() as intent:
         await JobRepository(intent).due(KIND, "locked")
-        waiting = asyncio.create_task(settling.settle(jobs["locked"], in_(hours=1)))
+        waiting = asyncio.create_task(settling.ack(jobs["locked"], in_(hours=1)))
         async with asyncio.timeout(30):
-            await settling.settle(jobs["free"], in_(hours=1))
+            await settling.ack(jobs["free"], in_(hours=1))
         assert not waiting.done()
     await waiting
 
@@ -134,10 +134,10 @@ async def test_a_locked_row_does_not_keep_other_jobs_from_being_settled(sessions
 async def test_jobs_that_finish_at_once_are_all_settled(sessions):
     await enqueue(sessions, *(str(number) for number in range(50)))
     jobs = await claim(sessions, limit=50)
-    settling = Settling(sessions)
+    settling = AckBatcher(sessions)
 
     await asyncio.gather(
-        *(settling.settle(job, in_(hours=number)) for number, job in enumerate(jobs, 1))
+        *(settling.ack(job, in_(hours=number)) for number, job in enumerate(jobs, 1))
     )
 
     rows = [await read(sessions, job.subject) for job in jobs]
@@ -149,9 +149,9 @@ async def test_jobs_that_finish_at_once_are_all_settled(sessions):
 async def test_one_who_gives_up_does_not_keep_others_from_settling(sessions):
     await enqueue(sessions, "one", "two")
     first, second = await claim(sessions)
-    settling = Settling(sessions)
-    leader = asyncio.create_task(settling.settle(first, None))
-    follower = asyncio.create_task(settling.settle(second, None))
+    settling = AckBatcher(sessions)
+    leader = asyncio.create_task(settling.ack(first, None))
+    follower = asyncio.create_task(settling.ack(second, None))
     await asyncio.sleep(0)
     leader.cancel()
 

@@ -66,7 +66,7 @@ async def test_one_job_among_many_is_found_by_its_index(many_jobs, sessions):
     async def end_or_extend(session):
         jobs = JobRepository(session)
         await jobs.extend(leased, lease=MINUTE)
-        await jobs.settle_unlocked(dict.fromkeys(leased, in_(hours=100)))
+        await jobs.ack_unlocked(dict.fromkeys(leased, in_(hours=100)))
 
     [next_due] = await explain(many_jobs, find_next)
     assert reads_by_index(next_due, "jobs_run_at_id_idx", only_part=False)

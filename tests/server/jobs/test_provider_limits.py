@@ -7,12 +7,12 @@ import pytest
 
 from sandbox_server.db.models import Backend
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.domain.jobs import Crowded
+from sandbox_server.domain.jobs import ProviderSaturated
 from sandbox_server.domain.state import State
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
-from sandbox_server.providers.protocol.limits import Lanes, beside_lanes
+from sandbox_server.providers.protocol.limits import ProviderLimits, without_limits
 from sandbox_server.providers.registry import Backends, KnownBackend
 from sandbox_server.sandboxes.reconciler import Reconciler
 from tests.engine.waiting import until
@@ -23,65 +23,65 @@ CREATE = "POST /v2/sandboxes"
 
 
 def shared(count, places):
-    lanes, told = Lanes(count), []
-    lanes.share(places, tell=lambda: told.append(1))
-    return lanes, told
+    limits, told = ProviderLimits(count), []
+    limits.share(places, on_free=lambda: told.append(1))
+    return limits, told
 
 
 def test_a_job_that_finds_its_lane_full_is_given_back():
-    lanes, _ = shared(2, places=4)
-    with lanes.job():
-        lanes.enter("slow")
-        with lanes.job():
-            lanes.enter("slow")
-            lanes.enter("slow")
-            assert lanes.crowded == {"slow"}
-            with lanes.job(), pytest.raises(Crowded):
-                lanes.enter("slow")
-            with lanes.job():
-                lanes.enter("other")
+    limits, _ = shared(2, places=4)
+    with limits.job():
+        limits.enter("slow")
+        with limits.job():
+            limits.enter("slow")
+            limits.enter("slow")
+            assert limits.saturated == {"slow"}
+            with limits.job(), pytest.raises(ProviderSaturated):
+                limits.enter("slow")
+            with limits.job():
+                limits.enter("other")
 
 
 def test_a_lane_that_has_room_again_is_told():
-    lanes, told = shared(2, places=2)
-    with lanes.job():
-        lanes.enter("slow")
-        assert lanes.crowded == {"slow"}
+    limits, told = shared(2, places=2)
+    with limits.job():
+        limits.enter("slow")
+        assert limits.saturated == {"slow"}
         assert not told
-    assert lanes.crowded == frozenset()
+    assert limits.saturated == frozenset()
     assert told
 
 
 def test_callers_and_patrols_are_not_counted():
-    lanes, _ = shared(2, places=2)
+    limits, _ = shared(2, places=2)
     for _ in range(3):
-        lanes.enter("slow")
-    with lanes.job(), beside_lanes():
-        lanes.enter("slow")
-    assert lanes.crowded == frozenset()
+        limits.enter("slow")
+    with limits.job(), without_limits():
+        limits.enter("slow")
+    assert limits.saturated == frozenset()
 
 
 def test_a_single_backend_has_all_places():
-    lanes, _ = shared(1, places=2)
+    limits, _ = shared(1, places=2)
     with contextlib.ExitStack() as jobs:
         for _ in range(9):
-            jobs.enter_context(lanes.job())
-            lanes.enter("only")
-    assert lanes.crowded == frozenset()
+            jobs.enter_context(limits.job())
+            limits.enter("only")
+    assert limits.saturated == frozenset()
 
 
 @pytest.fixture
 async def at_two(sessions, backend_at, proxy):
     """Have a server look after sandboxes at two backends, one of which is behind the proxy."""
-    lanes = Lanes(2)
-    fast = await new_living(sessions, backend_at(lanes=lanes))
-    slow = backend_at(proxy.url, name="slow", lanes=lanes)
+    limits = ProviderLimits(2)
+    fast = await new_living(sessions, backend_at(limits=limits))
+    slow = backend_at(proxy.url, name="slow", limits=limits)
     known = {
         name: KnownBackend(client=one) for name, one in (("local", fast.backend), ("slow", slow))
     }
     async with sessions.begin() as session:
         session.add(Backend(name="slow", capacity=100, state="up"))
-    backends = Backends(known, lanes=lanes)
+    backends = Backends(known, limits=limits)
     reconciler = Reconciler(sessions, backends, fast.vault)
     fast = replace(fast, backends=backends, reconciler=reconciler)
     return fast, replace(fast, backend_name="slow")
@@ -91,10 +91,10 @@ async def at_two(sessions, backend_at, proxy):
 async def working(database, living, *, policy: Policy):
     scheduler = SandboxQueueScheduler(
         living.sessions,
-        {kinds.SANDBOX: living.reconciler.settle},
+        {kinds.SANDBOX: living.reconciler.reconcile},
         Notifications(database),
         policy=policy,
-        lanes=living.backends.lanes,
+        limits=living.backends.limits,
     )
     task = asyncio.create_task(scheduler.run())
     try:
@@ -125,7 +125,7 @@ async def test_a_backend_that_hangs_takes_no_places_of_another_and_is_gone_on_wi
 
     proxy.on(CREATE, answer_later, times=100)
     held = [await slow.admitted() for _ in range(6)]
-    async with working(database, fast, policy=replace(POLLING, places=4)):
+    async with working(database, fast, policy=replace(POLLING, slots=4)):
         await until(lambda: proxy.has_seen(CREATE, times=2), timeout=60)
 
         for _ in range(3):

@@ -27,7 +27,7 @@ async def test_no_more_is_done_at_once_than_there_are_places(database, sessions)
     work = Work()
     await enqueue(sessions, *map(str, range(9)))
 
-    async with running_scheduler(database, work, policy=replace(POLLING, places=3)):
+    async with running_scheduler(database, work, policy=replace(POLLING, slots=3)):
         await work.wait_begun(3)
         work.may_finish.set()
         await work.wait_begun(9)
@@ -40,7 +40,7 @@ async def test_a_finished_job_makes_room_for_the_next_without_waiting(database, 
     work.may_finish.set()
     await enqueue(sessions, *map(str, range(9)))
 
-    async with running_scheduler(database, work, policy=replace(HEARING, places=2)):
+    async with running_scheduler(database, work, policy=replace(HEARING, slots=2)):
         await work.wait_begun(9)
 
 

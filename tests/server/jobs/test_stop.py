@@ -21,7 +21,7 @@ async def test_a_stop_finishes_what_is_under_way(database, sessions):
 async def test_a_stop_takes_nothing_new(database, sessions):
     work = Work()
     await enqueue(sessions, "one", "two")
-    async with running_scheduler(database, work, policy=replace(POLLING, places=1)) as scheduler:
+    async with running_scheduler(database, work, policy=replace(POLLING, slots=1)) as scheduler:
         await work.wait_begun(1)
         scheduler.stop()
         work.may_finish.set()

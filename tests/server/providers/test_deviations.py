@@ -16,7 +16,7 @@ from sandbox_server.providers.protocol.errors import (
     SandboxGone,
     SandboxNotRunning,
 )
-from sandbox_server.providers.protocol.provider import ProviderState
+from sandbox_server.providers.protocol.provider import ReportedState
 from tests.server.providers import stand_in_provider as api
 from tests.server.providers.stand_in_provider import E2B, INSTALLATION, Dialect, imitating
 
@@ -238,7 +238,7 @@ async def test_a_conflict_of_a_running_sandbox_is_no_pause(why):
         sandbox_id = provider.add(ours("one"))
         with pytest.raises(PauseConflict, match=why):
             await backend.pause(sandbox_id)
-        assert (await backend.info(sandbox_id)).state is ProviderState.RUNNING
+        assert (await backend.info(sandbox_id)).state is ReportedState.RUNNING
 
 
 async def test_a_conflict_of_a_paused_sandbox_is_a_pause():

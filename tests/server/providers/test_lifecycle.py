@@ -8,7 +8,7 @@ from e2b import AsyncSandbox
 from sandbox_server.domain.errors import BackendRefused
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.protocol.errors import SandboxGone
-from sandbox_server.providers.protocol.provider import ProviderState
+from sandbox_server.providers.protocol.provider import ReportedState
 from tests.engine.waiting import until
 
 pytestmark = pytest.mark.needs_engine
@@ -23,7 +23,7 @@ async def test_a_created_sandbox_is_told_by_both_ids(backend, wanted):
     assert found == await backend.info(access.provider_id)
     assert found.id == access.provider_id
     assert found.sandbox_id == wanted.sandbox_id
-    assert found.state is ProviderState.RUNNING
+    assert found.state is ReportedState.RUNNING
     assert found.started_at < datetime.now(UTC) < found.ends_at
 
 
@@ -64,11 +64,11 @@ async def test_a_paused_sandbox_is_resumed_with_what_it_was_doing(backend, wante
     job = await backend.handle(access).commands.run("sleep 1000", background=True)
     await backend.pause(access.provider_id)
     await backend.pause(access.provider_id)
-    assert (await backend.info(access.provider_id)).state is ProviderState.PAUSED
+    assert (await backend.info(access.provider_id)).state is ReportedState.PAUSED
 
     resumed = await backend.connect(access.provider_id, timeout=MINUTE)
 
-    assert (await backend.info(access.provider_id)).state is ProviderState.RUNNING
+    assert (await backend.info(access.provider_id)).state is ReportedState.RUNNING
     assert job.pid in {one.pid for one in await backend.handle(resumed).commands.list()}
 
 
@@ -113,7 +113,7 @@ async def test_a_list_has_all_pages_of_this_installation_and_nothing_of_another(
     await theirs.kill(stranger.provider_id)
 
     assert {one.id for one in listed} == {one.provider_id for one in created}
-    assert [one.state for one in listed].count(ProviderState.PAUSED) == 1
+    assert [one.state for one in listed].count(ReportedState.PAUSED) == 1
 
 
 async def test_a_snapshot_is_a_template_until_it_is_deleted(backend, wanted, new_sandbox):

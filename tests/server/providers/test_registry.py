@@ -111,7 +111,7 @@ async def test_one_failure_does_not_make_a_backend_down_and_failing_on_does(sess
 
     async with sessions.begin() as session:
         assert await BackendRepository(session).answered("here")
-        await BackendRepository(session).count_strangers("here", 2)
+        await BackendRepository(session).count_orphans("here", 2)
     row = (await rows(sessions))["here"]
     assert (row.state, row.state_reason, row.failing_since) == ("up", None, None)
     assert row.strangers == 2

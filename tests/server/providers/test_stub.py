@@ -8,7 +8,7 @@ from e2b import AsyncSandbox, NotFoundException
 
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.errors import SandboxGone
-from sandbox_server.providers.protocol.provider import ProviderState
+from sandbox_server.providers.protocol.provider import ReportedState
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -34,12 +34,12 @@ async def test_our_backend_leads_a_sandbox_through_its_life_at_the_stub(backend,
 
     await backend.pause(access.provider_id)
     await backend.pause(access.provider_id)
-    assert (await backend.info(access.provider_id)).state is ProviderState.PAUSED
+    assert (await backend.info(access.provider_id)).state is ReportedState.PAUSED
     assert not await backend.is_answering(access)
 
     assert await backend.connect(access.provider_id, timeout=HOUR) == access
     before = await backend.info(access.provider_id)
-    assert before.state is ProviderState.RUNNING
+    assert before.state is ReportedState.RUNNING
     await backend.set_timeout(access.provider_id, MINUTE)
     assert (await backend.info(access.provider_id)).ends_at < before.ends_at
 

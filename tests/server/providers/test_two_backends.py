@@ -19,7 +19,7 @@ from sandbox_server.jobs import kinds
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.providers.settings import BackendSettings
-from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
+from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
 from sandbox_server.sandboxes.reconciler import Reconciler
 from tests.engine.process import running_engine
 from tests.server.support.in_process_server import running_server
@@ -135,12 +135,12 @@ async def livings(sessions, backends):
 
 async def patrol(living):
     """Look at a backend once, after whose first failure it counts as down."""
-    rhythm = Rhythm(again=AT_ONCE, answer_within=timedelta(seconds=10))
-    patrol = Patrol(
-        living.sessions, living.backends, living.vault, living.reconciler, rhythm=rhythm
+    intervals = CheckIntervals(again=AT_ONCE, answer_within=timedelta(seconds=10))
+    patrol = DriftChecker(
+        living.sessions, living.backends, living.vault, living.reconciler, intervals=intervals
     )
     name = living.backend_name
-    await patrol.work(LeasedJob(id=1, kind=kinds.PATROL, subject=name, attempts=1, leased_by="a"))
+    await patrol.check(LeasedJob(id=1, kind=kinds.PATROL, subject=name, attempts=1, leased_by="a"))
     async with living.sessions() as session:
         return await BackendRepository(session).get(name)
 

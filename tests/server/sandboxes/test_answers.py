@@ -10,12 +10,12 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.sandboxes.answers import require_begun, require_on_its_way
 
 
 def paused(cause):
-    wish = Wish(cause=cause, actor=Actor(kind="server"), reason="So it was.")
+    wish = TransitionCause(cause=cause, actor=Actor(kind="server"), reason="So it was.")
     return Sandbox(
         id="0" * 20,
         state=State.PAUSED,
@@ -38,7 +38,7 @@ def test_who_is_paused_again_meanwhile_is_no_failure_of_a_provider(cause):
 
 def test_a_start_that_its_provider_refuses_for_good_is_the_requests_fault():
     for is_refusal, error in ((True, StartRefused), (False, StartFailed)):
-        wish = Wish(cause=Cause.PROVIDER, reason="No.", is_refusal=is_refusal)
+        wish = TransitionCause(cause=Cause.PROVIDER, reason="No.", is_refusal=is_refusal)
         row = Sandbox(state=State.FAILED, wish=wish.document(), state_reason=wish.reason)
         with pytest.raises(StartFailed, match=r"No\.") as told:
             require_begun(row)
@@ -47,6 +47,6 @@ def test_a_start_that_its_provider_refuses_for_good_is_the_requests_fault():
 
 @pytest.mark.parametrize("cause", [Cause.REQUEST, Cause.EXPIRY])
 def test_a_create_that_is_repeated_when_its_sandbox_has_ended_is_no_failure_of_its_start(cause):
-    wish = Wish(cause=cause, reason="It was its time.")
+    wish = TransitionCause(cause=cause, reason="It was its time.")
     with pytest.raises(InvalidTransition):
         require_begun(Sandbox(state=State.STOPPED, wish=wish.document()))

@@ -64,10 +64,10 @@ async def is_paused_for_being_idle(server, row):
 async def test_who_holds_a_sandbox_on_any_server_keeps_it_awake_and_nobody_else(
     server, replica, quiet
 ):
-    with replica.controller.awake.hold(quiet):
-        with server.controller.awake.hold(quiet), server.controller.awake.hold(quiet):
+    with replica.controller.activity.hold(quiet):
+        with server.controller.activity.hold(quiet), server.controller.activity.hold(quiet):
             await is_noted(server, quiet)
-        with server.controller.awake.hold(quiet):
+        with server.controller.activity.hold(quiet):
             await is_noted(server, quiet)
         await is_noted(server, quiet)
         await is_noted(server, quiet)
@@ -76,12 +76,12 @@ async def test_who_holds_a_sandbox_on_any_server_keeps_it_awake_and_nobody_else(
 
 async def test_what_moves_in_a_sandbox_is_noted_once_for_each_time(server, quiet):
     async with noted(server, quiet):
-        server.controller.awake.note(quiet)
+        server.controller.activity.note(quiet)
     await is_paused_for_being_idle(server, quiet)
 
 
 async def test_the_end_of_what_held_a_sandbox_is_activity(server, quiet):
-    holding = server.controller.awake.hold(quiet)
+    holding = server.controller.activity.hold(quiet)
     holding.__enter__()
     await is_noted(server, quiet)
     async with noted(server, quiet):
@@ -90,7 +90,7 @@ async def test_the_end_of_what_held_a_sandbox_is_activity(server, quiet):
 
 async def test_a_short_idle_timeout_is_served_however_short(server):
     row = await server.running(idle_timeout=timedelta(seconds=1))
-    with server.controller.awake.hold(row):
+    with server.controller.activity.hold(row):
 
         async def has_lasted():
             now = await server.living.row(row.id)
@@ -104,7 +104,7 @@ async def test_a_short_idle_timeout_is_served_however_short(server):
 
 async def test_who_makes_the_idle_timeout_shorter_pauses_nothing_that_is_held(server):
     row = await server.running(idle_timeout=HOUR)
-    with server.controller.awake.hold(row):
+    with server.controller.activity.hold(row):
         await server.living.pass_time(row.id, 10 * MINUTE)
         await server.controller.update(server.caller, row.id, {"idle_timeout": MINUTE})
         assert (await server.living.row(row.id)).target is Target.RUNNING
@@ -112,12 +112,12 @@ async def test_who_makes_the_idle_timeout_shorter_pauses_nothing_that_is_held(se
 
 
 async def test_a_paused_sandbox_that_is_held_stays_paused(server, quiet):
-    with server.controller.awake.hold(quiet):
+    with server.controller.activity.hold(quiet):
         await is_noted(server, quiet)
         paused = await server.controller.pause(server.caller, quiet.id)
         other = await server.running(idle_timeout=MINUTE)
         async with noted(server, other):
-            server.controller.awake.note(other)
+            server.controller.activity.note(other)
         now = await server.living.row(quiet.id)
     assert (now.state, now.last_activity_at) == (State.PAUSED, paused.last_activity_at)
 
@@ -125,7 +125,7 @@ async def test_a_paused_sandbox_that_is_held_stays_paused(server, quiet):
 async def test_what_a_database_that_is_gone_cannot_note_is_noted_later_and_told_once(
     server, quiet, caplog
 ):
-    awake = server.controller.awake
+    awake = server.controller.activity
     there = awake._sessions
     tries = asyncio.Semaphore(0)
 

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from sandbox_server.domain.jobs import Crowded
+from sandbox_server.domain.jobs import ProviderSaturated
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
-from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.providers.protocol.limits import ProviderLimits
 from sandbox_server.sandboxes.services.sealed import seal_envs
 from tests.server.support.managed_sandboxes import HOUR, MINUTE, WISH, living_at
 
@@ -177,18 +177,18 @@ async def test_what_a_dead_server_began_is_in_doubt_for_who_wants_something_else
 
 
 async def test_a_job_that_is_given_back_has_not_said_what_it_was_about_to_do(living, backend_at):
-    lanes = Lanes(2)
-    lanes.share(2, tell=lambda: None)
-    crowded = living_at(living.sessions, backend_at(lanes=lanes), tenant_id=living.tenant_id)
-    sandbox_id = await crowded.started()
-    await crowded.want(sandbox_id, Target.PAUSED)
+    limits = ProviderLimits(2)
+    limits.share(2, on_free=lambda: None)
+    saturated = living_at(living.sessions, backend_at(limits=limits), tenant_id=living.tenant_id)
+    sandbox_id = await saturated.started()
+    await saturated.want(sandbox_id, Target.PAUSED)
 
-    with lanes.job():
-        lanes.enter(living.backend_name)
-        with lanes.job(), pytest.raises(Crowded):
-            await crowded.settle(sandbox_id)
+    with limits.job():
+        limits.enter(living.backend_name)
+        with limits.job(), pytest.raises(ProviderSaturated):
+            await saturated.settle(sandbox_id)
 
-    assert (await crowded.row(sandbox_id)).state is State.RUNNING
+    assert (await saturated.row(sandbox_id)).state is State.RUNNING
 
 
 async def test_there_is_nothing_to_do_about_a_sandbox_that_is_unknown(living):

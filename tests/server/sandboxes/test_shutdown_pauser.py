@@ -58,7 +58,7 @@ async def test_what_runs_is_paused_and_what_waits_goes_on_waiting(settings, sess
         running = await create(caller, WANTED, wait=MINUTE)
         waiting = await create(caller, WANTED, wait=timedelta())
         assert (running.state, waiting.state) == (State.RUNNING, State.QUEUED)
-        assert await server.rest.put_all(within=MINUTE)
+        assert await server.shutdown_pauser.pause_all(within=MINUTE)
         await until(is_admission_settled)  # it has been told of the free place
         paused, waiting = await read(running.id), await read(waiting.id)
         assert (paused.state, paused.target) == (State.PAUSED, Target.PAUSED)

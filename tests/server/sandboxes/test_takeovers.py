@@ -24,7 +24,7 @@ async def _hanging(server, proxy, sandbox_id, request, *, carried_out):
     held = Held(carried_out=carried_out)
     proxy.on(request, held)
     job = await server.lease(sandbox_id)
-    late = asyncio.create_task(server.reconciler.settle(job))
+    late = asyncio.create_task(server.reconciler.reconcile(job))
     await held.wait_reached()
     await server.lapse(job)
     yield

@@ -25,7 +25,7 @@ from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.sandboxes.reconciler import Reconciler
-from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.services import Services
 from sandbox_server.settings import Settings
@@ -77,8 +77,8 @@ def controller(notifications, sessions, backends, vault):
 def commands(notifications, sessions, controller, backends, vault):
     recordings = open_recordings(
         sessions,
-        Using(backends, vault),
-        controller.awake,
+        SandboxAccess(backends, vault),
+        controller.activity,
         Changes(notifications),
         notifications,
         lease=timedelta(minutes=1),
@@ -112,7 +112,7 @@ def services(sessions, settings, controller, backends, vault, commands, streams,
         exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
         commands=commands,
         streams=streams,
-        service_logs=ServiceLogs(sessions, controller, commands, Using(backends, vault)),
+        service_logs=ServiceLogs(sessions, controller, commands, SandboxAccess(backends, vault)),
     )
 
 

@@ -29,10 +29,10 @@ from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxFilter
-from sandbox_server.sandboxes.sandbox_access import Using
+from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.sandboxes.services.config import Furnishing
-from sandbox_server.snapshots.reconciler import Snapshots
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
+from sandbox_server.snapshots.reconciler import SnapshotReconciler
 from sandbox_server.templates.builds import Builds
 from tests.engine.waiting import until
 from tests.server.jobs.running_scheduler import POLLING
@@ -129,17 +129,19 @@ async def running_server(
     notifications = Notifications(database)
     admission = Admission(sessions)
     changes = Changes(notifications)
-    furnishing = Furnishing(sessions, living.backends, living.vault, PUBLIC)
-    reconciler = Reconciler(sessions, living.backends, living.vault, changes, furnishing=furnishing)
+    service_config = ServiceConfigWriter(sessions, living.backends, living.vault, PUBLIC)
+    reconciler = Reconciler(
+        sessions, living.backends, living.vault, changes, service_config=service_config
+    )
     handlers = {
-        SANDBOX: reconciler.settle,
-        ADMISSION: admission.work,
-        SERVICES: furnishing.settle,
-        SNAPSHOT: Snapshots(sessions, living.backends).settle,
+        SANDBOX: reconciler.reconcile,
+        ADMISSION: admission.admit_queued,
+        SERVICES: service_config.update,
+        SNAPSHOT: SnapshotReconciler(sessions, living.backends).reconcile,
         TEMPLATE_BUILD: Builds(sessions, living.backends, living.vault).settle,
     }
     scheduler = SandboxQueueScheduler(
-        sessions, handlers, notifications, policy=policy, lanes=living.backends.lanes
+        sessions, handlers, notifications, policy=policy, limits=living.backends.limits
     )
     controller = SandboxController(
         sessions,
@@ -153,8 +155,8 @@ async def running_server(
     )
     recordings = open_recordings(
         sessions,
-        Using(living.backends, living.vault),
-        controller.awake,
+        SandboxAccess(living.backends, living.vault),
+        controller.activity,
         changes,
         notifications,
         lease=lease,
@@ -163,7 +165,7 @@ async def running_server(
     commands = Commands(sessions, controller, recordings, LogGrowth(notifications))
     caller = caller_of(living.tenant_id)
     running = asyncio.create_task(scheduler.run())
-    works = (notifications.run(), controller.awake.run(), recordings.run())
+    works = (notifications.run(), controller.activity.run(), recordings.run())
     beside = [asyncio.create_task(work) for work in works]
     try:
         yield Serving(living, scheduler, controller, caller, commands, recordings)

@@ -17,7 +17,7 @@ from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
@@ -36,7 +36,9 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 SOON = timedelta(seconds=5)
-WISH = Wish(cause=Cause.REQUEST, actor=Actor(kind="key", id="a-key"), reason="A test wants it.")
+WISH = TransitionCause(
+    cause=Cause.REQUEST, actor=Actor(kind="key", id="a-key"), reason="A test wants it."
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ class Living:
         assert (await self.row(sandbox_id)).state is State.PAUSED
         return sandbox_id
 
-    async def want(self, sandbox_id: str, target: Target, *, wish: Wish = WISH) -> Sandbox:
+    async def want(
+        self, sandbox_id: str, target: Target, *, wish: TransitionCause = WISH
+    ) -> Sandbox:
         """Commit what somebody wants of it from now on."""
         async with self.sessions.begin() as session:
             row, _ = await SandboxRepository(session).lock(sandbox_id)
@@ -152,13 +156,13 @@ class Living:
         """Have done what is due of it, once; gives when to look again."""
         job = await self.lease(sandbox_id)
         try:
-            at = await self.reconciler.settle(replace(job, attempts=attempt))
+            at = await self.reconciler.reconcile(replace(job, attempts=attempt))
         except BaseException:
             async with self.sessions.begin() as session:
                 await JobRepository(session).release(job)
             raise
         async with self.sessions.begin() as session:
-            await JobRepository(session).settle(job, at)
+            await JobRepository(session).ack(job, at)
         return at
 
     async def settle_at_last(self, sandbox_id: str) -> datetime | None:

@@ -13,12 +13,12 @@ from sandbox_server.domain.deadlines import Deadlines, admit, pause, queue, star
 from sandbox_server.domain.events import Actor, Cause
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.sandboxes.repositories.sandboxes import set_deadlines
 
 HOUR = timedelta(hours=1)
 KEY = Actor(kind="key", id="k")
-ASKED = Wish(cause=Cause.REQUEST, actor=KEY, reason="A caller asked for it.")
+ASKED = TransitionCause(cause=Cause.REQUEST, actor=KEY, reason="A caller asked for it.")
 
 
 def now() -> datetime:

@@ -31,7 +31,7 @@ from e2b.api.client.types import UNSET, Response
 from e2b.envd.api import ENVD_API_HEALTH_ROUTE
 
 from sandbox_server.domain.errors import BackendError
-from sandbox_server.domain.jobs import Crowded
+from sandbox_server.domain.jobs import ProviderSaturated
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.e2b.connection import Connection
 from sandbox_server.providers.e2b.failures import ErrorAnswer
@@ -51,7 +51,7 @@ from sandbox_server.providers.protocol.errors import (
     SandboxGone,
     SandboxNotRunning,
 )
-from sandbox_server.providers.protocol.limits import Lanes
+from sandbox_server.providers.protocol.limits import ProviderLimits
 from sandbox_server.providers.protocol.provider import (
     Access,
     Endpoint,
@@ -59,7 +59,7 @@ from sandbox_server.providers.protocol.provider import (
     PortAddress,
     PortRefusal,
     ProviderSandbox,
-    ProviderState,
+    ReportedState,
     Usage,
 )
 
@@ -90,7 +90,7 @@ class E2BBackend:
         endpoint: Endpoint,
         *,
         installation_id: str,
-        lanes: Lanes | None = None,
+        limits: ProviderLimits | None = None,
         question_limit: timedelta = QUESTION_LIMIT,
         work_limit: timedelta = WORK_LIMIT,
         handles: int = _HANDLES,
@@ -100,7 +100,7 @@ class E2BBackend:
         self._ports = Ports(endpoint)
         self._public_traffic = endpoint.public_traffic
         self.installation_id = installation_id
-        self._lanes = lanes or Lanes(1)
+        self._limits = limits or ProviderLimits(1)
         self._question_limit = question_limit
         self._work_limit = work_limit
         self._connection = Connection(endpoint)
@@ -115,7 +115,7 @@ class E2BBackend:
 
     def enter(self) -> None:
         """Have the current job go on only if it may ask here: before it says that it is about to."""
-        self._lanes.enter(self.name)
+        self._limits.enter(self.name)
 
     async def create(self, wanted: NewSandbox) -> Access:
         """Start a sandbox; asked again with the same words, the provider gives the same one."""
@@ -163,7 +163,7 @@ class E2BBackend:
         else:
             return
         # Paused already, in another transition, or not to be paused at all: a 409 may mean any.
-        if (await self._read(provider_id)).state is ProviderState.RUNNING:
+        if (await self._read(provider_id)).state is ReportedState.RUNNING:
             raise PauseConflict(self.name, f"answered 409: {conflict.message}")
 
     async def kill(self, provider_id: str) -> None:
@@ -373,7 +373,7 @@ class E2BBackend:
     ) -> Response[T]:
         try:
             self.enter()
-        except Crowded:
+        except ProviderSaturated:
             request.close()
             raise
         own = settles | _GONE if of else settles

@@ -21,7 +21,7 @@ from sandbox_server.providers.e2b.failures import ErrorAnswer
 from sandbox_server.providers.e2b.listing import read_all
 from sandbox_server.providers.e2b.templates import Ask
 from sandbox_server.providers.protocol.errors import SandboxGone, SandboxNotRunning
-from sandbox_server.providers.protocol.provider import ProviderSandbox, ProviderState
+from sandbox_server.providers.protocol.provider import ProviderSandbox, ReportedState
 
 _GONE = frozenset({HTTPStatus.NOT_FOUND})
 # What a provider may answer 404 to while the sandbox is paused.
@@ -78,7 +78,7 @@ class Lookup:
             found = await self.read(provider_id)
         except SandboxGone as gone:
             return gone
-        if found.state is ProviderState.PAUSED and call in _NEED_RUNNING:
+        if found.state is ReportedState.PAUSED and call in _NEED_RUNNING:
             return SandboxNotRunning(self._name, provider_id)
         if answer.names(provider_id):
             text = f"answered 404 to `{answer.request}`, though it has the sandbox"

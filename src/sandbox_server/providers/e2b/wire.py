@@ -23,7 +23,7 @@ from sandbox_server.providers.protocol.provider import (
     Access,
     NewSandbox,
     ProviderSandbox,
-    ProviderState,
+    ReportedState,
     Usage,
 )
 
@@ -90,7 +90,7 @@ def provider_sandbox(sandbox: ListedSandbox | SandboxDetail) -> ProviderSandbox:
     metadata: Mapping[str, Any] = sandbox.metadata if isinstance(sandbox.metadata, dict) else {}
     return ProviderSandbox(
         id=sandbox.sandbox_id,
-        state=ProviderState(sandbox.state.value),
+        state=ReportedState(sandbox.state.value),
         sandbox_id=metadata.get(SANDBOX),
         installation_id=metadata.get(INSTALLATION),
         tenant_id=metadata.get(TENANT),

@@ -3,22 +3,22 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
-from sandbox_server.domain.jobs import Crowded
+from sandbox_server.domain.jobs import ProviderSaturated
 
-_entered: ContextVar[set[str] | None] = ContextVar("lanes_entered", default=None)
+_limited_by: ContextVar[set[str] | None] = ContextVar("lanes_entered", default=None)
 
 
 @contextmanager
-def beside_lanes() -> Iterator[None]:
+def without_limits() -> Iterator[None]:
     """Ask in the block without being counted, as who finds out whether a provider answers has to."""
-    token = _entered.set(None)
+    token = _limited_by.set(None)
     try:
         yield
     finally:
-        _entered.reset(token)
+        _limited_by.reset(token)
 
 
-class Lanes:
+class ProviderLimits:
     """Keeps the jobs that wait for one provider from taking the places of all others.
 
     A job enters a provider's lane with its first question there and is in it until it is done. One that finds
@@ -29,15 +29,15 @@ class Lanes:
         self._count = count
         self._in: Counter[str] = Counter()
         self._most: int | None = None
-        self._tell: Callable[[], None] = lambda: None
+        self._on_free: Callable[[], None] = lambda: None
 
-    def share(self, places: int, *, tell: Callable[[], None]) -> None:
+    def share(self, slots: int, *, on_free: Callable[[], None]) -> None:
         """Divide a scheduler's places among the lanes; `tell` is called when one has room again."""
-        self._most = max(1, places // self._count) if self._count > 1 else None
-        self._tell = tell
+        self._most = max(1, slots // self._count) if self._count > 1 else None
+        self._on_free = on_free
 
     @property
-    def crowded(self) -> frozenset[str]:
+    def saturated(self) -> frozenset[str]:
         if self._most is None:
             return frozenset()
         return frozenset(name for name, count in self._in.items() if count >= self._most)
@@ -49,26 +49,26 @@ class Lanes:
     @contextmanager
     def _counted(self) -> Iterator[None]:
         mine: set[str] = set()
-        token = _entered.set(mine)
+        token = _limited_by.set(mine)
         try:
             yield
         finally:
-            _entered.reset(token)
+            _limited_by.reset(token)
             for name in mine:
                 self._leave(name)
 
     def enter(self, name: str) -> None:
         """Take the current job into a provider's lane, or have it given back."""
-        mine = _entered.get()
+        mine = _limited_by.get()
         if mine is None or name in mine:
             return
-        if name in self.crowded:
-            raise Crowded(name)
+        if name in self.saturated:
+            raise ProviderSaturated(name)
         mine.add(name)
         self._in[name] += 1
 
     def _leave(self, name: str) -> None:
-        crowded = name in self.crowded
+        saturated = name in self.saturated
         self._in[name] -= 1
-        if crowded:
-            self._tell()
+        if saturated:
+            self._on_free()

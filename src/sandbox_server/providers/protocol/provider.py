@@ -26,7 +26,7 @@ class Endpoint:
     """Whether ports of sandboxes may answer at the provider's own address to callers without a token."""
 
 
-class ProviderState(StrEnum):
+class ReportedState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
 
@@ -36,7 +36,7 @@ class ProviderSandbox:
     """A sandbox as the provider knows it."""
 
     id: str
-    state: ProviderState
+    state: ReportedState
     sandbox_id: str | None
     installation_id: str | None
     tenant_id: str | None

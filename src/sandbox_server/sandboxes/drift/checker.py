@@ -10,15 +10,15 @@ from sandbox_server.jobs.kinds import ADMISSION, SANDBOX, SERVICES
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.errors import SandboxGone
-from sandbox_server.providers.protocol.limits import beside_lanes
+from sandbox_server.providers.protocol.limits import without_limits
 from sandbox_server.providers.protocol.provider import ProviderSandbox
 from sandbox_server.providers.registry import Backends
 from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.drift.diff import Seen, compare
-from sandbox_server.sandboxes.drift.for_each_limited import for_each
-from sandbox_server.sandboxes.drift.liveness import PATIENCE, Patience, Silence
-from sandbox_server.sandboxes.drift.orphans import Strangers
-from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.drift.diff import RecordedSandbox, diff
+from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
+from sandbox_server.sandboxes.drift.liveness import TIMEOUTS, LivenessChecker, LivenessTimeouts
+from sandbox_server.sandboxes.drift.orphans import OrphanResolver
+from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.vault import Vault
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rhythm:
+class CheckIntervals:
     """How often a backend is looked at, and how long it may take to answer."""
 
     interval: timedelta = timedelta(seconds=20)
@@ -38,10 +38,10 @@ class Rhythm:
     """How long a backend may be too busy to be asked before that counts as being down."""
 
 
-RHYTHM = Rhythm()
+INTERVALS = CheckIntervals()
 
 
-class Patrol:
+class DriftChecker:
     """Compares what backends have with what the records say, and puts right what differs."""
 
     def __init__(
@@ -51,48 +51,53 @@ class Patrol:
         vault: Vault,
         reconciler: Reconciler,
         *,
-        rhythm: Rhythm = RHYTHM,
-        patience: Patience = PATIENCE,
+        intervals: CheckIntervals = INTERVALS,
+        timeouts: LivenessTimeouts = TIMEOUTS,
     ) -> None:
         self._sessions = sessions
         self._backends = backends
         self._reconciler = reconciler
-        self._rhythm = rhythm
-        self._silence = Silence(sessions, vault, patience=patience)
-        self._strangers = Strangers(sessions, reconciler)
+        self._rhythm = intervals
+        self._liveness = LivenessChecker(sessions, vault, timeouts=timeouts)
+        self._orphans = OrphanResolver(sessions, reconciler)
 
-    async def work(self, job: LeasedJob) -> datetime | None:
+    async def check(self, job: LeasedJob) -> datetime | None:
         """Look at one backend; gives when to look at it again."""
         name = job.subject
         if name not in self._backends:
             return None
-        with beside_lanes():
-            return await self._look_at(self._backends[name])
+        with without_limits():
+            return await self._check(self._backends[name])
 
-    async def _look_at(self, backend: E2BBackend) -> datetime:
+    async def _check(self, backend: E2BBackend) -> datetime:
         name = backend.name
-        seen = await self._read(name)
+        recorded = await self._read(name)
         try:
             listed = await backend.list_all(limit=self._rhythm.answer_within)
         except BackendError as error:
             await self._note_failure(name, error)
             return await self._after(self._rhythm.again)
         await self._note_answer(name)
-        await self._put_right(backend, seen, listed)
-        await self._silence.listen(backend)
+        await self._correct_all(backend, recorded, listed)
+        await self._liveness.check(backend)
         return await self._after(self._rhythm.interval)
 
-    async def _read(self, name: str) -> Sequence[Seen]:
+    async def _read(self, name: str) -> Sequence[RecordedSandbox]:
         # Before the provider is asked: what changes meanwhile is told by its generation.
         async with self._sessions() as session:
-            return [Seen(*row) for row in await PatrolRepository(session).list_living(name)]
+            return [
+                RecordedSandbox(*row) for row in await DriftRepository(session).list_living(name)
+            ]
 
-    async def _put_right(
-        self, backend: E2BBackend, seen: Sequence[Seen], listed: Sequence[ProviderSandbox]
+    async def _correct_all(
+        self,
+        backend: E2BBackend,
+        recorded: Sequence[RecordedSandbox],
+        listed: Sequence[ProviderSandbox],
     ) -> None:
-        differences = compare(seen, listed)
+        differences = diff(recorded, listed)
 
-        async def correct(row: Seen) -> None:
+        async def correct(row: RecordedSandbox) -> None:
             await self._correct(backend, row)
 
         async def kill(double: ProviderSandbox) -> None:
@@ -102,16 +107,16 @@ class Patrol:
             )
             await backend.kill(double.id)
 
-        await for_each(differences.doubtful, correct)
-        await for_each(differences.doubles, kill)
-        left = await self._strangers.settle(backend, differences.unknown)
+        await for_each_limited(differences.doubtful, correct)
+        await for_each_limited(differences.doubles, kill)
+        left = await self._orphans.resolve(backend, differences.unknown)
         async with self._sessions.begin() as session:
-            await BackendRepository(session).count_strangers(backend.name, left)
+            await BackendRepository(session).count_orphans(backend.name, left)
 
-    async def _correct(self, backend: E2BBackend, seen: Seen) -> None:
+    async def _correct(self, backend: E2BBackend, recorded: RecordedSandbox) -> None:
         async with self._sessions() as session:
-            found = await SandboxRepository(session).find(seen.id)
-        if found is None or found[0].generation != seen.generation:
+            found = await SandboxRepository(session).find(recorded.id)
+        if found is None or found[0].generation != recorded.generation:
             return
         row, now = found
         assert row.backend_sandbox_id is not None
@@ -127,7 +132,7 @@ class Patrol:
             if not await BackendRepository(session).answered(name):
                 return
             log.info("backend answers name=%s", name)
-            await PatrolRepository(session).revive_jobs(name, kinds=[SANDBOX, SERVICES])
+            await DriftRepository(session).revive_jobs(name, kinds=[SANDBOX, SERVICES])
             await JobRepository(session).due(ADMISSION, name)
 
     async def _note_failure(self, name: str, error: BackendError) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sandbox_server.domain.state import State
-from sandbox_server.providers.protocol.provider import ProviderSandbox, ProviderState
+from sandbox_server.providers.protocol.provider import ProviderSandbox, ReportedState
 
 # In all others somebody is at it, who asks the provider himself.
-_SETTLED = {State.RUNNING: ProviderState.RUNNING, State.PAUSED: ProviderState.PAUSED}
+_SETTLED = {State.RUNNING: ReportedState.RUNNING, State.PAUSED: ReportedState.PAUSED}
 
 
 @dataclass(frozen=True)
-class Seen:
+class RecordedSandbox:
     """What of a row is compared; it has not ended."""
 
     id: str
@@ -22,8 +22,8 @@ class Seen:
 
 
 @dataclass(kw_only=True)
-class Differences:
-    doubtful: list[Seen] = field(default_factory=list)
+class Diff:
+    doubtful: list[RecordedSandbox] = field(default_factory=list)
     """Rows that say something else, if they still do."""
     doubles: list[ProviderSandbox] = field(default_factory=list)
     """Those beside the one that their row has."""
@@ -31,9 +31,9 @@ class Differences:
     """Those that no row was about."""
 
 
-def compare(rows: Iterable[Seen], listed: Sequence[ProviderSandbox]) -> Differences:
+def diff(rows: Iterable[RecordedSandbox], listed: Sequence[ProviderSandbox]) -> Diff:
     """Find what has to be looked at more closely; the list may be old by the time it arrives."""
-    differences = Differences()
+    differences = Diff()
     by_id = defaultdict(list)
     for one in listed:
         by_id[one.sandbox_id].append(one)

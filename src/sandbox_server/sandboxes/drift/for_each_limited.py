@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 16
 
 
-async def for_each(
+async def for_each_limited(
     several: Iterable[T], act: Callable[[T], Awaitable[None]], *, at_once: int = AT_ONCE
 ) -> None:
     """Do something about each, so many at once; where that fails, the others are gone on with."""

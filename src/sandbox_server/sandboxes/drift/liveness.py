@@ -12,9 +12,9 @@ from sandbox_server.domain.state import State
 from sandbox_server.domain.wording import clock
 from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.e2b import E2BBackend
-from sandbox_server.providers.protocol.provider import Access, ProviderState
-from sandbox_server.sandboxes.drift.for_each_limited import for_each
-from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.providers.protocol.provider import Access, ReportedState
+from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
+from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.services.sealed import open_access
 from sandbox_server.vault import Vault
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class LivenessTimeouts:
     """How long sandboxes have to answer."""
 
     each: timedelta = timedelta(seconds=5)
@@ -33,7 +33,7 @@ class Patience:
     """Who has not had a turn by then has it the next time: those found silent come last."""
 
 
-PATIENCE = Patience()
+TIMEOUTS = LivenessTimeouts()
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,22 @@ class _Runner:
     silent: bool
 
 
-class Silence:
+class LivenessChecker:
     """Asks running sandboxes for a sign of life, and writes down who gives none."""
 
-    def __init__(self, sessions: Sessions, vault: Vault, *, patience: Patience = PATIENCE) -> None:
+    def __init__(
+        self, sessions: Sessions, vault: Vault, *, timeouts: LivenessTimeouts = TIMEOUTS
+    ) -> None:
         self._sessions = sessions
         self._vault = vault
-        self._patience = patience
+        self._patience = timeouts
         self._heard: dict[str, dict[str, float]] = {}
         """When each of a backend's sandboxes answered this server last, by the event loop's clock."""
 
-    async def listen(self, backend: E2BBackend) -> None:
+    async def check(self, backend: E2BBackend) -> None:
         """Ask all that run at a backend."""
         async with self._sessions() as session:
-            rows = await PatrolRepository(session).list_running(backend.name)
+            rows = await DriftRepository(session).list_running(backend.name)
 
         before = self._heard.get(backend.name, {})
         heard = {row.id: before[row.id] for row in rows if row.id in before}
@@ -74,7 +76,7 @@ class Silence:
 
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience.all.total_seconds()):
-                await for_each([_Runner(*row) for row in rows], ask)
+                await for_each_limited([_Runner(*row) for row in rows], ask)
 
     async def _is_silent(self, backend: E2BBackend, one: _Runner) -> bool | None:
         """Ask the sandbox, and then its provider, who may know better than we; None is that nobody knows."""
@@ -91,7 +93,7 @@ class Silence:
             found = await backend.info(access.provider_id)
         except BackendError:
             return None
-        return True if found.state is ProviderState.RUNNING else None
+        return True if found.state is ReportedState.RUNNING else None
 
     async def _answers(self, backend: E2BBackend, access: Access) -> bool:
         try:

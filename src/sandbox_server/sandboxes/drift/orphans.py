@@ -11,14 +11,14 @@ from sandbox_server.domain.events import Cause, entered
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.domain.requests import Defaults
 from sandbox_server.domain.state import ENDED, State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import ProviderSandbox
-from sandbox_server.sandboxes.drift.for_each_limited import for_each
-from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.drift.for_each_limited import for_each_limited
+from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.repositories.sandboxes import (
     SandboxRepository,
@@ -29,17 +29,17 @@ from sandbox_server.sandboxes.transitions import Transition, Transitions
 
 log = logging.getLogger(__name__)
 
-_ADOPTED = Wish(
+_ADOPTED = TransitionCause(
     cause=Cause.RECOVERY,
     reason="Its provider has it and no record did, as after a restore of the database; it is kept.",
 )
-_STARTED = Wish(
+_STARTED = TransitionCause(
     cause=Cause.RECOVERY,
     reason="Its provider has it and its record did not know, as after a restore of the database.",
 )
 
 
-class Strangers:
+class OrphanResolver:
     """Finds out whose the sandboxes are that a backend has and that are not on its list of ours.
 
     What belongs to no tenant is reported and stays: a restored database must not delete anyone's work.
@@ -51,44 +51,44 @@ class Strangers:
         self._transitions = Transitions(sessions)
         self._reported: set[str] = set()
 
-    async def settle(self, backend: E2BBackend, unknown: Sequence[ProviderSandbox]) -> int:
+    async def resolve(self, backend: E2BBackend, unknown: Sequence[ProviderSandbox]) -> int:
         """Give each to its row, or a row to it; gives how many are left."""
         if not unknown:
             return 0
         ids = {one.sandbox_id for one in unknown if one.sandbox_id is not None}
         async with self._sessions() as session:
-            repository = PatrolRepository(session)
+            repository = DriftRepository(session)
             rows = await repository.find_all(ids)
             tenants = await repository.find_tenants(
                 {one.tenant_id for one in unknown if one.tenant_id is not None}
             )
-        left: list[ProviderSandbox] = []
+        unowned: list[ProviderSandbox] = []
 
-        async def settle(one: ProviderSandbox) -> None:
+        async def resolve(one: ProviderSandbox) -> None:
             row = rows.get(one.sandbox_id or "")
             tenant = tenants.get(one.tenant_id or "")
             if row is not None:
                 if not await self._give_to_row(backend.name, row, one):
-                    left.append(one)
+                    unowned.append(one)
             elif tenant is not None and re.match(PATTERN, one.sandbox_id or ""):
                 await self._adopt(backend, tenant, one)
             else:
-                left.append(one)
+                unowned.append(one)
 
-        await for_each(unknown, settle)
-        self._report(backend.name, left)
-        return len(left)
+        await for_each_limited(unknown, resolve)
+        self._report(backend.name, unowned)
+        return len(unowned)
 
     async def _give_to_row(self, backend: str, seen: Sandbox, found: ProviderSandbox) -> bool:
         """Have a row look at what its start left behind; False is that it lives somewhere else."""
         if seen.backend not in {None, backend}:
             return False
         if seen.state in ENDED:  # a create that finished after it had been given up
-            await self._have_looked_at(backend, seen)
+            await self._wake(backend, seen)
         elif seen.state is State.QUEUED:
             started = Transition(
                 change=deadlines.admit,
-                told=_STARTED,
+                cause=_STARTED,
                 values={
                     "backend": backend,
                     "backend_sandbox_id": found.id,
@@ -99,7 +99,7 @@ class Strangers:
                 await self._transitions.commit(seen, started, wake=True)
         return True
 
-    async def _have_looked_at(self, backend: str, seen: Sandbox) -> None:
+    async def _wake(self, backend: str, seen: Sandbox) -> None:
         async with self._sessions.begin() as session:
             row, _ = await SandboxRepository(session).lock(seen.id)
             row.backend = backend
@@ -110,7 +110,7 @@ class Strangers:
         async with self._sessions.begin() as session:
             now = await SandboxRepository(session).clock()
             set_deadlines(row, deadlines.pause(deadlines_of(row), now))
-            if not await PatrolRepository(session).adopt(row):
+            if not await DriftRepository(session).adopt(row):
                 return
             await JobRepository(session).due(SANDBOX, row.id)
             event = entered(
@@ -124,8 +124,8 @@ class Strangers:
         log.warning("adopted sandbox=%s backend=%s id=%s", row.id, backend.name, found.id)
         await self._reconciler.correct(row, now, found)
 
-    def _report(self, backend: str, left: Sequence[ProviderSandbox]) -> None:
-        for one in left:
+    def _report(self, backend: str, unowned: Sequence[ProviderSandbox]) -> None:
+        for one in unowned:
             if one.id not in self._reported:
                 self._reported.add(one.id)
                 log.warning(

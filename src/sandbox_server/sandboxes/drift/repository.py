@@ -9,7 +9,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs.statements import DUE
 
 
-class PatrolRepository:
+class DriftRepository:
     """What is compared with a provider's truth."""
 
     def __init__(self, session: AsyncSession) -> None:

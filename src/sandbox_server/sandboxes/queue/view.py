@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox, TemplateBuild
-from sandbox_server.domain.capacity import Room
-from sandbox_server.domain.due import waits_for_place
+from sandbox_server.domain.capacity import BackendCapacity
+from sandbox_server.domain.due import waits_for_slot
 from sandbox_server.domain.state import State
-from sandbox_server.sandboxes.repositories.awaited import AwaitedRepository
-from sandbox_server.sandboxes.repositories.capacity import RoomRepository
-from sandbox_server.sandboxes.repositories.queue import QueueViewRepository, Standing
+from sandbox_server.sandboxes.repositories.awaited import TemplateWaitRepository
+from sandbox_server.sandboxes.repositories.capacity import CapacityRepository
+from sandbox_server.sandboxes.repositories.queue import QueuePosition, QueueViewRepository
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 
 
@@ -37,22 +37,22 @@ async def describe_queues(
     session: AsyncSession, rows: Collection[Sandbox]
 ) -> Mapping[str, QueueView]:
     """Say where those of the sandboxes stand that wait, in as many questions as for one."""
-    waiting = {row.id: row for row in rows if waits_for_place(deadlines_of(row))}
+    waiting = {row.id: row for row in rows if waits_for_slot(deadlines_of(row))}
     if not waiting:
         return {}
     backends = {backend for row in waiting.values() for backend in _may_be_at(row)}
-    rooms = await RoomRepository(session).find(backends)
+    rooms = await CapacityRepository(session).find(backends)
     repository = QueueViewRepository(session)
-    standings = await repository.find_standings(waiting, rooms)
+    positions = await repository.find_positions(waiting, rooms)
     releases = _Releases(repository)
     views = await _stand_aside(session, [row for row in waiting.values() if not _may_be_at(row)])
-    for id_, standing in standings.items():
+    for id_, position in positions.items():
         row = waiting[id_]
         own = [room for room in rooms if room.backend in _may_be_at(row)]
         views[id_] = QueueView(
-            position=standing.ahead + 1,
-            reason=_explain(row, standing, own),
-            estimate=await releases.estimate(row, standing, own),
+            position=position.ahead + 1,
+            reason=_explain(row, position, own),
+            estimate=await releases.estimate(row, position, own),
         )
     return views
 
@@ -60,7 +60,7 @@ async def describe_queues(
 async def _stand_aside(session: AsyncSession, rows: Sequence[Sandbox]) -> dict[str, QueueView]:
     """Say what those wait for that no backend may have yet."""
     awaited = {row.awaited_template_id for row in rows if row.awaited_template_id is not None}
-    builds = await AwaitedRepository(session).list_under_way(awaited) if awaited else []
+    builds = await TemplateWaitRepository(session).list_under_way(awaited) if awaited else []
     told = {build.template_id: _progress(name, build) for name, build in builds}
     views = {}
     for row in rows:
@@ -86,34 +86,34 @@ class _Releases:
         self._at: dict[tuple[str, ...], Sequence[datetime | None]] = {}
 
     async def estimate(
-        self, row: Sandbox, standing: Standing, rooms: Sequence[Room]
+        self, row: Sandbox, position: QueuePosition, rooms: Sequence[BackendCapacity]
     ) -> timedelta | None:
-        at = await self._find_turn(row, standing, rooms)
-        return None if at is None else max(at - standing.now, timedelta())
+        at = await self._find_turn(row, position, rooms)
+        return None if at is None else max(at - position.now, timedelta())
 
     async def _find_turn(
-        self, row: Sandbox, standing: Standing, rooms: Sequence[Room]
+        self, row: Sandbox, position: QueuePosition, rooms: Sequence[BackendCapacity]
     ) -> datetime | None:
-        if standing.lacks_quota:
-            tenant_id, too_many = row.tenant_id, standing.running - standing.max_running
+        if position.lacks_quota:
+            tenant_id, too_many = row.tenant_id, position.running - position.max_running
             if tenant_id not in self._of:
                 self._of[tenant_id] = await self._repository.list_releases_of(tenant_id)
-            return _nth(self._of[tenant_id], standing.ahead_in_tenant + too_many)
-        taking = tuple(room for room in rooms if room.lets_in(row.state))
+            return _nth(self._of[tenant_id], position.ahead_in_tenant + too_many)
+        taking = tuple(room for room in rooms if room.admits(row.state))
         if not taking:
             return min((room.busy_until for room in rooms if room.busy_until), default=None)
-        behind = standing.ahead - sum(room.free for room in taking)
+        behind = position.ahead - sum(room.free for room in taking)
         if behind < 0 or _kept_place(row, rooms):
-            return standing.now
+            return position.now
         names = tuple(room.backend for room in taking)
         if names not in self._at:
             self._at[names] = await self._repository.list_releases_at(taking)
         return _nth(self._at[names], behind)
 
 
-def _explain(row: Sandbox, standing: Standing, rooms: Sequence[Room]) -> str:
-    if standing.lacks_quota:
-        return f"Tenant {standing.tenant} may run {standing.max_running} at once, and does."
+def _explain(row: Sandbox, position: QueuePosition, rooms: Sequence[BackendCapacity]) -> str:
+    if position.lacks_quota:
+        return f"Tenant {position.tenant} may run {position.max_running} at once, and does."
     return (
         " ".join(room.explain(row.state) for room in rooms)
         or "No backend that it may be at is known."
@@ -124,8 +124,8 @@ def _may_be_at(row: Sandbox) -> Collection[str]:
     return row.candidates if row.state is State.QUEUED else [row.backend or ""]
 
 
-def _kept_place(row: Sandbox, rooms: Sequence[Room]) -> bool:
-    return row.state is State.PAUSED and any(room.keeps_places for room in rooms)
+def _kept_place(row: Sandbox, rooms: Sequence[BackendCapacity]) -> bool:
+    return row.state is State.PAUSED and any(room.keeps_slots for room in rooms)
 
 
 def _nth(instants: Sequence[datetime | None], index: int) -> datetime | None:

@@ -34,10 +34,10 @@ def _note() -> Select[tuple[timedelta | None]]:
     meant = table.c.id == any_(bindparam("sandbox_ids", type_=ARRAY(Text)))
     tenth = table.c.idle_timeout.op("/")(literal(10))
     often = func.least(bindparam("at_most_every", type_=Interval), tenth)
-    is_news = or_(table.c.last_activity_at.is_(None), table.c.last_activity_at + often <= now)
+    is_new = or_(table.c.last_activity_at.is_(None), table.c.last_activity_at + often <= now)
     is_awake = (table.c.target == Target.RUNNING) & table.c.state.in_(_AWAKE)
     # By id, as everybody holds several: else two servers could wait for each other.
-    due = select(table.c.id).where(meant, is_awake, is_news).order_by(table.c.id)
+    due = select(table.c.id).where(meant, is_awake, is_new).order_by(table.c.id)
     held = due.with_for_update(key_share=True).cte("held")
     noted = update(table).where(table.c.id == held.c.id).values(last_activity_at=now)
     return select(func.min(table.c.idle_timeout)).where(meant).add_cte(noted.cte("noted"))

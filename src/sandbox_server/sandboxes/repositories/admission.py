@@ -8,8 +8,8 @@ from sqlalchemy import ARRAY, BigInteger, Text, any_, bindparam, exists, func, s
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox, Tenant
-from sandbox_server.domain.capacity import Door
-from sandbox_server.domain.fair_share import Share, Waiting
+from sandbox_server.domain.capacity import AdmissionPath
+from sandbox_server.domain.fair_share import QueuedSandbox, TenantShare
 from sandbox_server.sandboxes.repositories.slots import (
     held,
     in_line,
@@ -62,8 +62,8 @@ _QUEUE = select(
 class Queue:
     """Who may be next, and what their tenants run."""
 
-    waiting: Sequence[Waiting]
-    shares: Mapping[str, Share]
+    waiting: Sequence[QueuedSandbox]
+    shares: Mapping[str, TenantShare]
     now: datetime
 
 
@@ -89,17 +89,17 @@ class AdmissionRepository:
         return counted.scalar_one()
 
     async def read_queue(
-        self, tenant_ids: Sequence[str], doors: Sequence[Door], *, most: int
+        self, tenant_ids: Sequence[str], admission_paths: Sequence[AdmissionPath], *, most: int
     ) -> Queue:
         """Read who is first at each door: of each tenant as many as it may run, and `most` at the most."""
         asked = {
             "tenant_ids": tenant_ids,
-            "numbers": list(range(len(doors))),
-            "backends": [door.backend for door in doors],
-            "states": [door.state for door in doors],
+            "numbers": list(range(len(admission_paths))),
+            "backends": [door.backend for door in admission_paths],
+            "states": [door.state for door in admission_paths],
             "most": most,
         }
-        return _queue((await self._session.execute(_QUEUE, asked)).all(), doors)
+        return _queue((await self._session.execute(_QUEUE, asked)).all(), admission_paths)
 
     async def lock_waiting(self, sandbox_ids: Collection[str]) -> Sequence[Sandbox]:
         """Hold, by id, those of the sandboxes that still wait."""
@@ -108,26 +108,29 @@ class AdmissionRepository:
         return (await self._session.scalars(fresh.with_for_update())).all()
 
 
-def _queue(rows: Sequence[Any], doors: Sequence[Door]) -> Queue:
+def _queue(rows: Sequence[Any], admission_paths: Sequence[AdmissionPath]) -> Queue:
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for row in rows:
         if row.id is not None:
             found[row.id].append(row)
     return Queue(
-        waiting=[_in_queue(seen, [doors[row.number] for row in seen]) for seen in found.values()],
-        shares={row.tenant_id: Share(places=row.running, left=row.left) for row in rows},
+        waiting=[
+            _in_queue(seen, [admission_paths[row.number] for row in seen])
+            for seen in found.values()
+        ],
+        shares={row.tenant_id: TenantShare(slots=row.running, left=row.left) for row in rows},
         now=rows[0].now,
     )
 
 
-def _in_queue(seen: Sequence[Any], doors: Sequence[Door]) -> Waiting:
+def _in_queue(seen: Sequence[Any], admission_paths: Sequence[AdmissionPath]) -> QueuedSandbox:
     row = seen[0]
-    open_there = {door.backend for door in doors}
-    return Waiting(
+    open_there = {door.backend for door in admission_paths}
+    return QueuedSandbox(
         id=row.id,
         tenant_id=row.tenant_id,
         priority=row.priority,
         queued_at=row.queued_at,
         backends=tuple(backend for backend in row.backends if backend in open_there),
-        has_place=any(door.has_place for door in doors),
+        keeps_slot=any(door.keeps_slot for door in admission_paths),
     )

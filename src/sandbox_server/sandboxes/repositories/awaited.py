@@ -9,7 +9,7 @@ from sandbox_server.domain.state import State
 _stands_aside = Sandbox.ended_at.is_(None) & (Sandbox.state == State.QUEUED)
 
 
-class AwaitedRepository:
+class TemplateWaitRepository:
     """Sandboxes that no backend may have before their template is built."""
 
     def __init__(self, session: AsyncSession) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import ARRAY, Select, Text, and_, any_, bindparam, exists, func,
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Backend, Sandbox
-from sandbox_server.domain.capacity import Room
+from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.state import State
 from sandbox_server.sandboxes.repositories.slots import held, is_paused, may_be_at, runs, waits
 
@@ -27,27 +27,27 @@ _TAKEN = (
 )
 
 
-class RoomRepository:
+class CapacityRepository:
     """How full backends are."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def lock(self, backends: Collection[str]) -> Sequence[Room]:
+    async def lock(self, backends: Collection[str]) -> Sequence[BackendCapacity]:
         """Lock the backends, by name, so that nobody else gives out their places."""
         return await self._find(_LOCK, backends)
 
-    async def lock_waited_for(self, backend: str) -> Sequence[Room]:
+    async def lock_waited_for(self, backend: str) -> Sequence[BackendCapacity]:
         """Lock a backend and all that anybody waits for."""
         return await self._find(_LOCK_WAITED_FOR, [backend])
 
-    async def find(self, backends: Collection[str]) -> Sequence[Room]:
+    async def find(self, backends: Collection[str]) -> Sequence[BackendCapacity]:
         """Tell how full backends are at this moment."""
         return await self._find(_FIND, backends)
 
     async def _find(
         self, wanted: Select[Backend, datetime], names: Collection[str]
-    ) -> Sequence[Room]:
+    ) -> Sequence[BackendCapacity]:
         rows = (await self._session.execute(wanted, {"names": list(names)})).all()
         found = [row.name for row, _ in rows]
         keeping = [row.name for row, _ in rows if row.paused_takes_place]
@@ -58,13 +58,13 @@ class RoomRepository:
         return [_room(row, now, taken[row.name]) for row, now in rows]
 
 
-def _room(row: Backend, now: datetime, taken: Sequence[_Count]) -> Room:
-    return Room(
+def _room(row: Backend, now: datetime, taken: Sequence[_Count]) -> BackendCapacity:
+    return BackendCapacity(
         backend=row.name,
         capacity=row.capacity,
         running=sum(count for state, _, count in taken if state is not State.PAUSED),
         kept={tenant_id: count for state, tenant_id, count in taken if state is State.PAUSED},
-        keeps_places=row.paused_takes_place,
+        keeps_slots=row.paused_takes_place,
         answers=row.state != "down",
         silent_since=row.failing_since,
         drained=row.drained,

@@ -32,7 +32,7 @@ _INSERT = (
 )
 
 
-class ArrivalRepository:
+class DirectAdmissionRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import Sandbox, Tenant
-from sandbox_server.domain.capacity import Room
+from sandbox_server.domain.capacity import BackendCapacity
 from sandbox_server.domain.state import OnTimeout, State
 from sandbox_server.sandboxes.repositories.slots import (
     in_line,
@@ -53,7 +53,7 @@ _is_gone_at = case(
 
 
 @dataclass(frozen=True)
-class Standing:
+class QueuePosition:
     """Where a sandbox stands in the order of admission."""
 
     ahead: int
@@ -74,9 +74,9 @@ class QueueViewRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def find_standings(
-        self, sandbox_ids: Collection[str], rooms: Collection[Room]
-    ) -> Mapping[str, Standing]:
+    async def find_positions(
+        self, sandbox_ids: Collection[str], rooms: Collection[BackendCapacity]
+    ) -> Mapping[str, QueuePosition]:
         """Tell who would be admitted at the backends before whom, if one place after the other got free.
 
         Each admission gives its tenant a place more. So the n-th of a tenant compares to others as
@@ -95,9 +95,11 @@ class QueueViewRepository:
             .add_columns(mine.c.name, mine.c.max_running, mine.c.max_running - mine.c.left, _now)
             .where(mine.c.id.in_(sorted(sandbox_ids)))
         )
-        return {id_: Standing(*standing) for id_, *standing in found}
+        return {id_: QueuePosition(*position) for id_, *position in found}
 
-    async def list_releases_at(self, rooms: Collection[Room]) -> Sequence[datetime | None]:
+    async def list_releases_at(
+        self, rooms: Collection[BackendCapacity]
+    ) -> Sequence[datetime | None]:
         """List when places there get free by themselves, the first ones first."""
         names, keeping = _names(rooms)
         frees_at = case((Sandbox.backend.in_(keeping), _is_gone_at), else_=_stops_running_at)
@@ -117,7 +119,7 @@ class QueueViewRepository:
         return (await self._session.scalars(earliest)).all()
 
 
-def _line(rooms: Iterable[Room]) -> CTE:
+def _line(rooms: Iterable[BackendCapacity]) -> CTE:
     """Tell of all who wait at the backends who is the n-th of its tenant, and what that has."""
     names, keeping = _names(rooms)
     waiting = (
@@ -156,7 +158,7 @@ def _turn(line: FromClause) -> Sequence[ColumnElement[Any]]:
     return (-line.c.priority, line.c.places, line.c.queued_at, line.c.id)
 
 
-def _names(rooms: Iterable[Room]) -> tuple[list[str], list[str]]:
+def _names(rooms: Iterable[BackendCapacity]) -> tuple[list[str], list[str]]:
     """Give the names of the backends, and of those where paused sandboxes keep their places."""
     every = list(rooms)
-    return [room.backend for room in every], [room.backend for room in every if room.keeps_places]
+    return [room.backend for room in every], [room.backend for room in every if room.keeps_slots]

@@ -17,7 +17,7 @@ from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.state import ENDED, State, Target
-from sandbox_server.domain.transition_cause import Wish
+from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.log.events import CHANGED
 
 _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
@@ -156,12 +156,12 @@ class SandboxRepository:
         )
         return noted is not None
 
-    async def doubt_settings(self, sandbox_id: str) -> None:
+    async def invalidate_settings(self, sandbox_id: str) -> None:
         """Take for unknown what a sandbox's services were told."""
         told = update(Sandbox).where(Sandbox.id == sandbox_id)
         await self._session.execute(told.values(services_digest=None))
 
-    async def want_all_paused(self, wish: Wish) -> Sequence[str]:
+    async def target_all_paused(self, wish: TransitionCause) -> Sequence[str]:
         """Want everything paused that has a place to run at, whoever's it is; gives whose target that changes."""
         changed = await self._session.scalars(
             update(Sandbox)
@@ -171,7 +171,7 @@ class SandboxRepository:
         )
         return changed.all()
 
-    async def are_any_in_place(self) -> bool:
+    async def any_occupies_slot(self) -> bool:
         """Tell whether anything is running, or on its way somewhere."""
         in_place = exists().where(Sandbox.ended_at.is_(None), Sandbox.state.in_(_IN_PLACE))
         return bool(await self._session.scalar(select(in_place)))

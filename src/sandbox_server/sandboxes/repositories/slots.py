@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal_column, 
 from sqlalchemy.dialects.postgresql import array
 
 from sandbox_server.db.models import Sandbox
-from sandbox_server.domain.capacity import WITH_PLACE
+from sandbox_server.domain.capacity import OCCUPIES_SLOT
 from sandbox_server.domain.state import State
 
 Selected = TypeVar("Selected", bound=Select[*tuple[Any, ...]])
@@ -27,7 +27,7 @@ may_be_at = case((_in(State.QUEUED), Sandbox.candidates), else_=array([Sandbox.b
 in_line = (Sandbox.priority.desc(), Sandbox.queued_at, Sandbox.id)
 
 _lives = Sandbox.ended_at.is_(None)
-runs = and_(_lives, _in(*sorted(WITH_PLACE)))
+runs = and_(_lives, _in(*sorted(OCCUPIES_SLOT)))
 is_paused = and_(_lives, _in(State.PAUSED))
 
 

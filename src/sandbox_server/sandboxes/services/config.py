@@ -27,7 +27,7 @@ _SOON = timedelta(seconds=0.5)
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Furnishing:
+class ServiceConfigWriter:
     """Tells the services in sandboxes what they are to know, in a file that they read.
 
     It is there before a sandbox is said to run, and again whenever something else is to be in it. What is in it is known by
@@ -47,7 +47,7 @@ class Furnishing:
         self._vault = vault
         self._public = public
 
-    async def furnish(self, row: Sandbox, access: Access) -> Mapping[str, Any]:
+    async def write(self, row: Sandbox, access: Access) -> Mapping[str, Any]:
         """Write the settings of a sandbox that is about to run; gives what its row has to know of that.
 
         One that takes none runs nevertheless: its job tries again.
@@ -64,7 +64,7 @@ class Furnishing:
                 return {"services_digest": None}
         return {"services_digest": digest}
 
-    async def settle(self, job: LeasedJob) -> datetime | None:
+    async def update(self, job: LeasedJob) -> datetime | None:
         """Write the settings of a sandbox that runs, if they are not what is in its file."""
         async with without_transaction(self._sessions) as session:
             found = await SandboxRepository(session).find(job.subject)
@@ -77,13 +77,13 @@ class Furnishing:
             return None
         assert row.backend is not None
         self._backends[row.backend].enter()
-        await self.write(row, unless_there=True)
+        await self.rewrite(row, unless_there=True)
         return None
 
-    async def doubt(self, sandbox_id: str) -> None:
+    async def invalidate(self, sandbox_id: str) -> None:
         """Have a sandbox's settings written again, which somebody may have replaced with older ones by now."""
         async with self._sessions.begin() as session:
-            await SandboxRepository(session).doubt_settings(sandbox_id)
+            await SandboxRepository(session).invalidate_settings(sandbox_id)
             await JobRepository(session).due(SERVICES, sandbox_id)
 
     async def token(self, row: Sandbox) -> str:
@@ -95,7 +95,7 @@ class Furnishing:
             kept = await SandboxRepository(session).keep_tools_token(row.id, made)
         return open_tools_token(self._vault, row.id, kept)
 
-    async def write(self, row: Sandbox, *, unless_there: bool = False) -> None:
+    async def rewrite(self, row: Sandbox, *, unless_there: bool = False) -> None:
         """Put a running sandbox's settings where its services read them, be they there already or not."""
         token = await self.token(row)
         while row.state not in ENDED and row.access_sealed is not None:

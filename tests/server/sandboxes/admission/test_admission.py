@@ -10,7 +10,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs.kinds import ADMISSION, SANDBOX
 from sandbox_server.log.events import EventRepository
-from sandbox_server.sandboxes.admission import Admission, require_room_in_queue
+from sandbox_server.sandboxes.admission import Admission, require_queue_slot
 from tests.server.jobs.job_actions import wait_for_a_lock
 from tests.server.support.databases import EVERY_POSTGRES
 from tests.server.support.sandbox_rows import (
@@ -53,7 +53,7 @@ def admit(sessions, admission):
 @pytest.fixture
 def work(admission):
     async def act(subject="local"):
-        return await admission.work(LeasedJob(1, ADMISSION, subject, 1, "me"))
+        return await admission.admit_queued(LeasedJob(1, ADMISSION, subject, 1, "me"))
 
     return act
 
@@ -279,10 +279,10 @@ async def test_a_queue_takes_no_more_than_its_tenant_may_have(sessions):
     await add(sessions, sandbox(), sandbox(PAUSED, waits_again=True), sandbox(tenant_id="u"))
 
     async with sessions.begin() as session:
-        await require_room_in_queue(session, "t")
+        await require_queue_slot(session, "t")
         session.add(sandbox())
         with pytest.raises(QueueFull) as refused:
-            await require_room_in_queue(session, "t")
+            await require_queue_slot(session, "t")
         await session.rollback()
     assert str(refused.value) == "All 2 places in the queue are taken."
     assert refused.value.retry_after

@@ -6,8 +6,8 @@ import pytest
 
 from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import ADMISSION
-from sandbox_server.sandboxes.direct_admission import Arrivals
-from sandbox_server.sandboxes.repositories.direct_admission import ArrivalRepository, fresh
+from sandbox_server.sandboxes.direct_admission import DirectAdmission
+from sandbox_server.sandboxes.repositories.direct_admission import DirectAdmissionRepository, fresh
 from tests.server.jobs.job_actions import wait_for_a_lock
 from tests.server.support.databases import EVERY_POSTGRES
 from tests.server.support.sandbox_rows import (
@@ -28,7 +28,7 @@ def let_in():
     """Let a sandbox in that was written down by nobody yet; gives it, or None if it may not start."""
 
     async def act(session, *candidates):
-        _, _, now = await ArrivalRepository(session).find_tenant("t")
+        _, _, now = await DirectAdmissionRepository(session).find_tenant("t")
         row = sandbox(
             candidates=list(candidates),
             labels={},
@@ -39,7 +39,7 @@ def let_in():
             priority=0,
         )
         fresh(row, now, queue_timeout=None)
-        return row if await Arrivals(by="me").let_in(session, row, now) else None
+        return row if await DirectAdmission(by="me").let_in(session, row, now) else None
 
     return act
 
@@ -90,7 +90,7 @@ async def test_nobody_who_arrives_overtakes_one_that_has_begun_to_wait(sessions,
     await add(sessions, tenant(), backend())
 
     async with sessions.begin() as session:
-        _, is_let_in, _ = await ArrivalRepository(session).find_tenant("t")
+        _, is_let_in, _ = await DirectAdmissionRepository(session).find_tenant("t")
         await add(sessions, waiting)
         assert is_let_in
         assert await let_in(session, "local") is None

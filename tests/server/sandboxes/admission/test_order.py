@@ -2,7 +2,7 @@ from random import Random
 
 import pytest
 
-from sandbox_server.domain.fair_share import Share, Waiting, take_turns
+from sandbox_server.domain.fair_share import QueuedSandbox, TenantShare, allocate
 from sandbox_server.domain.state import State
 from sandbox_server.sandboxes.admission import Admission
 from tests.server.support.sandbox_rows import HOUR, add, backend, now, read, sandbox, tenant
@@ -32,12 +32,12 @@ async def test_no_more_is_read_of_a_queue_than_decides_who_is_next(sessions, see
         await Admission(sessions).admit(session, BACKENDS)
 
     kept = [row for row in waiting if row.state is State.PAUSED and row.backend == KEEPING]
-    turns = take_turns(
+    turns = allocate(
         map(seen, waiting),
         free={name: capacity[name] - count(running + kept, backend=name) for name in BACKENDS},
         shares={
-            tenant_id: Share(
-                places=count(running + kept, tenant_id=tenant_id),
+            tenant_id: TenantShare(
+                slots=count(running + kept, tenant_id=tenant_id),
                 left=quota[tenant_id] - count(running, tenant_id=tenant_id),
             )
             for tenant_id in TENANTS
@@ -67,13 +67,13 @@ def any_waiting(chance, *, since):
 
 def seen(row):
     resumes = row.state is State.PAUSED
-    return Waiting(
+    return QueuedSandbox(
         id=row.id,
         tenant_id=row.tenant_id,
         priority=row.priority,
         queued_at=row.queued_at,
         backends=(row.backend,) if resumes else tuple(row.candidates),
-        has_place=resumes and row.backend == KEEPING,
+        keeps_slot=resumes and row.backend == KEEPING,
     )
 
 

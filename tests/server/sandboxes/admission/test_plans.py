@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from sandbox_server.sandboxes.admission import Admission
-from sandbox_server.sandboxes.repositories.capacity import RoomRepository
+from sandbox_server.sandboxes.repositories.capacity import CapacityRepository
 from tests.server.support.databases import EVERY_POSTGRES
 from tests.server.support.query_plans import explain, rows_read, vacuum
 from tests.server.support.sandbox_rows import add, backend, tenant
@@ -49,7 +49,7 @@ async def test_a_place_is_given_out_without_a_look_at_those_who_take_no_part(
 
 async def test_who_waits_anywhere_is_found_in_the_queue(many_sandboxes):
     async def look(session):
-        rooms = await RoomRepository(session).lock_waited_for("idle")
+        rooms = await CapacityRepository(session).lock_waited_for("idle")
         assert [room.backend for room in rooms] == ["idle", "local"]
 
     plans = await explain(many_sandboxes, look)
@@ -61,7 +61,7 @@ async def test_places_that_paused_sandboxes_keep_are_counted_by_an_index(many_sa
     await add(sessions, backend("keeping", paused_takes_place=True))
 
     async def look(session):
-        [room] = await RoomRepository(session).find(["keeping"])
+        [room] = await CapacityRepository(session).find(["keeping"])
         assert room.free == room.capacity
 
     plans = await explain(many_sandboxes, look)

@@ -76,7 +76,7 @@ async def test_a_freed_place_is_taken_without_a_look_at_the_clock(database, sess
     await add(sessions, tenant(), backend(capacity=3), *running, *waiting)
     begun = Work()
     begun.may_finish.set()
-    admission = {ADMISSION: Admission(sessions).work}
+    admission = {ADMISSION: Admission(sessions).admit_queued}
 
     async with running_scheduler(database, begun, policy=HEARING, others=admission):
         # The first two may be found by the looks that starting and connecting make it take.
@@ -118,7 +118,7 @@ async def test_whoever_waits_is_served_in_the_end_however_all_come_and_go(
     async def all_served():
         return State.QUEUED not in await states(sessions, *rows)
 
-    admission = {ADMISSION: Admission(sessions).work}
+    admission = {ADMISSION: Admission(sessions).admit_queued}
     async with running_scheduler(database, end_it, policy=HEARING, others=admission):
         await asyncio.gather(*map(request, rows))
         await until(all_served, timeout=60)

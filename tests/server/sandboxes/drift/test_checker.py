@@ -15,8 +15,8 @@ from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
-from sandbox_server.sandboxes.drift.liveness import Patience
+from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
+from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
 from sandbox_server.sandboxes.services.sealed import open_access
 from tests.server.support.databases import new_database
 from tests.server.support.fault_proxy import answer_with, hold
@@ -32,19 +32,19 @@ JOB = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by=
 
 
 def patrol_of(living, *, again=HOUR, busy_for=HOUR, answer_within=MINUTE, each=MINUTE):
-    return Patrol(
+    return DriftChecker(
         living.sessions,
         living.backends,
         living.vault,
         living.reconciler,
-        rhythm=Rhythm(again=again, busy_for=busy_for, answer_within=answer_within),
-        patience=Patience(each=each, between=AT_ONCE, all=HOUR),
+        intervals=CheckIntervals(again=again, busy_for=busy_for, answer_within=answer_within),
+        timeouts=LivenessTimeouts(each=each, between=AT_ONCE, all=HOUR),
     )
 
 
-async def patrol(living, **rhythm):
+async def patrol(living, **intervals):
     """Look at the backend once."""
-    return await patrol_of(living, **rhythm).work(JOB)
+    return await patrol_of(living, **intervals).work(JOB)
 
 
 async def backend_row(living):
@@ -351,7 +351,7 @@ async def test_a_backend_that_is_back_lets_in_who_waits_and_tries_again_what_fai
     await patrol(faulty, again=AT_ONCE)
     job = await living.lease(sandbox_id)
     with pytest.raises(BackendUnavailable):
-        await faulty.reconciler.settle(job)
+        await faulty.reconciler.reconcile(job)
     async with living.sessions.begin() as session:
         await JobRepository(session).fail(job, error="down", delay=HOUR, max_attempts=1)
     assert (await living.job(kinds.SANDBOX, sandbox_id)).dead_at
@@ -370,8 +370,8 @@ async def test_a_backend_that_is_back_lets_in_who_waits_and_tries_again_what_fai
 
 async def test_a_backend_that_left_the_settings_is_not_asked(living):
     job = LeasedJob(id=1, kind=kinds.PATROL, subject="gone", attempts=1, leased_by="a")
-    patrol = Patrol(living.sessions, living.backends, living.vault, living.reconciler)
-    assert await patrol.work(job) is None
+    patrol = DriftChecker(living.sessions, living.backends, living.vault, living.reconciler)
+    assert await patrol.check(job) is None
 
 
 async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
@@ -397,10 +397,10 @@ async def test_a_running_sandbox_that_does_not_answer_is_silent_until_it_does(
 async def test_a_silent_sandboxs_event_tells_when_it_answered_last(faulty, living, proxy):
     sandbox_id = await living.started()
     patrol = patrol_of(faulty)
-    await patrol.work(JOB)
+    await patrol.check(JOB)
     proxy.on(HEALTH, NOT_RUNNING, times=2)
 
-    await patrol.work(JOB)
+    await patrol.check(JOB)
 
     silent = (await living.events(sandbox_id))[-1]
     answered_at = datetime.fromisoformat(silent.data["last_answer_at"])

@@ -15,9 +15,9 @@ from sandbox_server.jobs.backoff import Backoff
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.protocol.errors import AnswerLost, CallNotSupported, PauseConflict
 from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
-from sandbox_server.sandboxes.drift.liveness import Patience
-from sandbox_server.sandboxes.drift.repository import PatrolRepository
+from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
+from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
+from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.provider_state import ask
 from tests.engine.waiting import until
 from tests.server.jobs.running_scheduler import POLLING
@@ -77,16 +77,16 @@ def others_at(provider):
 
 
 async def patrol(living):
-    looking = Patrol(
+    looking = DriftChecker(
         living.sessions,
         living.backends,
         living.vault,
         living.reconciler,
-        rhythm=Rhythm(again=AT_ONCE),
-        patience=Patience(each=AT_ONCE, between=AT_ONCE, all=AT_ONCE),
+        intervals=CheckIntervals(again=AT_ONCE),
+        timeouts=LivenessTimeouts(each=AT_ONCE, between=AT_ONCE, all=AT_ONCE),
     )
     job = LeasedJob(id=1, kind=kinds.PATROL, subject="imitated", attempts=1, leased_by="a")
-    await looking.work(job)
+    await looking.check(job)
 
 
 async def backend_row(living):
@@ -174,7 +174,7 @@ async def test_the_patrol_leaves_other_peoples_sandboxes_out_of_everything(at_pr
         assert (row.state, row.strangers) == ("up", 0)
         assert (await living.row(sandbox_id)).state is State.RUNNING
         async with living.sessions() as session:
-            assert len(await PatrolRepository(session).list_living("imitated")) == 1
+            assert len(await DriftRepository(session).list_living("imitated")) == 1
 
 
 @pytest.mark.timeout(60)

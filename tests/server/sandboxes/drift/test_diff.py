@@ -3,19 +3,19 @@ from datetime import UTC, datetime
 import pytest
 
 from sandbox_server.domain.state import ENDED, State
-from sandbox_server.providers.protocol.provider import ProviderSandbox, ProviderState
-from sandbox_server.sandboxes.drift.diff import Seen, compare
+from sandbox_server.providers.protocol.provider import ProviderSandbox, ReportedState
+from sandbox_server.sandboxes.drift.diff import RecordedSandbox, diff
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-AT_REST = {State.RUNNING: ProviderState.RUNNING, State.PAUSED: ProviderState.PAUSED}
+AT_REST = {State.RUNNING: ReportedState.RUNNING, State.PAUSED: ReportedState.PAUSED}
 IN_BETWEEN = sorted(set(State) - set(AT_REST) - ENDED)
 
 
 def row(state, *, known="there"):
-    return Seen("ours", state, 1, known)
+    return RecordedSandbox("ours", state, 1, known)
 
 
-def listed(state=ProviderState.RUNNING, *, provider_id="there", sandbox_id="ours"):
+def listed(state=ReportedState.RUNNING, *, provider_id="there", sandbox_id="ours"):
     return ProviderSandbox(
         id=provider_id,
         state=state,
@@ -30,38 +30,38 @@ def listed(state=ProviderState.RUNNING, *, provider_id="there", sandbox_id="ours
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_what_is_as_its_row_says_is_no_difference(state):
-    found = compare([row(state)], [listed(AT_REST[state])])
+    found = diff([row(state)], [listed(AT_REST[state])])
     assert not found.doubtful
     assert not found.doubles
     assert not found.unknown
 
 
 @pytest.mark.parametrize("state", AT_REST)
-@pytest.mark.parametrize("there", [*ProviderState, None])
+@pytest.mark.parametrize("there", [*ReportedState, None])
 def test_a_row_at_rest_is_doubted_unless_its_own_sandbox_is_just_so(state, there):
-    found = compare([row(state)], [] if there is None else [listed(there)])
+    found = diff([row(state)], [] if there is None else [listed(there)])
     assert bool(found.doubtful) is (there is not AT_REST[state])
 
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_another_sandbox_with_its_id_does_not_stand_for_its_own(state):
     other = listed(AT_REST[state], provider_id="elsewhere")
-    found = compare([row(state)], [other])
+    found = diff([row(state)], [other])
     assert found.doubtful
     assert not found.doubles  # nothing is killed while it is not known what the own one does
 
 
 def test_what_there_is_beside_its_own_is_a_double():
     other = listed(provider_id="elsewhere")
-    found = compare([row(State.RUNNING)], [listed(), other])
+    found = diff([row(State.RUNNING)], [listed(), other])
     assert found.doubles == [other]
     assert not found.doubtful
 
 
 @pytest.mark.parametrize("state", IN_BETWEEN)
-@pytest.mark.parametrize("there", [*ProviderState, None])
+@pytest.mark.parametrize("there", [*ReportedState, None])
 def test_what_is_on_its_way_is_left_to_who_is_at_it(state, there):
-    found = compare([row(state, known=None)], [] if there is None else [listed(there)])
+    found = diff([row(state, known=None)], [] if there is None else [listed(there)])
     assert not found.doubtful
     assert not found.doubles
     assert not found.unknown
@@ -70,4 +70,4 @@ def test_what_is_on_its_way_is_left_to_who_is_at_it(state, there):
 @pytest.mark.parametrize("sandbox_id", ["somebodys", None])
 def test_what_no_row_is_about_is_unknown(sandbox_id):
     stranger = listed(sandbox_id=sandbox_id)
-    assert compare([], [stranger]).unknown == [stranger]
+    assert diff([], [stranger]).unknown == [stranger]

@@ -10,7 +10,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.backoff import Backoff
-from sandbox_server.sandboxes.drift.checker import Patrol, Rhythm
+from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
 from tests.engine.waiting import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.in_process_server import running_server
@@ -33,12 +33,12 @@ async def tiring(database, faulty):
 
 
 async def _patrol(living):
-    rhythm = Rhythm(again=AT_ONCE, answer_within=timedelta(seconds=10))
-    patrol = Patrol(
-        living.sessions, living.backends, living.vault, living.reconciler, rhythm=rhythm
+    intervals = CheckIntervals(again=AT_ONCE, answer_within=timedelta(seconds=10))
+    patrol = DriftChecker(
+        living.sessions, living.backends, living.vault, living.reconciler, intervals=intervals
     )
     job = LeasedJob(id=1, kind=kinds.PATROL, subject="local", attempts=1, leased_by="a")
-    await patrol.work(job)
+    await patrol.check(job)
 
 
 async def test_what_was_given_up_while_a_provider_was_away_is_done_when_it_is_back(

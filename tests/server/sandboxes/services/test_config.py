@@ -8,7 +8,7 @@ import pytest
 from sandbox_server.domain.errors import BackendUnavailable, ToolsRefused
 from sandbox_server.domain.requests import ForkRequest
 from sandbox_server.domain.state import State
-from sandbox_server.sandboxes.services.config import Furnishing
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.services.sealed import seal_envs
 from sandbox_server.sandboxes.services.settings import settings_of
 from sandbox_server.sandboxes.services.settings_file import SETTINGS_FILE
@@ -25,7 +25,9 @@ OTHERS = {"other": {"url": "https://example.org/mcp"}}
 
 
 def furnishing_of(server):
-    return Furnishing(server.living.sessions, server.living.backends, server.living.vault, PUBLIC)
+    return ServiceConfigWriter(
+        server.living.sessions, server.living.backends, server.living.vault, PUBLIC
+    )
 
 
 async def use(server, sandbox_id):
@@ -89,7 +91,7 @@ async def test_a_token_is_made_once_for_all_servers(server, replica):
             for one, use in zip((server, replica), used, strict=True)
         )
     )
-    await furnishing_of(server).write(used[0].row)
+    await furnishing_of(server).rewrite(used[0].row)
     assert tokens[0] == tokens[1] == (await told(server, sandbox_id))["token"]
 
 
@@ -164,7 +166,7 @@ async def test_why_no_settings_are_taken_is_said_without_them(server):
     await run(server, sandbox_id, f"mkdir -p {SETTINGS_FILE}/in-the-way", user="root")
     row = (await use(server, sandbox_id)).row
     with pytest.raises(ToolsRefused, match=f"{SETTINGS_FILE}.*in its place") as refused:
-        await furnishing_of(server).write(row)
+        await furnishing_of(server).rewrite(row)
     assert await furnishing_of(server).token(await server.living.row(row.id)) not in str(
         refused.value
     )
@@ -246,7 +248,7 @@ async def test_nobody_sees_settings_in_a_list_of_processes(server):
     await hold_writing(server, sandbox_id)
     used = await use(server, sandbox_id)
     inside = used.backend.inside(used.access)
-    writing = asyncio.create_task(furnishing_of(server).write(used.row))
+    writing = asyncio.create_task(furnishing_of(server).rewrite(used.row))
     await until_held(inside)
     seen = await run(
         server, sandbox_id, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ", user="root"
