@@ -13,7 +13,7 @@ import pytest
 from compatibility import clients, versions
 from compatibility.document import Finding, render
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 
 PROBES = REPOSITORY / "compatibility" / "python"
 JAVASCRIPT = REPOSITORY / "compatibility" / "javascript"

@@ -5,7 +5,7 @@ import pytest
 from sandbox_client.errors import TerminalNotFound, Unauthenticated
 from sandbox_client.events import SandboxTurned, TerminalAttached, TerminalExit, TerminalResized
 from sandbox_client.models import CommandState, SandboxState
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

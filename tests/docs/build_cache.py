@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sandbox_engine.images.claims import Claims
 from sandbox_engine.templates.building.step_cache import CachedStep
-from tests.engine.process import IMAGES, REPOSITORY
+from tests.engine.engine_process import IMAGES, REPOSITORY
 
 KEPT = REPOSITORY / ".cache" / "agent-template"
 

@@ -5,7 +5,7 @@ import httpx
 import pytest
 from e2b import AsyncSandbox, Sandbox
 
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 
 from sandbox_engine.commands import Follower, TerminalSize
 from sandbox_engine.keeper.client import Keeper
-from tests.engine.scratch import Container, bash
+from tests.engine.bare_container import Container, bash
 
 
 async def follow(container: Container, keeper: Keeper, wanted: dict[str, Any]) -> Follower:

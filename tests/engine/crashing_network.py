@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sandbox_engine.network.firewall.policy import CLOSED, OPEN
-from tests.engine.outside import Workplace
+from tests.engine.host_networks import Workplace
 
 
 async def hold(place: Workplace) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from sandbox_engine.container import cgroups
 from sandbox_engine.system.settings import Settings
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 
 class EngineState(Protocol):

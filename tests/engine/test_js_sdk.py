@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from tests.engine.node import NODE, install
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
+from tests.engine.node_packages import NODE, install
 
 pytestmark = pytest.mark.needs_engine
 

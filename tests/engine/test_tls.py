@@ -7,8 +7,8 @@ import httpx
 import pytest
 import trustme
 
-from tests.engine.process import REPOSITORY, running_engine
-from tests.engine.waiting import until
+from tests.engine.engine_process import REPOSITORY, running_engine
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

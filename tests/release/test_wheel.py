@@ -6,7 +6,7 @@ import zipfile
 import httpx
 import pytest
 
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
 from tests.release.installation import ROOT
 from tests.server.support.server_process import server_process, variables_of
 

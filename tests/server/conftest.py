@@ -11,7 +11,7 @@ from sandbox_server.domain.errors import BackendError
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Endpoint, NewSandbox
 from tests.browser import WatchedPage, running_chromium
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
 from tests.server.support.api_fixtures import *  # noqa: F403 - fixtures
 from tests.server.support.databases import BUNDLED, new_database, running_servers
 from tests.server.support.fault_proxy import FaultyProxy

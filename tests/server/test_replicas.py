@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 
 from sandbox_server.db.installation import InstallationRepository
 from sandbox_server.db.session import create_engine, create_sessions
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.event_reader import following
 from tests.server.support.metrics_reader import labelled, samples_in

@@ -10,7 +10,7 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
 from sandbox_server.wiring import open_server, open_services
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 NOWHERE = BackendSettings(
     name="nowhere", api_key=SecretStr("e2b_0"), api_url="http://127.0.0.1:9", domain="localhost"

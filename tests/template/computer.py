@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from e2b import CommandExitException, Sandbox
 
-from tests.engine.process import ConnectionOptions
+from tests.engine.engine_process import ConnectionOptions
 
 # As the server replaces it: by root, in one step, for `user` alone.
 _WRITE = "umask 077; cd /etc/sandbox; cat >tools.new; chown user tools.new; mv tools.new tools.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from e2b import Sandbox, Template
 
-from tests.engine.process import ConnectionOptions, running_engine
+from tests.engine.engine_process import ConnectionOptions, running_engine
 from tests.server.support.server_process import server_process
 from tests.template import models
 from tests.template.computer import Computer

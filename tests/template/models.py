@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 
 PROGRAM = REPOSITORY / "tests/tools/agents/model_endpoint.py"
 PORT = 18080

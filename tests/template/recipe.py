@@ -7,7 +7,7 @@ from typing import Any
 from e2b import Template
 from e2b.template.main import TemplateFinal
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 
 TEMPLATES = REPOSITORY / "templates"
 SANDBOX_FILES = REPOSITORY / "docker/sandbox"

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.event_reader import following
 from tests.template.models import AGENTS, CLAUDE, CODEX
 from tests.tools.agents.serving import AgentClient

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 from tests.template.recipe import SANDBOX_FILES
 
 pytestmark = [pytest.mark.image, pytest.mark.needs_engine, pytest.mark.timeout(3600)]

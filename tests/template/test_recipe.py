@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from e2b import Template
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 from tests.template.recipe import SANDBOX_FILES, described, dockerfile, template
 
 NAMES = sorted(described()["templates"])

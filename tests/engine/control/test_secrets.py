@@ -7,7 +7,7 @@ import shutil
 import pytest
 from e2b import Secret, SecretException
 
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
 
 pytestmark = pytest.mark.needs_engine
 

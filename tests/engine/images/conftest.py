@@ -1,7 +1,7 @@
 import pytest
 
-from tests.engine.images.keeping import bases_in
-from tests.engine.images.registries import LOGIN, running_registry
+from tests.engine.images.base_images import bases_in
+from tests.engine.images.local_registry import LOGIN, running_registry
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from sandbox_engine.images.scratch import Scratch
 from sandbox_engine.machine.resources import MIB
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.system.errors import EngineError
-from tests.engine.images.keeping import bases_in
-from tests.engine.images.registries import needs_registry
-from tests.engine.process import REPOSITORY
-from tests.engine.waiting import until
+from tests.engine.engine_process import REPOSITORY
+from tests.engine.images.base_images import bases_in
+from tests.engine.images.local_registry import needs_registry
+from tests.engine.polling import until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(120)]
 

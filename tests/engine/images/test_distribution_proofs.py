@@ -5,9 +5,9 @@ from e2b import Sandbox, Template
 
 from sandbox_engine.images import node
 from sandbox_engine.images.apt import host_suite
-from tests.engine.images.keeping import UBUNTU_KEYRING, needs_debian
-from tests.engine.images.registries import make_image, needs_registry, run
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
+from tests.engine.images.base_images import UBUNTU_KEYRING, needs_debian
+from tests.engine.images.local_registry import make_image, needs_registry, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_engine, pytest.mark.timeout(1200)]
 

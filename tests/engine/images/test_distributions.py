@@ -17,7 +17,7 @@ from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.references import Reference
 from sandbox_engine.system.errors import ImageRefused
 from sandbox_engine.system.settings import Settings
-from tests.engine.images.keeping import UBUNTU_KEYRING, needs_debian
+from tests.engine.images.base_images import UBUNTU_KEYRING, needs_debian
 
 pytestmark = pytest.mark.needs_engine
 

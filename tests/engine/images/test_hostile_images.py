@@ -8,8 +8,13 @@ import pytest
 
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 from sandbox_engine.system.errors import ImageRefused
-from tests.engine.images.keeping import bases_in
-from tests.engine.images.registries import make_image, needs_registry, reconfigure, shell
+from tests.engine.images.base_images import bases_in
+from tests.engine.images.local_registry import (
+    make_image,
+    needs_registry,
+    reconfigure,
+    shell,
+)
 
 pytestmark = [pytest.mark.needs_engine, needs_registry, pytest.mark.timeout(300)]
 

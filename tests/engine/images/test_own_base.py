@@ -20,9 +20,9 @@ from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.system.errors import CannotRun
 from sandbox_engine.system.settings import Settings
 from sandbox_engine.system.syscalls import mount, unmount
-from tests.engine.images.keeping import bases_in
-from tests.engine.process import IMAGES, REPOSITORY
-from tests.engine.waiting import until
+from tests.engine.engine_process import IMAGES, REPOSITORY
+from tests.engine.images.base_images import bases_in
+from tests.engine.polling import until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from sandbox_engine.images.credentials import RegistryCredentials
 from sandbox_engine.images.registry.manifests import this_platform
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.system.errors import ImageRefused, RegistryRefused, RegistryUnreachable
-from tests.engine.images.keeping import bases_in
-from tests.engine.images.registries import (
+from tests.engine.images.base_images import bases_in
+from tests.engine.images.local_registry import (
     LOGIN,
     Layer,
     make_image,

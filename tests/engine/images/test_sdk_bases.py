@@ -3,13 +3,13 @@
 import pytest
 from e2b import BuildException, Sandbox, Template
 
-from tests.engine.images.registries import (
+from tests.engine.engine_process import running_engine
+from tests.engine.images.local_registry import (
     LOGIN,
     make_image,
     needs_registry,
     shell,
 )
-from tests.engine.process import running_engine
 
 pytestmark = [pytest.mark.needs_engine, needs_registry, pytest.mark.timeout(300)]
 

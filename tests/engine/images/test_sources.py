@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from sandbox_engine.images.sources import confined
-from tests.engine.file_system import small_file_system
+from tests.engine.file_systems import small_file_system
 
 pytestmark = pytest.mark.needs_engine
 

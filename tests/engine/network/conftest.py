@@ -1,9 +1,9 @@
 import pytest
 
-from tests.engine.network.dialling import equip
-from tests.engine.network.policing import STUB
-from tests.engine.network.stubbed import EngineElsewhere, stubbed
-from tests.engine.outside import outside, server, workplace
+from tests.engine.host_networks import outside, server, workplace
+from tests.engine.network.guest_dialler import equip
+from tests.engine.network.name_policies import STUB
+from tests.engine.network.stub_resolver import EngineElsewhere, stubbed
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,7 @@ import socket
 import pytest
 
 from sandbox_engine.network.firewall.policy import CLOSED
-from tests.engine.outside import HOST, call, socket_in
-from tests.engine.resolving import (
+from tests.engine.dns_resolvers import (
     LOOKUP_REFUSED,
     PORT,
     SERVER_FAILED,
@@ -22,6 +21,7 @@ from tests.engine.resolving import (
     resolver,
     silence,
 )
+from tests.engine.host_networks import HOST, call, socket_in
 
 _NUMBER = os.getpid() % 250 + 1
 FIRST, SECOND = f"127.53.{_NUMBER}.1", f"127.53.{_NUMBER}.2"

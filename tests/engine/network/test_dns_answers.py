@@ -4,8 +4,8 @@ from ipaddress import IPv4Address
 import pytest
 
 from sandbox_engine.network.dns.answers import addresses
-from tests.engine.network.policing import NAME
-from tests.engine.resolving import question
+from tests.engine.dns_resolvers import question
+from tests.engine.network.name_policies import NAME
 
 A, ALIAS, AAAA = 1, 5, 28
 TO_QUESTION = b"\xc0\x0c"

@@ -7,7 +7,7 @@ import pytest
 
 from sandbox_engine.network.firewall.policy import CLOSED
 from sandbox_engine.network.kernel.netns import dial, visiting
-from tests.engine.outside import HOST
+from tests.engine.host_networks import HOST
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from sandbox_engine.network.firewall.policy import CLOSED, OPEN
 from sandbox_engine.network.kernel.netns import visiting
 from sandbox_engine.rootfs.ownership import UID_BASE
-from tests.engine.outside import (
+from tests.engine.host_networks import (
     HOST,
     call,
     datagrams_to,
@@ -21,7 +21,7 @@ from tests.engine.outside import (
     socket_in,
     workplace,
 )
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 
 async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(network, beyond):

@@ -3,7 +3,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from sandbox_engine.network.firewall.openings import MOST, Opening, Openings
-from tests.engine.network.policing import NAME, only
+from tests.engine.network.name_policies import NAME, only
 
 OTHER = "other.example"
 ADDRESS = IPv4Address("192.0.2.1")

@@ -9,15 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from sandbox_engine.network.firewall.openings import MOST
 from sandbox_engine.network.firewall.policy import CLOSED, Policy
 from sandbox_engine.network.kernel.netns import visiting
-from tests.engine.network.policing import NAME, STUB, learns, only
-from tests.engine.outside import (
-    call,
-    datagrams_to,
-    is_refused,
-    run,
-    server,
-)
-from tests.engine.resolving import (
+from tests.engine.dns_resolvers import (
     LOOKUP_REFUSED,
     answer,
     ask,
@@ -26,6 +18,19 @@ from tests.engine.resolving import (
     question,
     resolver,
     telling,
+)
+from tests.engine.host_networks import (
+    call,
+    datagrams_to,
+    is_refused,
+    run,
+    server,
+)
+from tests.engine.network.name_policies import (
+    NAME,
+    STUB,
+    learns,
+    only,
 )
 
 FIN, SYN = 0x01, 0x02

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_engine.network.firewall.policy import Policy
 from sandbox_engine.system.errors import InvalidRequest, NotImplementedHere
-from tests.engine.network.policing import only
+from tests.engine.network.name_policies import only
 
 ALL = "0.0.0.0/0"
 

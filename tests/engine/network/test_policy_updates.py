@@ -6,11 +6,21 @@ import socket
 import pytest
 
 from sandbox_engine.network.firewall.policy import CLOSED, OPEN, Policy
-from tests.engine.network.policing import NAME, STUB, learns, only
-from tests.engine.outside import call, is_refused, run, socket_in
-from tests.engine.resolving import resolver, telling
-from tests.engine.talking import echo, talk
-from tests.engine.waiting import until
+from tests.engine.dns_resolvers import resolver, telling
+from tests.engine.echo_connections import echo, talk
+from tests.engine.host_networks import (
+    call,
+    is_refused,
+    run,
+    socket_in,
+)
+from tests.engine.network.name_policies import (
+    NAME,
+    STUB,
+    learns,
+    only,
+)
+from tests.engine.polling import until
 
 
 async def test_a_connection_outlives_the_answer_it_was_made_by(place, network, beyond):

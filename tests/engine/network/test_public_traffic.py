@@ -4,11 +4,11 @@ import pytest
 import websockets
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNetworkOpts
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 
 pytestmark = pytest.mark.needs_engine
 
-REPORTING = REPOSITORY / "tests/engine/guests/reporting.py"
+REPORTING = REPOSITORY / "tests/engine/guests/request_reporter.py"
 TOKEN = "e2b-traffic-access-token"
 AWAIT_LISTENER = "until ss -Hltn | grep -q ':8000 '; do sleep 0.05; done"
 NETWORK: SandboxNetworkOpts = {
@@ -21,8 +21,8 @@ NETWORK: SandboxNetworkOpts = {
 def private(engine):
     """Create a sandbox with a server that only the owner of a token may call."""
     with Sandbox.create(timeout=600, network=NETWORK, **engine.options) as sandbox:
-        sandbox.files.write("reporting.py", REPORTING.read_text())
-        sandbox.commands.run("python3 reporting.py 0.0.0.0 8000", background=True, timeout=0)
+        sandbox.files.write("request_reporter.py", REPORTING.read_text())
+        sandbox.commands.run("python3 request_reporter.py 0.0.0.0 8000", background=True, timeout=0)
         sandbox.commands.run(AWAIT_LISTENER)
         yield sandbox
 

@@ -9,10 +9,10 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 from e2b import AsyncSandbox, CommandExitException
 
-from tests.engine.network.dialling import dial, equip, is_refused
-from tests.engine.network.stubbed import STUB, resolves_to
-from tests.engine.outside import datagrams_to, run, server
-from tests.engine.resolving import resolver
+from tests.engine.dns_resolvers import resolver
+from tests.engine.host_networks import datagrams_to, run, server
+from tests.engine.network.guest_dialler import dial, equip, is_refused
+from tests.engine.network.stub_resolver import STUB, resolves_to
 
 pytestmark = pytest.mark.needs_engine
 
@@ -169,7 +169,8 @@ async def test_root_cannot_claim_anothers_address(online, sandbox, beyond):
         address, port = arrived._listener.getsockname()
         for source in (others, "203.0.113.7", beyond.host_in_lan, own):
             await online.commands.run(
-                f"python3 /opt/forging.py {source} {address} {port} from-{source}", user="root"
+                f"python3 /opt/packet_forger.py {source} {address} {port} from-{source}",
+                user="root",
             )
         assert await arrived.next() == f"from-{own}"
 

@@ -14,12 +14,12 @@ from e2b import (
     SandboxNetworkOpts,
 )
 
-from tests.engine.network.dialling import dial, equip, is_refused
-from tests.engine.network.policing import NAME
-from tests.engine.network.stubbed import STUB
-from tests.engine.resolving import resolver, telling
-from tests.engine.talking import echo
-from tests.engine.waiting import until
+from tests.engine.dns_resolvers import resolver, telling
+from tests.engine.echo_connections import echo
+from tests.engine.network.guest_dialler import dial, equip, is_refused
+from tests.engine.network.name_policies import NAME
+from tests.engine.network.stub_resolver import STUB
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

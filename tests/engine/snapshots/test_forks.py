@@ -3,8 +3,8 @@ import asyncio
 import pytest
 from e2b import AsyncSandbox, Sandbox, SandboxException, SandboxNotFoundException
 
-from tests.engine.snapshots.forking import fork_of, forks_of, kill_all
-from tests.engine.waiting import until
+from tests.engine.polling import until
+from tests.engine.snapshots.forks import fork_of, forks_of, kill_all
 
 pytestmark = pytest.mark.needs_engine
 

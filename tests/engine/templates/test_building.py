@@ -14,7 +14,7 @@ from e2b import (
     wait_for_process,
 )
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

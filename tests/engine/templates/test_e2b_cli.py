@@ -8,7 +8,7 @@ import sys
 import pytest
 from e2b import AsyncSandbox, AsyncTemplate
 
-from tests.engine.node import NODE, install
+from tests.engine.node_packages import NODE, install
 
 pytestmark = pytest.mark.needs_engine
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.engine.process import running_engine
-from tests.engine.waiting import until
+from tests.engine.engine_process import running_engine
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -3,7 +3,7 @@ import secrets
 import pytest
 from e2b import AsyncSandbox, AsyncVolume
 
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from e2b import AsyncSandbox, AsyncVolume, SandboxException, VolumeNotFoundExcep
 
 from sandbox_engine.system import loop_devices
 from tests.engine import leftovers
-from tests.engine.process import host_pid
-from tests.engine.waiting import until
+from tests.engine.engine_process import host_pid
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -6,7 +6,7 @@ import secrets
 import pytest
 from e2b import VolumeException, VolumePathNotFoundException
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 
 pytestmark = pytest.mark.needs_engine
 
@@ -92,11 +92,11 @@ async def test_a_link_within_the_volume_leads_where_it_says(mounted, volume):
 
 
 async def test_a_directory_that_is_exchanged_all_the_time_never_leads_out(mounted, volume, outside):
-    script = (REPOSITORY / "tests/engine/guests/swapping.py").read_text()
-    await mounted.files.write("swapping.py", script)
+    script = (REPOSITORY / "tests/engine/guests/symlink_swapper.py").read_text()
+    await mounted.files.write("symlink_swapper.py", script)
     await mounted.commands.run(f"cd /mnt/data; mkdir box; ln -s {outside} link")
     swapping = await mounted.commands.run(
-        "cd /mnt/data; exec python3 ~/swapping.py box link", background=True, timeout=0
+        "cd /mnt/data; exec python3 ~/symlink_swapper.py box link", background=True, timeout=0
     )
     for _ in range(60):
         name = secrets.token_hex(4)

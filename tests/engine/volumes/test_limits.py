@@ -6,9 +6,9 @@ import pytest
 from e2b import AsyncSandbox, AsyncVolume, VolumeException
 
 from sandbox_engine.machine import resources
-from tests.engine.file_system import small_file_system
-from tests.engine.memory import MIB, grows_by_less_than
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
+from tests.engine.file_systems import small_file_system
+from tests.engine.memory_growth import MIB, grows_by_less_than
 
 pytestmark = pytest.mark.needs_engine
 

@@ -6,7 +6,7 @@ import secrets
 import pytest
 from e2b import AsyncSandbox, AsyncVolume, SandboxException
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -5,7 +5,7 @@ import httpx
 import pytest
 from e2b import AsyncSandbox, AsyncVolume, VolumeException, VolumeNotFoundException
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -9,7 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sandbox_server.supervisor.serving import let_go
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.full_server import WAIT, inside, serving_outside
 from tests.server.support.request_recorder import PROGRAM, Recorded

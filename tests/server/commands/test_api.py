@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.docs.blocks import BY_HTTP
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.event_reader import following
 from tests.server.support.server_process import server_process, variables_of

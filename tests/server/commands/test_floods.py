@@ -21,7 +21,7 @@ from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
 from sandbox_server.log.output_repository import CommandOutputRepository
 from sandbox_server.log.records import RecordType
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.commands.command_calls import MINUTE, records, run, start, written
 from tests.server.support.in_process_server import running_server
 from tests.server.support.server_process import server_process, variables_of

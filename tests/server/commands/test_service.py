@@ -20,7 +20,7 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.log.notifications import LogGrowth
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import ProcessSignal
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.commands.command_calls import MINUTE, records, run, start, written
 from tests.server.support.in_process_server import caller_of
 

@@ -28,8 +28,8 @@ from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Endpoint
 from sandbox_server.sandboxes.repositories.sandboxes import deadlines_of
 from sandbox_server.sandboxes.services.settings_file import SETTINGS_FILE
-from tests.engine.process import EngineProcess
-from tests.engine.waiting import until
+from tests.engine.engine_process import EngineProcess
+from tests.engine.polling import until
 from tests.server.crash.postgres import PostgresProxy
 from tests.server.crash.walk import Lost, Walk
 from tests.server.support.fault_proxy import Exchange, Fault, FaultyProxy

@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pytest
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.crash.replicas import LEASE
 from tests.server.crash.transitions import TRANSITIONS, Scene
 from tests.server.crash.walk import Moment, Walk

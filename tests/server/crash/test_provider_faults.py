@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from sandbox_server.db.models import Job
 from sandbox_server.domain.state import State
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.crash.replicas import one_server
 from tests.server.support.fault_proxy import (
     Held,

@@ -7,7 +7,7 @@ from sqlalchemy import event, func, select, text
 
 from sandbox_server.db.models import Tenant
 from sandbox_server.db.session import pool_use, without_transaction
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 _SLEEPING = text(
     "SELECT count(*) FROM pg_stat_activity"

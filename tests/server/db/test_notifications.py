@@ -3,7 +3,7 @@ import asyncio
 from sqlalchemy import text
 
 from sandbox_server.db.notifications import Notifications
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 _LISTENERS = text(
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"

@@ -13,7 +13,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.events.log_source import LogKind, LogSource
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.tools.service_logs import ServiceLogs
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.commands.command_calls import run
 from tests.server.support.socket_server import running
 

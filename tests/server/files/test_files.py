@@ -11,7 +11,7 @@ from sandbox_server.app import create_app
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import create_engine, create_sessions
 from tests.docs.blocks import BY_HTTP
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.event_reader import following
 from tests.server.support.socket_server import serving

@@ -10,7 +10,7 @@ import pytest
 from sandbox_server.http import websocket_protocol
 from sandbox_server.http.server import HttpServer
 from sandbox_server.supervisor.listening import listen
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 HANDSHAKE = (
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

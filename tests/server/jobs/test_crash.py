@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.job_actions import claim, enqueue, read
 from tests.server.jobs.running_scheduler import Work, running_scheduler
 

@@ -15,7 +15,7 @@ from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.providers.protocol.limits import ProviderLimits, without_limits
 from sandbox_server.providers.registry import Backends, KnownBackend
 from sandbox_server.sandboxes.reconciler import Reconciler
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.managed_sandboxes import new_living
 

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from websockets.asyncio.client import connect
 
 from sandbox_server.db.session import pool_use
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 

@@ -12,7 +12,7 @@ import pytest
 from sandbox_server.log.hub import Streams
 from sandbox_server.metrics.instruments import FOLLOWERS
 from sandbox_server.settings import Settings
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.event_reader import following
 from tests.server.support.rows import add_event, add_sandbox, find_tenant

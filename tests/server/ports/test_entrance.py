@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sandbox_server.proxy.targets import Destination, path_of
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.full_server import PORT, inside, new_sandbox
 from tests.server.support.request_recorder import Recorded
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from sandbox_server.proxy.targets import Destination, path_of
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.full_server import PORT
 from tests.server.support.request_recorder import Recorded
 

@@ -7,8 +7,8 @@ import pytest
 from e2b import AsyncSandbox
 
 from tests.browser import WatchedPage, running_chromium
-from tests.engine.node import install
-from tests.engine.waiting import until
+from tests.engine.node_packages import install
+from tests.engine.polling import until
 from tests.server.support.full_server import inside, new_sandbox
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.needs_engine]

@@ -4,7 +4,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.full_server import PORT, WAIT
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.needs_engine]

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_server.domain.errors import BackendBusy, BackendRefused, BackendUnavailable
 from sandbox_server.providers.protocol.errors import AnswerLost
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.fault_proxy import (
     answer_twice,
     answer_with,

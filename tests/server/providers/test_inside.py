@@ -14,7 +14,7 @@ from sandbox_server.domain.errors import (
 from sandbox_server.providers.e2b.inside import Output
 from sandbox_server.providers.e2b.inside_failures import inside_failure
 from sandbox_server.providers.protocol.provider import Finished
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -9,7 +9,7 @@ from sandbox_server.domain.errors import BackendRefused
 from sandbox_server.providers.e2b import wire
 from sandbox_server.providers.protocol.errors import SandboxGone
 from sandbox_server.providers.protocol.provider import ReportedState
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

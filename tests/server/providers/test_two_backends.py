@@ -21,7 +21,7 @@ from sandbox_server.providers.repository import BackendRepository
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
 from sandbox_server.sandboxes.reconciler import Reconciler
-from tests.engine.process import running_engine
+from tests.engine.engine_process import running_engine
 from tests.server.support.in_process_server import running_server
 from tests.server.support.managed_sandboxes import MINUTE, new_living
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from reference import snapshot
 
-from tests.engine.node import NODE, install
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
+from tests.engine.node_packages import NODE, install
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sandbox_client.models import SandboxRead
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.api_fixtures import all_of
 
 pytestmark = pytest.mark.needs_engine

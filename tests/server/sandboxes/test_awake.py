@@ -16,7 +16,7 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.hub import Streams
 from sandbox_server.providers.protocol.processes import ProcessSignal
 from sandbox_server.verbs.service import Work
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.managed_sandboxes import HOUR, MINUTE
 
 pytestmark = pytest.mark.needs_engine

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_server.domain.state import OnTimeout, State, Target
 from sandbox_server.jobs import kinds
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.fault_proxy import answer_with
 from tests.server.support.managed_sandboxes import DAY, HOUR, MINUTE, SOON
 

@@ -9,7 +9,7 @@ import pytest
 from sandbox_server.domain.errors import NotReady, ResumeFailed, SandboxFailed
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import State, Target
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.fault_proxy import answer_with, hold, lose_answer
 from tests.server.support.in_process_server import running_server

@@ -13,7 +13,7 @@ from sandbox_server.jobs.kinds import ADMISSION
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
 from sandbox_server.wiring import open_server
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 from sqlalchemy import event, text
 
 from sandbox_server.access.secrets import new_login, new_secret, new_ticket
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.full_server import PORT, WAIT, new_sandbox, serving_outside
 
 pytestmark = [

@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from sandbox_server.db.models import Snapshot, Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.full_server import inside
 
 pytestmark = [

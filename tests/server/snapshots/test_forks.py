@@ -20,7 +20,7 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.queue.view import describe_queue
 from sandbox_server.sandboxes.services.sealed import open_envs
 from sandbox_server.snapshots.repository import SnapshotRepository
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.fault_proxy import hold, lose_answer
 from tests.server.support.in_process_server import caller_of, running_server

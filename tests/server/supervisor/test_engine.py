@@ -11,7 +11,7 @@ from e2b import AsyncSandbox
 
 from sandbox_server.supervisor.engine import NOTE, LocalEngine
 from sandbox_server.supervisor.living import LivingProcess
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.server_process import server_process
 
 pytestmark = pytest.mark.needs_engine

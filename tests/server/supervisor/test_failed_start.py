@@ -15,7 +15,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.supervisor.engine import LocalEngine
 from sandbox_server.supervisor.living import LivingProcess
 from tests.engine import leftovers
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.sandbox_rows import add, backend, sandbox, tenant
 from tests.server.support.server_process import server_process
 

@@ -13,8 +13,8 @@ from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.living import LivingProcess
 from sandbox_server.supervisor.raising import COMMAND, raised_guard
 from tests.engine import leftovers
-from tests.engine.process import IMAGES
-from tests.engine.waiting import until
+from tests.engine.engine_process import IMAGES
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -7,7 +7,7 @@ import signal
 import httpx
 import pytest
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.server_process import STOP_TIMEOUT_S
 
 

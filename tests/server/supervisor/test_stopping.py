@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.server_process import server_process, variables_of
 
 pytestmark = pytest.mark.needs_engine

@@ -25,7 +25,7 @@ from sandbox_server.supervisor.listening import listen
 from sandbox_server.supervisor.serving import let_go
 from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 from sandbox_server.wiring import open_server
-from tests.engine.process import EngineProcess
+from tests.engine.engine_process import EngineProcess
 from tests.server.support.request_recorder import start_recorder
 
 PORT = 3000

@@ -34,7 +34,7 @@ from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.snapshots.reconciler import SnapshotReconciler
 from sandbox_server.templates.builds import Builds
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.managed_sandboxes import MINUTE, Living
 

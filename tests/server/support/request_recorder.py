@@ -6,7 +6,7 @@ from pathlib import Path
 
 from e2b import AsyncSandbox
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 PROGRAM = Path(__file__).with_name("request_recorder_guest.py")
 

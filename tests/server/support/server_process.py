@@ -20,7 +20,7 @@ from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.settings import Settings, variable_of
 from sandbox_server.supervisor.engine import EngineNote, LocalEngine
 from sandbox_server.supervisor.living import LivingProcess
-from tests.engine.process import IMAGES, EngineProcess
+from tests.engine.engine_process import IMAGES, EngineProcess
 from tests.ports import free_port
 from tests.server.support.scratch_directory import scratch_parent
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from sandbox_server.templates.shipped import read_shipped
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.full_server import Outside, serving_outside
 
 AT_START = "POST /v2/templates"

@@ -3,7 +3,7 @@ from typing import Any
 
 import httpx
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.in_process_server import Serving
 
 LONGEST_S = 120

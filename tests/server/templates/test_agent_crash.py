@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from sandbox_server.db.models import Event, Sandbox
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.fault_proxy import FaultyProxy, Held
 from tests.server.support.server_process import new_encryption_key, server_process
 from tests.server.templates.shipped_templates import AT_START, write_context

@@ -14,7 +14,7 @@ from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.builds import LONGEST_BUILD, Builds
 from sandbox_server.templates.definitions import seal_definition
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.fault_proxy import Held, answer_with, lose_answer
 from tests.server.support.managed_sandboxes import living_at, new_living
 

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.managed_sandboxes import MINUTE
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]

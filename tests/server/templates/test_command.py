@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from sandbox_server.db.models import Template
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.server_process import server_process, variables_of
 from tests.server.templates.shipped_templates import write_context
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.metrics_reader import samples_in
 from tests.server.terminals.terminal_viewers import viewing
 

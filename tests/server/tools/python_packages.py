@@ -5,7 +5,7 @@ import tarfile
 from importlib.metadata import distribution
 from pathlib import PurePath
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 
 _REQUIREMENTS = REPOSITORY / "docker/sandbox/requirements.txt"
 

@@ -7,7 +7,7 @@ import pytest
 from fastmcp.client.messages import MessageHandler
 
 from sandbox_server.supervisor.serving import let_go
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.full_server import serving_outside
 

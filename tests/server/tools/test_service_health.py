@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 

@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from tests.engine.waiting import until
+from tests.engine.polling import until
 
 pytestmark = pytest.mark.needs_engine
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.engine.process import REPOSITORY
+from tests.engine.engine_process import REPOSITORY
 from tests.template.clients.hands import Hands, Site
 
 _WANTED = ("langchain-mcp-adapters==0.3.2", "mcp==1.30.0")

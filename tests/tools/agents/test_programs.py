@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.engine.node import NODE, install
+from tests.engine.node_packages import NODE, install
 from tests.tools.agents.model_endpoint import ModelEndpoint
 from tests.tools.agents.serving import AgentServer
 from tests.tools.serving import ToolServer, started_tool_server

@@ -14,7 +14,7 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.repositories.slots import runs
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import HEARING, Work, running_scheduler
 from tests.server.support.sandbox_rows import add, backend, read, sandbox, states, tenant
 

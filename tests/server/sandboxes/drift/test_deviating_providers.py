@@ -19,7 +19,7 @@ from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
 from sandbox_server.sandboxes.drift.liveness import LivenessTimeouts
 from sandbox_server.sandboxes.drift.repository import DriftRepository
 from sandbox_server.sandboxes.provider_state import ask
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.providers import stand_in_provider as api
 from tests.server.providers.stand_in_provider import INSTALLATION, PROFILES, Dialect, imitating

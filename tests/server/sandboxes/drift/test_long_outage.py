@@ -11,7 +11,7 @@ from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.backoff import Backoff
 from sandbox_server.sandboxes.drift.checker import CheckIntervals, DriftChecker
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.in_process_server import running_server
 

@@ -12,7 +12,7 @@ from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.services.sealed import seal_envs
 from sandbox_server.sandboxes.services.settings import settings_of
 from sandbox_server.sandboxes.services.settings_file import SETTINGS_FILE
-from tests.engine.waiting import until
+from tests.engine.polling import until
 from tests.server.support.fault_proxy import answer_with, lose_answer
 from tests.server.support.in_process_server import PUBLIC, running_server
 from tests.server.support.managed_sandboxes import MINUTE
