@@ -82,128 +82,150 @@ class Settings(BaseSettings):
     port: int = Field(8100, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     public_url: PublicUrl | None = Field(
         None,
-        description="Where the server is reached from outside, such as `https://sandboxes.example.org`; "
-        "ports of sandboxes are reached at `{port}-{id}.` below it, which DNS has to know. None given: "
-        "`http://localhost` with the port.",
+        description=(
+            "Public URL of the server, for example `https://sandboxes.example.org`. Ports of "
+            "sandboxes are at `{port}-{id}.` below its host, which needs a wildcard DNS record. "
+            "Default: `http://localhost` with the port."
+        ),
     )
     state_dir: AbsolutePath = Field(
         default_factory=default_state_dir,
-        description="Where the database, the keys and the engine's files are kept.",
+        description="Directory for the database, the keys and the engine's files.",
     )
 
     database_url: SecretStr | None = Field(
         None,
         validation_alias="DATABASE_URL",
-        description="PostgreSQL 15 or newer, as a libpq URL; none given: one of our own in the state "
-        "directory. Any number of servers may share one.",
+        description=(
+            "PostgreSQL 15 or newer, as a libpq URL; several servers may share it. Default: an "
+            "embedded PostgreSQL in the state directory."
+        ),
     )
     database_pool: int = Field(
-        20, ge=2, description="Connections to the database at the most, opened as they are needed."
+        20, ge=2, description="Maximum number of database connections, opened on demand."
     )
 
     e2b_api_key: SecretStr | None = Field(
         None,
         validation_alias="E2B_API_KEY",
-        description="Key of a provider that speaks E2B's protocol; with it no engine is started.",
+        description="API key of an E2B-compatible provider; if set, no engine is started.",
     )
     e2b_api_url: str | None = Field(
         None,
         validation_alias="E2B_API_URL",
-        description="Where that provider's API is, if not at `https://api.{E2B_DOMAIN}`.",
+        description="URL of the provider's API. Default: `https://api.{E2B_DOMAIN}`.",
     )
     e2b_sandbox_url: str | None = Field(
         None,
         validation_alias="E2B_SANDBOX_URL",
-        description="One address for all its sandboxes, if they are not at names below its domain. "
-        "E2B's own proxy takes only `https://sandbox.{E2B_DOMAIN}`.",
+        description=(
+            "One URL for all sandboxes of the provider, if they have no names below its domain. "
+            "E2B's own proxy accepts only `https://sandbox.{E2B_DOMAIN}`."
+        ),
     )
     e2b_domain: str = Field(
-        "e2b.app", validation_alias="E2B_DOMAIN", description="That provider's domain."
+        "e2b.app", validation_alias="E2B_DOMAIN", description="Domain of the provider."
     )
     backends: Annotated[tuple[BackendSettings, ...], AfterValidator(require_consistent)] = Field(
         (),
-        description="Several providers, as a JSON list of objects with the fields below; they take the "
-        "place of the one above.",
+        description="Several providers, as a JSON list of backends; replaces the single provider.",
     )
     capacity: int = Field(
         DEFAULT_CAPACITY,
         ge=0,
-        description="Sandboxes that may have a place at once at the engine, or at the provider above.",
+        description="Slots of the engine or the single provider: sandboxes that may run at once.",
     )
     engine_dir: AbsolutePath | None = Field(
         None,
-        description="Where the engine keeps sandboxes and images; none given: `engine` in the state "
-        "directory of root, a directory of root's for any other user.",
+        description=(
+            "Directory for the engine's sandboxes and images. Default: `engine` in the state "
+            "directory for root, a directory owned by root for other users."
+        ),
     )
 
     agent_template: bool | None = Field(
         None,
-        description="Whether the template `agent` is built at the first provider, and sandboxes are made "
-        "from it where nobody names another. None given: at an engine of the server's own.",
+        description=(
+            "Build the template `agent` at the first provider and use it as the default template."
+            " Default: true with the server's own engine."
+        ),
     )
     template_dir: AbsolutePath | None = Field(
         None,
-        description="Where the templates that come with the server are made from, laid out as its "
-        "repository is: `templates/e2b.toml` and what that needs. None given: what came with it.",
+        description=(
+            "Directory with your own version of the bundled templates, laid out like the "
+            "repository: `templates/e2b.toml` and the files it names. Default: the bundled ones."
+        ),
     )
 
     encryption_keys: SecretStr | None = Field(
         None,
-        description="Keys that seal secrets in the database, 32 bytes each in base64, separated by "
-        "commas; the first one seals. None given: one that is made once and kept in `encryption.key` "
-        "in the state directory. Servers that share a database need the same.",
+        description=(
+            "Keys that encrypt secrets in the database: 32 bytes each in base64, separated by "
+            "commas; the first one encrypts, all decrypt. Servers that share a database need the "
+            "same keys. Default: a key generated once in `encryption.key` in the state directory."
+        ),
     )
     allowed_origins: Origins = Field(
         (),
-        description="Origins whose pages may call the API, such as `https://app.example.com`, separated "
-        "by commas; `*` means all.",
+        description=(
+            "Origins whose pages may call the API (CORS), for example `https://app.example.com`, "
+            "separated by commas; `*` allows all."
+        ),
     )
     metrics_token: SecretStr | None = Field(
         None,
-        description="What `/metrics` wants as `Authorization: Bearer`. None given: nothing, and only "
-        "the machine itself is answered, where no proxy asks.",
+        description=(
+            "Bearer token for `/metrics`. Default: no token; only local, unproxied requests are "
+            "allowed."
+        ),
     )
     max_body_mb: int = Field(
-        16, ge=1, description="The largest body of a request that is read at once, in MiB."
+        16, ge=1, description="Maximum size of a request body that is read into memory, in MiB."
     )
     max_requests_per_tenant: int = Field(
-        2000, ge=1, description="Requests of one tenant that one server works on at once."
+        2000, ge=1, description="Maximum concurrent requests of a tenant per server."
     )
     max_streams_per_tenant: int = Field(
         2000,
         ge=1,
-        description="Streams of events and WebSockets of one tenant that one server keeps open at once.",
+        description="Maximum concurrent event streams and WebSockets of a tenant per server.",
     )
     places: int = Field(
-        64, ge=1, description="Transitions of sandboxes that one server works on at once."
+        64, ge=1, description="Maximum concurrent sandbox state changes per server."
     )
     lease_s: int = Field(
         15,
         ge=2,
-        description="How long the work of a server that is gone waits until another goes on with it.",
+        description="Seconds until other servers take over the work of a dead server.",
     )
-    ended_days: int = Field(7, ge=0, description="Days that sandboxes which ended stay on record.")
-    output_days: int = Field(
-        7, ge=0, description="Days that commands which ended are kept with their output."
+    ended_days: int = Field(
+        7, ge=0, description="Days to keep records of deleted and failed sandboxes."
     )
+    output_days: int = Field(7, ge=0, description="Days to keep ended commands and their output.")
     command_output_mb: int = Field(
         4,
         ge=1,
         le=1024,
-        description="How much of each output of a command is kept, in MiB: its beginning and its end. "
-        "At most three times as much is written to the database, and 64 KiB per second of an output that goes on.",
+        description=(
+            "Output to keep per stream of a command, in MiB: its beginning and its end. At most "
+            "three times as much is written to the database, plus 64 KiB per second while the "
+            "output continues."
+        ),
     )
-    event_days: int = Field(30, ge=1, description="Days that events are kept.")
+    event_days: int = Field(30, ge=1, description="Days to keep events.")
     stop_timeout_s: int = Field(
-        25, ge=1, description="How long requests and transitions may take to finish at a stop."
+        25,
+        ge=1,
+        description="Seconds that a stopping server waits for requests and for state changes.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="What is logged: `DEBUG`, `INFO`, `WARNING` or `ERROR`."
+        "INFO", description="Minimum log level: `DEBUG`, `INFO`, `WARNING` or `ERROR`."
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="`text` for people or `json`, one object per line."
+        "text", description="`text`, or `json` with one object per line."
     )
-    access_log: bool = Field(True, description="Log a line per request.")
+    access_log: bool = Field(True, description="Log every request.")
 
     @classmethod
     def settings_customise_sources(

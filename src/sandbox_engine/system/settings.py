@@ -53,107 +53,115 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(3400, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     state_dir: MountablePath = Field(
-        default_factory=default_state_dir, description="Where sandboxes and images are kept."
+        default_factory=default_state_dir, description="Directory for sandboxes and images."
     )
     images_dir: MountablePath | None = Field(
-        None, description="Where images are kept, if not in the state directory."
+        None, description="Directory for images. Default: `images` in the state directory."
     )
     run_dir: MountablePath = Field(
-        Path("/run/sandbox-engine"), description="Where sockets and namespaces live; not on disk."
+        Path("/run/sandbox-engine"),
+        description="Directory for sockets and namespaces; use a tmpfs.",
     )
     domain: str | None = Field(
         None,
-        description="Sandboxes answer at `{port}-{id}.{domain}`, the API at `api.{domain}`; with a "
-        "port if callers need one. None given: `localhost` with the engine's port.",
+        description=(
+            "Domain of the engine: sandboxes are at `{port}-{id}.{domain}`, the API at "
+            "`api.{domain}`; include the port if clients need one. Default: `localhost` with the "
+            "engine's port."
+        ),
     )
     tls_cert: Path | None = Field(
-        None, description="Certificate (PEM); with it the engine serves HTTPS."
+        None, description="TLS certificate (PEM); if set, the engine serves HTTPS."
     )
     tls_key: Path | None = Field(None, description="Private key (PEM) of the certificate.")
     api_key: str | None = Field(
         None,
-        description="The key callers send; none given: made once and kept in `api.key` in the "
-        "state directory.",
+        description="API key of the engine. Default: generated once in `api.key` in the state directory.",
     )
-    runtime: str = Field("runc", description="OCI runtime to drive: `runc` or `crun`.")
+    runtime: str = Field("runc", description="OCI runtime: `runc` or `crun`.")
     certificates_dir: Path = Field(
         Path("/usr/local/share/ca-certificates"),
-        description="Additional CA certificates that sandboxes trust too.",
+        description="Directory with additional CA certificates that sandboxes trust.",
     )
-    cpu_count: int = Field(2, ge=1, description="CPUs a sandbox may use.")
-    memory_mb: int = Field(1024, ge=32, description="Memory a sandbox may use, in MiB.")
-    disk_mb: int = Field(10240, ge=64, description="Disk a sandbox may fill, in MiB.")
-    volume_mb: int = Field(10240, ge=64, description="What a new volume may hold, in MiB.")
-    pids: int = Field(1024, ge=16, description="Processes and threads a sandbox may have.")
+    cpu_count: int = Field(2, ge=1, description="CPUs per sandbox.")
+    memory_mb: int = Field(1024, ge=32, description="Memory limit per sandbox, in MiB.")
+    disk_mb: int = Field(10240, ge=64, description="Disk limit per sandbox, in MiB.")
+    volume_mb: int = Field(10240, ge=64, description="Size of a new volume, in MiB.")
+    pids: int = Field(1024, ge=16, description="Maximum processes and threads per sandbox.")
     min_free_memory_mb: int = Field(
-        256, ge=0, description="Memory of the machine, in MiB, below which nothing is started."
+        256,
+        ge=0,
+        description="Free memory of the machine, in MiB, below which no sandbox is started.",
     )
     min_free_disk_mb: int = Field(
         1024,
         ge=0,
-        description="Disk of the machine, in MiB, below which nothing is started or resumed; below "
-        "half of it uploads are refused and sandboxes that write are paused.",
+        description=(
+            "Free disk space of the machine, in MiB, below which no sandbox is started or "
+            "resumed; below half of it, uploads are refused and sandboxes that write are paused."
+        ),
     )
-    image_mb: int = Field(
-        20480, ge=1, description="The largest image that a template may build on, unpacked, in MiB."
-    )
+    image_mb: int = Field(20480, ge=1, description="Maximum unpacked size of a base image, in MiB.")
     insecure_registries: Names = Field(
         (),
-        description="Registries that are asked without TLS or with any certificate, "
-        "such as `127.0.0.1:5000`.",
+        description=(
+            "Registries to use without TLS or with any certificate, for example `127.0.0.1:5000`;"
+            " separated by commas."
+        ),
     )
     upload_mb: int = Field(
-        10240, ge=1, description="The largest upload of files for a template's build, in MiB."
+        10240, ge=1, description="Maximum size of an upload for a template build, in MiB."
     )
     upload_days: int = Field(
-        7, ge=0, description="Days that uploaded files are kept after a build last used them."
+        7, ge=0, description="Days to keep uploaded files after their last use by a build."
     )
     return_memory_after_s: int = Field(
         10,
         ge=-1,
-        description="How long after a pause a sandbox's memory moves to the machine's swap, in "
-        "seconds; -1 never.",
+        description="Seconds after a pause until the sandbox's memory is moved to swap; -1 disables this.",
     )
-    max_timeout_hours: int = Field(
-        24, ge=1, description="The longest timeout a caller may ask for."
-    )
+    max_timeout_hours: int = Field(24, ge=1, description="Maximum timeout of a sandbox, in hours.")
     start_timeout_s: int = Field(
         300,
         ge=1,
-        description="How long a template's start command may take until its ready command holds, in "
-        "seconds.",
+        description="Seconds that a template's start command may take until its ready command succeeds.",
     )
     ready_sandboxes: int = Field(
         2,
         ge=0,
         le=64,
-        description="Sandboxes kept ready of the base template and of each one used lately.",
+        description=(
+            "Warm pool: sandboxes to keep ready per template, for the base template and recently "
+            "used ones."
+        ),
     )
     ready_templates: Names = Field(
         (),
-        description="Templates of which sandboxes are kept ready too, as soon as there are such "
-        "templates, whether anybody uses them or not; separated by commas.",
+        description=(
+            "Warm pool: templates to keep sandboxes ready for even if they are not used, once "
+            "they exist; separated by commas."
+        ),
     )
     ready_memory_mb: int = Field(
         8192,
         ge=0,
-        description="Memory that all ready sandboxes together may come to use, in MiB.",
+        description="Warm pool: maximum total memory limit of its sandboxes, in MiB.",
     )
-    max_builds: int = Field(2, ge=1, description="Template builds at once; others wait.")
+    max_builds: int = Field(2, ge=1, description="Maximum concurrent template builds; others wait.")
     build_timeout_minutes: int = Field(
-        60, ge=1, description="How long a template build may take, in minutes."
+        60, ge=1, description="Maximum duration of a template build, in minutes."
     )
     build_cache_days: int = Field(
-        30, ge=0, description="How long the layers of build steps are kept that no build uses."
+        30, ge=0, description="Days to keep cached build layers that no build uses."
     )
     pool_size: int = Field(
-        8, ge=0, le=256, description="Prepared disks and networks kept ready for new sandboxes."
+        8, ge=0, le=256, description="Number of prepared disks and network links for new sandboxes."
     )
     subnet_pool: IPv4Network = Field(
-        IPv4Network("10.128.0.0/9"), description="Range that sandbox addresses are taken from."
+        IPv4Network("10.128.0.0/9"), description="Address range for sandboxes."
     )
     allow_private: Networks = Field(
-        (), description="Private ranges that sandboxes may reach in spite of the firewall."
+        (), description="Private address ranges that sandboxes may reach; separated by commas."
     )
 
     @property

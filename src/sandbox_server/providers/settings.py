@@ -27,45 +27,54 @@ class BackendSettings(BaseModel):
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9-]{0,62}$",
-        description="What requests, rules and records call it.",
+        description="Name of the backend in requests, rules and records.",
     )
-    api_key: SecretStr = Field(description="Key of the provider's API.")
-    domain: str = Field("e2b.app", description="The provider's domain.")
+    api_key: SecretStr = Field(description="API key of the provider.")
+    domain: str = Field("e2b.app", description="Domain of the provider.")
     api_url: str | None = Field(
-        None, description="Where its API is, if not at `https://api.{domain}`."
+        None, description="URL of its API. Default: `https://api.{domain}`."
     )
     sandbox_url: str | None = Field(
         None,
-        description="One address for all its sandboxes, if they are not at names below the domain. "
-        "E2B's own proxy takes only `https://sandbox.{domain}`.",
+        description=(
+            "One URL for all its sandboxes, if they have no names below the domain. E2B's own "
+            "proxy accepts only `https://sandbox.{domain}`."
+        ),
     )
     ca_cert: Path | None = Field(
         None,
-        description="A file with certificates that are trusted for this provider besides the "
-        "machine's own.",
+        description="File with CA certificates to trust for this provider, in addition to the system's.",
     )
     capacity: int = Field(
-        DEFAULT_CAPACITY, ge=0, description="How many sandboxes may have a place there at once."
+        DEFAULT_CAPACITY, ge=0, description="Slots: sandboxes that may run there at once."
     )
     paused_takes_place: bool = Field(
-        False, description="Whether paused sandboxes count, since their memory stays in use."
+        False, description="Count paused sandboxes as well, because they occupy memory."
     )
     max_continuous_run_s: int | None = Field(
         None,
         ge=60,
-        description="How long it lets a sandbox run without a pause; they are paused and resumed "
-        "before that.",
+        description=(
+            "Seconds that the provider lets a sandbox run without a pause; the server pauses and "
+            "resumes it before that."
+        ),
     )
-    overflow_to: str | None = Field(None, description="Where sandboxes go that find no place here.")
+    overflow_to: str | None = Field(
+        None, description="Backend for sandboxes that find no free slot here."
+    )
     public_traffic: bool = Field(
         False,
-        description="Whether ports of sandboxes stay open to everybody who reaches the provider's own "
-        "addresses: for providers that refuse `network.allowPublicTraffic`.",
+        description=(
+            "Leave ports of sandboxes open to everyone who reaches the provider's own addresses; "
+            "for providers that refuse `network.allowPublicTraffic`."
+        ),
     )
     templates: tuple[str, ...] = Field(
         (),
-        description="Names or ids of templates there that all tenants may use though the provider "
-        "neither lists nor finds them.",
+        description=(
+            "Names or ids of templates that all tenants may use although the provider neither "
+            "lists nor finds them."
+        ),
     )
 
     @field_validator("api_url", "sandbox_url")
