@@ -1,7 +1,9 @@
 """The tool server of our templates in a bare sandbox, used through the server by clients of other makes."""
 
 import asyncio
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -22,6 +24,8 @@ READY = "until (echo >/dev/tcp/127.0.0.1/6060); do sleep 0.02; done"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(api):
     """Have one in which the tool server runs."""
+    ripgrep = shutil.which("rg")
+    assert ripgrep is not None, "scripts/test-programs installs it"
     made = await api.post("/v1/sandboxes", json={})
     path = f"/v1/sandboxes/{made.json()['id']}"
 
@@ -31,6 +35,12 @@ async def sandbox(api):
     if (await run(f"python{PYTHON} --version"))["exit_code"]:
         pytest.skip(f"what is installed here is for Python {PYTHON}, which its sandboxes have not")
     await api.put(f"{path}/files/archive", params={"path": "packages"}, content=pack_tool_server())
+    await api.put(
+        f"{path}/files/content",
+        params={"path": "/usr/local/bin/rg", "user": "root"},
+        content=Path(ripgrep).read_bytes(),
+    )
+    await run("sudo chmod 755 /usr/local/bin/rg")
     await run(START, background=True)
     assert (await run(READY))["exit_code"] == 0
     yield made.json()
