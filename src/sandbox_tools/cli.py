@@ -24,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, (_, text) in _COMMANDS.items():
         commands.add_parser(name, help=text, description=f"{text.capitalize()}.", add_help=False)
-    given, rest = parser.parse_known_args(arguments)
-    module, _ = _COMMANDS[given.command]
-    ended: int = _imported(module).main(rest)
+    options, rest = parser.parse_known_args(arguments)
+    module, _ = _COMMANDS[options.command]
+    ended: int = _import_module(module).main(rest)
     return ended
 
 
-def _imported(module: str) -> ModuleType:
+def _import_module(module: str) -> ModuleType:
     """Import without looking for garbage, of which there is none: that takes a tenth of a start."""
     gc.disable()
     # A project's .env is not about this program, whose working directory may be the project's. What

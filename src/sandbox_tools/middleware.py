@@ -8,12 +8,12 @@ from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, TextContent
 from pydantic import ValidationError as InvalidArguments
 
-from sandbox_tools.toolkit.os_errors import sentence_about
+from sandbox_tools.toolkit.os_errors import describe_os_error
 
 _log = logging.getLogger(__name__)
 
 
-class FailuresAsSentences(Middleware):
+class ToolErrorMiddleware(Middleware):
     """Has calls fail with what an agent can act on, whatever it was that failed."""
 
     async def on_call_tool(
@@ -46,7 +46,7 @@ def _about_argument(wrong: Mapping[str, Any]) -> str:
 
 def _about(tool: str, cause: BaseException) -> str:
     if isinstance(cause, OSError) and cause.strerror:
-        return sentence_about(cause)
+        return describe_os_error(cause)
     _log.error("tool_failed tool=%s", tool, exc_info=cause)
     return (
         f"{tool} failed by a fault of the tool server ({type(cause).__name__}), which its log"
@@ -54,7 +54,7 @@ def _about(tool: str, cause: BaseException) -> str:
     )
 
 
-class WholeCharacters(Middleware):
+class UnicodeMiddleware(Middleware):
     """Has answers be text that clients can read; names of files may be any bytes, which JSON has no way to say."""
 
     async def on_call_tool(

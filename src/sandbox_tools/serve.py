@@ -9,7 +9,7 @@ from sandbox_tools.server import make_server
 from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
 from sandbox_tools.toolkit.workspace import Workspace
 
-_END_SECONDS = 1
+_SHUTDOWN_SECONDS = 1
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,18 +24,18 @@ def main(arguments: Sequence[str]) -> int:
         default=".",
         help="directory for relative paths and commands (default: the current directory)",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     configure_log()
-    server = make_server(SettingsFile(given.settings), workspace=Workspace(given.workspace))
+    server = make_server(SettingsFile(options.settings), workspace=Workspace(options.workspace))
     app = server.http_app(path="/mcp/", host_origin_protection=False)
     uvicorn.run(
         app,
-        host=given.host,
-        port=given.port,
+        host=options.host,
+        port=options.port,
         log_config=None,
         access_log=False,
         # Clients hold streams open all the time, and calls that run are to be cancelled.
-        timeout_graceful_shutdown=_END_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     return 0
 

@@ -8,7 +8,7 @@
 - What it says is bounded by `bounds`, with the cut marked; images too, or clients lose the answer. Structured output is a model as
   return type. For text it is `str`, declared with `output_schema=None`: else clients get it a second time as JSON, and some show
   agents only that.
-- `ground` has the `settings`, read anew for each call, and the `workspace`: paths are `ground.workspace.path(given)`, commands run in
+- `ground` has the `settings`, read anew for each call, and the `workspace`: paths are `ground.workspace.resolve(given)`, commands run in
   `ground.workspace.root`. What must be closed is opened by `ground.while_serving(lambda: its_async_context_manager)`.
 - `ground.health.add("name", tell)` puts `tell()` into `GET /health`, which is open to all.
 - Imports at the top are paid by every sandbox that idles: the tool server has 100 MB, nearly all of it fastmcp's. Import playwright,
@@ -23,8 +23,8 @@ from fastmcp.server.auth import AccessToken, TokenVerifier
 
 from sandbox_tools import VERSION, browser, files, gateway, ports, shell
 from sandbox_tools.agents import tools as agents
-from sandbox_tools.middleware import FailuresAsSentences, WholeCharacters
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.middleware import ToolErrorMiddleware, UnicodeMiddleware
+from sandbox_tools.toolkit.context import ToolsetContext
 from sandbox_tools.toolkit.settings_file import SettingsFile
 from sandbox_tools.toolkit.workspace import Workspace
 
@@ -44,23 +44,23 @@ What is too long is cut where an answer says so; what fails says why, and what t
 
 def make_server(settings: SettingsFile, *, workspace: Workspace) -> FastMCP:
     """Put all tools together."""
-    ground = Ground(settings, workspace)
-    server = LeanFastMCP(
+    context = ToolsetContext(settings, workspace)
+    server = StatelessFastMCP(
         "sandbox",
-        instructions=_INSTRUCTIONS.format(workspace=ground.workspace.root),
+        instructions=_INSTRUCTIONS.format(workspace=context.workspace.root),
         version=VERSION,
-        auth=TokenOfTheFile(settings),
-        lifespan=ground.lifespan,
+        auth=SettingsTokenVerifier(settings),
+        lifespan=context.lifespan,
         mask_error_details=True,
-        middleware=[WholeCharacters(), FailuresAsSentences()],
+        middleware=[UnicodeMiddleware(), ToolErrorMiddleware()],
     )
     for register in _TOOLSETS:
-        register(server, ground)
-    server.custom_route("/health", methods=["GET"])(ground.health.endpoint(server))
+        register(server, context)
+    server.custom_route("/health", methods=["GET"])(context.health.endpoint(server))
     return server
 
 
-class TokenOfTheFile(TokenVerifier):
+class SettingsTokenVerifier(TokenVerifier):
     """Lets in who has the token that the file of settings has at this moment."""
 
     def __init__(self, settings: SettingsFile) -> None:
@@ -79,11 +79,11 @@ class _NoState:
         return None
 
 
-def _nothing_to_mirror(_tool: str) -> None:
+def _no_input_schema(_tool: str) -> None:
     return None
 
 
-class LeanFastMCP(FastMCP[Any]):
+class StatelessFastMCP(FastMCP[Any]):
     """A FastMCP that keeps no state of sessions, and lists no tools unless it is asked for them.
 
     None of ours has any, but it is asked for at each call, and the first one would load a store for it: 8 MB, for which an
@@ -97,4 +97,4 @@ class LeanFastMCP(FastMCP[Any]):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._mcp_server.get_tool_input_schema = _nothing_to_mirror
+        self._mcp_server.get_tool_input_schema = _no_input_schema

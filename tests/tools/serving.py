@@ -14,7 +14,7 @@ from fastmcp import Client
 
 from tests.ports import free_port
 
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _become(account: int) -> tuple[str, ...]:
 
 
 async def wait_until_healthy(url: str, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS), httpx.AsyncClient() as client:
+    async with asyncio.timeout(_TIMEOUT_SECONDS), httpx.AsyncClient() as client:
         while True:
             assert process.returncode is None, "the tool server has ended"
             try:

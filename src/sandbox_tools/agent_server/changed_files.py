@@ -7,21 +7,30 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-_MOST_FILES = 50_000
-_MOST_SECONDS = 5.0
-_MOST_TOLD = 1_000
-_NOT_LOOKED_AT = {".git", ".hg", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".npm"}
+_MAX_FILES = 50_000
+_MAX_SECONDS = 5.0
+_MAX_LISTED = 1_000
+_SKIPPED_DIRECTORIES = {
+    ".git",
+    ".hg",
+    "node_modules",
+    ".venv",
+    "venv",
+    "__pycache__",
+    ".cache",
+    ".npm",
+}
 _LIST = "git ls-files --cached --others --exclude-standard -z".split()
 
-Look = Mapping[str, tuple[int, ...]]
+Snapshot = Mapping[str, tuple[int, ...]]
 
 
-def look(directory: Path) -> Look | None:
+def snapshot(directory: Path) -> Snapshot | None:
     """Note what each file looks like, those that git ignores apart; None where there are too many."""
-    until = time.monotonic() + _MOST_SECONDS
+    until = time.monotonic() + _MAX_SECONDS
     seen: dict[str, tuple[int, ...]] = {}
     for name in _names(directory):
-        if len(seen) >= _MOST_FILES or time.monotonic() > until:
+        if len(seen) >= _MAX_FILES or time.monotonic() > until:
             return None
         try:
             status = os.lstat(directory / name)
@@ -31,34 +40,34 @@ def look(directory: Path) -> Look | None:
     return seen
 
 
-def changed(before: Look | None, after: Look | None) -> list[str] | None:
+def changed(before: Snapshot | None, after: Snapshot | None) -> list[str] | None:
     """Name what is new, gone or different, or say None where it is not known."""
     if before is None or after is None:
         return None
     return sorted(
         name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
-    )[:_MOST_TOLD]
+    )[:_MAX_LISTED]
 
 
 def _names(directory: Path) -> Iterator[str]:
-    listed = _listed_by_git(directory)
+    listed = _list_with_git(directory)
     if listed is not None:
         return iter(listed)
-    return islice(_walked(directory), _MOST_FILES + 1)
+    return islice(_walk(directory), _MAX_FILES + 1)
 
 
-def _listed_by_git(directory: Path) -> list[str] | None:
+def _list_with_git(directory: Path) -> list[str] | None:
     try:
         listed = subprocess.run(  # noqa: S603 - no word of it is a caller's
-            _LIST, cwd=directory, capture_output=True, timeout=_MOST_SECONDS, check=True
+            _LIST, cwd=directory, capture_output=True, timeout=_MAX_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
     return [os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
 
 
-def _walked(directory: Path) -> Iterator[str]:
-    for place, directories, files in os.walk(directory):
-        directories[:] = [name for name in directories if name not in _NOT_LOOKED_AT]
+def _walk(directory: Path) -> Iterator[str]:
+    for parent, directories, files in os.walk(directory):
+        directories[:] = [name for name in directories if name not in _SKIPPED_DIRECTORIES]
         for name in files:
-            yield os.path.relpath(Path(place) / name, directory)
+            yield os.path.relpath(Path(parent) / name, directory)

@@ -6,10 +6,10 @@ from typing import Any
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from sandbox_tools.agent_server.event_encoding import fit
+from sandbox_tools.agent_server.event_encoding import encode_event
 from sandbox_tools.agent_server.session import Session
 from sandbox_tools.agent_server.sessions import Sessions
-from sandbox_tools.coding_agents.prompts import Prompt, Refused
+from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
 
 
 class Connection:
@@ -35,28 +35,31 @@ class Connection:
                 session.interrupt()
 
     async def _receive(self, text: str | bytes) -> None:
-        asked: Mapping[str, Any] = {}
+        request: Mapping[str, Any] = {}
         try:
-            asked = _parse(text)
-            await self._carry_out(asked)
-        except Refused as refused:
-            told = {"type": "refused", "code": refused.code, "error": str(refused)}
-            named = {name: asked[name] for name in ("id", "session_id") if name in asked}
-            await self._send(fit(told | named))
+            request = _parse(text)
+            await self._run_prompt(request)
+        except RequestRefused as refused:
+            answer = {"type": "refused", "code": refused.code, "error": str(refused)}
+            named = {name: request[name] for name in ("id", "session_id") if name in request}
+            await self._send(encode_event(answer | named))
 
-    async def _carry_out(self, asked: Mapping[str, Any]) -> None:
-        kind, rest = asked.get("type"), {n: v for n, v in asked.items() if n not in ("type", "id")}
+    async def _run_prompt(self, request: Mapping[str, Any]) -> None:
+        kind, rest = (
+            request.get("type"),
+            {n: v for n, v in request.items() if n not in ("type", "id")},
+        )
         if kind == "prompt":
             self._prompt(Prompt.parse(rest))
         elif kind == "attach":
-            self._follow(self._named(asked), _number(asked.get("after")))
+            self._follow(self._named(request), _number(request.get("after")))
         elif kind == "interrupt":
-            self._named(asked).interrupt()
+            self._named(request).interrupt()
         elif kind == "sessions":
-            told = {"type": "sessions", "sessions": self._sessions.describe()}
-            await self._send(fit(told))
+            answer = {"type": "sessions", "sessions": self._sessions.describe()}
+            await self._send(encode_event(answer))
         else:
-            raise Refused(
+            raise RequestRefused(
                 "bad-request", "`type` must be one of prompt, attach, interrupt, sessions."
             )
 
@@ -73,20 +76,20 @@ class Connection:
         before = self._following.pop(session.record.id, None)
         if before is not None:
             before.cancel()
-        following = asyncio.create_task(self._pass_on(session, after))
+        following = asyncio.create_task(self._forward(session, after))
         self._following[session.record.id] = following
 
-    async def _pass_on(self, session: Session, after: int | None) -> None:
+    async def _forward(self, session: Session, after: int | None) -> None:
         try:
             async for event in session.follow(after):
                 await self._send(event)
         except ConnectionClosed:
             pass
 
-    def _named(self, asked: Mapping[str, Any]) -> Session:
-        session_id = asked.get("session_id")
+    def _named(self, request: Mapping[str, Any]) -> Session:
+        session_id = request.get("session_id")
         if not isinstance(session_id, str):
-            raise Refused("bad-request", "`session_id` must say which session is meant.")
+            raise RequestRefused("bad-request", "`session_id` must say which session is meant.")
         return self._sessions.get(session_id)
 
     async def _send(self, event: bytes) -> None:
@@ -95,15 +98,15 @@ class Connection:
 
 def _parse(text: str | bytes) -> Mapping[str, Any]:
     try:
-        asked = json.loads(text)
+        request = json.loads(text)
     except (ValueError, RecursionError):
-        asked = None
-    if not isinstance(asked, dict):
-        raise Refused("bad-request", "Each message must be one JSON object.")
-    return asked
+        request = None
+    if not isinstance(request, dict):
+        raise RequestRefused("bad-request", "Each message must be one JSON object.")
+    return request
 
 
 def _number(after: Any) -> int | None:
     if after is not None and (not isinstance(after, int) or isinstance(after, bool)):
-        raise Refused("bad-request", "`after` must be the number of an event, its `seq`.")
+        raise RequestRefused("bad-request", "`after` must be the number of an event, its `seq`.")
     return after

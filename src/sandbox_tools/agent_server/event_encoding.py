@@ -4,22 +4,22 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-MOST_OF_AN_EVENT = 240 * 1024
-_LONGEST_TEXTS = (64 * 1024, 8 * 1024, 1024, 100)
+MAX_EVENT = 240 * 1024
+_TEXT_LIMITS = (64 * 1024, 8 * 1024, 1024, 100)
 
 
-def fit(event: Mapping[str, Any]) -> bytes:
+def encode_event(event: Mapping[str, Any]) -> bytes:
     """Encode an event, with its longest texts cut until it is short enough."""
     encoded = _encode(event)
-    for longest in _LONGEST_TEXTS:
-        if len(encoded) <= MOST_OF_AN_EVENT:
+    for longest in _TEXT_LIMITS:
+        if len(encoded) <= MAX_EVENT:
             return encoded
         encoded = _encode(_cut(event, longest))
-    if len(encoded) <= MOST_OF_AN_EVENT:
+    if len(encoded) <= MAX_EVENT:
         return encoded
     plain = {name: value for name, value in event.items() if not isinstance(value, dict | list)}
     cut = f"{len(encoded)} bytes, too many to pass on"
-    return _encode(_cut(plain, _LONGEST_TEXTS[-1]) | {"cut": cut})
+    return _encode(_cut(plain, _TEXT_LIMITS[-1]) | {"cut": cut})
 
 
 def _encode(event: Mapping[str, Any]) -> bytes:

@@ -13,10 +13,10 @@ from websockets.http11 import Request, Response
 
 from sandbox_tools import coding_agents
 from sandbox_tools.agent_server.connection import Connection
-from sandbox_tools.agent_server.sessions import Bounds, Sessions
+from sandbox_tools.agent_server.sessions import Limits, Sessions
 from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
 
-_MOST_OF_A_REQUEST = 8 << 20
+_MAX_REQUEST = 8 << 20
 _STATE = ".local/state/sandbox-agents"
 
 
@@ -28,7 +28,7 @@ class AgentServer:
         self._sessions = sessions
 
     async def serve(self, host: str, port: int, until: asyncio.Event) -> None:
-        """Serve until told to stop, then end what runs."""
+        """Serve until document to stop, then end what runs."""
         async with (
             self._sessions.serving(),
             serve(
@@ -36,7 +36,7 @@ class AgentServer:
                 host,
                 port,
                 process_request=self._admit,
-                max_size=_MOST_OF_A_REQUEST,
+                max_size=_MAX_REQUEST,
                 compression=None,
                 # A sandbox that was paused answers late, and is there all the same.
                 ping_interval=30,
@@ -52,7 +52,7 @@ class AgentServer:
         path = request.path.partition("?")[0]
         if path == "/health":
             return _json(socket, self._health())
-        if not self._knows(request.headers.get_all("Authorization")):
+        if not self._is_authorized(request.headers.get_all("Authorization")):
             return socket.respond(
                 HTTPStatus.UNAUTHORIZED,
                 "The sandbox's token is needed, as Authorization: Bearer.\n",
@@ -61,7 +61,7 @@ class AgentServer:
             return socket.respond(HTTPStatus.NOT_FOUND, "The WebSocket is at /.\n")
         return None
 
-    def _knows(self, authorizations: Sequence[str]) -> bool:
+    def _is_authorized(self, authorizations: Sequence[str]) -> bool:
         token = self._settings.read().token
         if token is None or len(authorizations) != 1:
             return False
@@ -70,23 +70,23 @@ class AgentServer:
         return scheme.lower() == "bearer" and is_it
 
     def _health(self) -> dict[str, object]:
-        there = coding_agents.those_there()
-        return {"status": "ok", "agents": there, "running": self._sessions.running}
+        installed = coding_agents.installed_agents()
+        return {"status": "ok", "agents": installed, "running": self._sessions.running}
 
 
 def _bytes(token: str) -> bytes:
     return token.encode(errors="surrogatepass")
 
 
-def _json(socket: ServerConnection, told: dict[str, object]) -> Response:
-    response = socket.respond(HTTPStatus.OK, json.dumps(told))
+def _json(socket: ServerConnection, document: dict[str, object]) -> Response:
+    response = socket.respond(HTTPStatus.OK, json.dumps(document))
     del response.headers["Content-Type"]
     response.headers["Content-Type"] = "application/json"
     return response
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until told to stop."""
+    """Serve until document to stop."""
     parser = argparse.ArgumentParser(prog="sandbox-tools serve-agents")
     parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
     parser.add_argument("--port", type=int, default=3000)
@@ -99,22 +99,24 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--state", type=Path, default=Path.home() / _STATE)
     parser.add_argument("--tool-server", default="http://127.0.0.1:6060/mcp/")
-    parser.add_argument("--idle-s", type=float, default=Bounds.idle_seconds)
-    parser.add_argument("--most-running", type=int, default=Bounds.running)
-    parser.add_argument("--stop-s", type=float, default=Bounds.seconds_to_stop)
-    given = parser.parse_args(arguments)
+    parser.add_argument("--idle-s", type=float, default=Limits.idle_seconds)
+    parser.add_argument("--most-running", type=int, default=Limits.running)
+    parser.add_argument("--stop-s", type=float, default=Limits.seconds_to_stop)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    settings = SettingsFile(given.settings)
+    settings = SettingsFile(options.settings)
     sessions = Sessions(
         settings,
-        state=given.state,
-        workspace=given.workspace,
-        tool_server=given.tool_server,
-        bounds=Bounds(
-            running=given.most_running, idle_seconds=given.idle_s, seconds_to_stop=given.stop_s
+        state=options.state,
+        workspace=options.workspace,
+        tool_server=options.tool_server,
+        limits=Limits(
+            running=options.most_running,
+            idle_seconds=options.idle_s,
+            seconds_to_stop=options.stop_s,
         ),
     )
-    asyncio.run(_serve(AgentServer(settings, sessions), given.host, given.port))
+    asyncio.run(_serve(AgentServer(settings, sessions), options.host, options.port))
     return 0
 
 

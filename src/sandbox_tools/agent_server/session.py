@@ -11,17 +11,17 @@ from sandbox_tools import coding_agents
 from sandbox_tools.agent_server import changed_files
 from sandbox_tools.agent_server.session_store import SessionRecords
 from sandbox_tools.agent_server.transcript import Transcript
-from sandbox_tools.coding_agents.agent import Outcome, Place, SessionRecord
-from sandbox_tools.coding_agents.prompts import Prompt, Refused
-from sandbox_tools.toolkit.truncation import cut_middle
+from sandbox_tools.coding_agents.agent import Outcome, RunContext, SessionRecord
+from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
+from sandbox_tools.toolkit.truncation import truncate_middle
 
 SECONDS_TO_STOP = 10.0
-_MOST_OF_AN_OUTPUT = 60_000
+_MAX_OUTPUT = 60_000
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopReason:
     """Why a run was ended before its agent was done, and what that makes of it."""
 
     why: str
@@ -29,8 +29,8 @@ class Stop:
     exit_code: int
 
 
-INTERRUPTED = Stop("It was interrupted.", "interrupted", 130)
-_ENDED = Stop("The agent server ended.", "failed", 1)
+INTERRUPTED = StopReason("It was interrupted.", "interrupted", 130)
+_SERVER_STOPPED = StopReason("The agent server ended.", "failed", 1)
 
 
 class Session:
@@ -51,41 +51,41 @@ class Session:
         self._seconds_to_stop = seconds_to_stop
         self._agent = coding_agents.make(record.agent)
         self._run: asyncio.Task[None] | None = None
-        self._work: asyncio.Task[Outcome] | None = None
+        self._run_request: asyncio.Task[Outcome] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._limit: asyncio.Task[None] | None = None
-        self._stop: Stop | None = None
+        self._stop: StopReason | None = None
 
     @property
     def is_busy(self) -> bool:
         return self._run is not None and not self._run.done()
 
-    def begin(self, prompt: Prompt, place: Place) -> None:
+    def begin(self, prompt: Prompt, context: RunContext) -> None:
         """Set to work on a prompt."""
         if self.is_busy:
-            raise Refused(
+            raise RequestRefused(
                 "busy",
                 f"Session {self.record.id} is at work on a prompt. Wait for its result, or interrupt it.",
             )
-        self._stop = self._work = None
-        self._run = asyncio.create_task(self._carry_out(prompt, place))
+        self._stop = self._run_request = None
+        self._run = asyncio.create_task(self._run_prompt(prompt, context))
 
-    def interrupt(self, stop: Stop = INTERRUPTED) -> None:
+    def interrupt(self, stop: StopReason = INTERRUPTED) -> None:
         """Have the agent stop, by force if it does not within some seconds."""
         if self.is_busy and self._stop is None:
             self._stop = stop
-            self._stopping = asyncio.create_task(self._see_it_stop())
+            self._stopping = asyncio.create_task(self._stop_agent())
 
-    async def rest(self) -> None:
+    async def release(self) -> None:
         """End the agent's process; the next prompt starts another one, which goes on where this one was."""
         if not self.is_busy:
             await self._agent.close()
 
     async def close(self) -> None:
         if self._run is not None and not self._run.done():
-            self._stop = self._stop or _ENDED
-            if self._work is not None:
-                self._work.cancel()
+            self._stop = self._stop or _SERVER_STOPPED
+            if self._run_request is not None:
+                self._run_request.cancel()
             await asyncio.wait({self._run})
         await self._agent.close()
 
@@ -97,40 +97,42 @@ class Session:
         finally:
             self.followers -= 1
 
-    async def _carry_out(self, prompt: Prompt, place: Place) -> None:
-        self._tell("started", agent=self.record.agent, cwd=self.record.cwd)
+    async def _run_prompt(self, prompt: Prompt, context: RunContext) -> None:
+        self._emit("started", agent=self.record.agent, cwd=self.record.cwd)
         directory = Path(self.record.cwd)
-        before = await asyncio.to_thread(changed_files.look, directory)
-        outcome = await self._work_on(prompt, place)
+        before = await asyncio.to_thread(changed_files.snapshot, directory)
+        outcome = await self._run_agent(prompt, context)
         changed = changed_files.changed(
-            before, await asyncio.to_thread(changed_files.look, directory)
+            before, await asyncio.to_thread(changed_files.snapshot, directory)
         )
         self._keep_record()
         self.used_at = time.monotonic()
-        self._tell("result", **self._result(outcome), changed_files=changed)
+        self._emit("result", **self._result(outcome), changed_files=changed)
 
-    async def _work_on(self, prompt: Prompt, place: Place) -> Outcome:
+    async def _run_agent(self, prompt: Prompt, context: RunContext) -> Outcome:
         if self._stop is not None:
             return Outcome(failure=self._stop.why)
-        self._work = asyncio.create_task(self._agent.carry_out(prompt, place, self._tell_message))
+        self._run_request = asyncio.create_task(
+            self._agent.run_prompt(prompt, context, self._emit_message)
+        )
         if prompt.timeout_s is not None:
             self._limit = asyncio.create_task(_interrupt_after(self, prompt.timeout_s))
-        await asyncio.wait({self._work})
+        await asyncio.wait({self._run_request})
         for task in (self._limit, self._stopping):
             if task is not None:
                 task.cancel()
         self._limit = self._stopping = None
-        return _outcome_of(self._work)
+        return _outcome_of(self._run_request)
 
-    async def _see_it_stop(self) -> None:
-        is_told = False
+    async def _stop_agent(self) -> None:
+        was_interrupted = False
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds_to_stop):
-                is_told = await self._agent.interrupt()
-        if is_told:
+                was_interrupted = await self._agent.interrupt()
+        if was_interrupted:
             await sleep_awake(self._seconds_to_stop)
-        if self._work is not None:
-            self._work.cancel()
+        if self._run_request is not None:
+            self._run_request.cancel()
 
     def _result(self, outcome: Outcome) -> dict[str, Any]:
         state, exit_code, why = "succeeded", 0, None
@@ -142,7 +144,7 @@ class Session:
         return {
             "state": state,
             "exit_code": exit_code,
-            "output": cut_middle(output, at_most=_MOST_OF_AN_OUTPUT),
+            "output": truncate_middle(output, limit=_MAX_OUTPUT),
             "cost": outcome.cost,
         }
 
@@ -152,17 +154,17 @@ class Session:
         except OSError as error:
             _log.warning("session=%s cannot be kept: %s", self.record.id, error)
 
-    def _tell_message(self, message: Mapping[str, Any]) -> None:
-        self._tell("message", message=message)
+    def _emit_message(self, message: Mapping[str, Any]) -> None:
+        self._emit("message", message=message)
 
-    def _tell(self, kind: str, **said: Any) -> None:
-        self.transcript.append({"type": kind, "session_id": self.record.id, **said})
+    def _emit(self, kind: str, **fields: Any) -> None:
+        self.transcript.append({"type": kind, "session_id": self.record.id, **fields})
 
 
 async def _interrupt_after(session: Session, seconds: float) -> None:
     await sleep_awake(seconds)
     why = f"It was stopped after {seconds:g} seconds, the time it had."
-    session.interrupt(Stop(why, "timed_out", 124))
+    session.interrupt(StopReason(why, "timed_out", 124))
 
 
 def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:
@@ -171,7 +173,7 @@ def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:
     failure = work.exception()
     if failure is None:
         return work.result()
-    if isinstance(failure, Refused | OSError):
+    if isinstance(failure, RequestRefused | OSError):
         return Outcome(exit_code=1, failure=str(failure))
     _log.error("a run failed by a fault of the agent server", exc_info=failure)
     fault = (
@@ -181,7 +183,7 @@ def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:
 
 
 _TICK = 1.0
-_LONGEST_TICK = 5.0
+_MAX_TICK = 5.0
 
 
 async def sleep_awake(seconds: float) -> None:
@@ -191,5 +193,5 @@ async def sleep_awake(seconds: float) -> None:
     while left > 0:
         await asyncio.sleep(min(left, _TICK))
         now = loop.time()
-        left -= min(now - before, _LONGEST_TICK)
+        left -= min(now - before, _MAX_TICK)
         before = now

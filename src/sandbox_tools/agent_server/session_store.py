@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sandbox_tools.coding_agents.agent import SessionRecord
 
-_MOST_KEPT = 500
+_MAX_KEPT = 500
 
 
 class SessionRecords:
@@ -26,12 +26,12 @@ class SessionRecords:
         new = file.with_suffix(".new")
         new.write_text(json.dumps(asdict(record)))
         new.replace(file)
-        self._forget_the_oldest()
+        self._evict_oldest()
 
-    def _forget_the_oldest(self) -> None:
+    def _evict_oldest(self) -> None:
         files = [entry for entry in os.scandir(self._directory) if entry.name.endswith(".json")]
         files.sort(key=lambda entry: entry.stat().st_mtime)
-        for entry in files[:-_MOST_KEPT]:
+        for entry in files[:-_MAX_KEPT]:
             Path(entry.path).unlink(missing_ok=True)
 
     def _file(self, session_id: str) -> Path:

@@ -11,17 +11,17 @@ from typing import Any
 from sandbox_tools import coding_agents
 from sandbox_tools.agent_server.session import SECONDS_TO_STOP, Session
 from sandbox_tools.agent_server.session_store import SessionRecords
-from sandbox_tools.coding_agents.agent import Place, SessionRecord
-from sandbox_tools.coding_agents.prompts import Prompt, Refused
+from sandbox_tools.coding_agents.agent import RunContext, SessionRecord
+from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
 from sandbox_tools.toolkit.settings_file import SettingsFile
 
-_ROUND_SECONDS = 5.0
+_CLEANUP_SECONDS = 5.0
 # These take the id that their sessions are to have; the others say which they gave them.
-_TAKE_AN_ID = ("claude", "copilot", "gemini")
+_ACCEPT_SESSION_ID = ("claude", "copilot", "gemini")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class Limits:
     """How much an agent server holds at once: a live Claude Code has 234 MB, a remembered session up to 2 MB."""
 
     running: int = 8
@@ -40,13 +40,13 @@ class Sessions:
         state: Path,
         workspace: Path,
         tool_server: str,
-        bounds: Bounds,
+        limits: Limits,
     ) -> None:
         self._settings = settings
         self._state = state
         self._workspace = workspace
         self._tool_server = tool_server
-        self._bounds = bounds
+        self._limits = limits
         self._records = SessionRecords(state / "sessions")
         self._sessions: dict[str, Session] = {}
 
@@ -57,21 +57,21 @@ class Sessions:
     def begin(self, prompt: Prompt) -> tuple[Session, int]:
         """Set a session to work; with it, tell after which number its events for this prompt come."""
         session = self._session_for(prompt)
-        if not session.is_busy and self.running >= self._bounds.running:
-            raise Refused(
+        if not session.is_busy and self.running >= self._limits.running:
+            raise RequestRefused(
                 "too-many-running",
                 f"{self.running} agents are at work, the most at once. Wait until one is done.",
             )
         after = session.transcript.last
-        session.begin(prompt, self._place(session.record, prompt))
-        self._remember(session)
+        session.begin(prompt, self._run_context(session.record, prompt))
+        self._mark_used(session)
         return session, after
 
     def get(self, session_id: str) -> Session:
         """Find a session that is remembered."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refused(
+            raise RequestRefused(
                 "unknown-session",
                 f"Nothing is remembered of session {session_id}. A prompt with its id resumes it.",
             )
@@ -93,21 +93,21 @@ class Sessions:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """End what idles while the server serves, and everything when it ends."""
-        rounds = asyncio.create_task(self._go_rounds())
+        rounds = asyncio.create_task(self._run_cleanup())
         try:
             yield
         finally:
             rounds.cancel()
             await asyncio.gather(*(session.close() for session in self._sessions.values()))
 
-    async def _go_rounds(self) -> None:
+    async def _run_cleanup(self) -> None:
         while True:
-            await asyncio.sleep(min(_ROUND_SECONDS, self._bounds.idle_seconds))
-            before = time.monotonic() - self._bounds.idle_seconds
+            await asyncio.sleep(min(_CLEANUP_SECONDS, self._limits.idle_seconds))
+            before = time.monotonic() - self._limits.idle_seconds
             for session in list(self._sessions.values()):
                 if session.used_at <= before:
-                    await session.rest()
-            await self._forget_the_oldest()
+                    await session.release()
+            await self._evict_oldest()
 
     def _session_for(self, prompt: Prompt) -> Session:
         if prompt.session_id is None:
@@ -115,29 +115,30 @@ class Sessions:
         session = self._sessions.get(prompt.session_id)
         if session is None:
             session = self._make(
-                self._records.find(prompt.session_id) or self._of_the_program(prompt)
+                self._records.find(prompt.session_id) or self._adopt_record(prompt)
             )
-        _check_the_same(session.record, prompt, self._directory(prompt))
+        _require_same_session(session.record, prompt, self._directory(prompt))
         return session
 
     def _make(self, record: SessionRecord) -> Session:
-        if not coding_agents.is_there(record.agent):
-            there = (
-                ", ".join(coding_agents.those_there()) or "none; the template agent-full has them"
+        if not coding_agents.is_installed(record.agent):
+            installed = (
+                ", ".join(coding_agents.installed_agents())
+                or "none; the template agent-full has them"
             )
-            raise Refused(
-                "no-such-agent", f"There is no {record.agent} in this sandbox. It has {there}."
+            raise RequestRefused(
+                "no-such-agent", f"There is no {record.agent} in this sandbox. It has {installed}."
             )
         if not os.path.isdir(record.cwd):  # noqa: PTH112 - Path's fails where it may not look
-            raise Refused("bad-request", f"There is no directory {record.cwd} to work in.")
-        return Session(record, self._records, seconds_to_stop=self._bounds.seconds_to_stop)
+            raise RequestRefused("bad-request", f"There is no directory {record.cwd} to work in.")
+        return Session(record, self._records, seconds_to_stop=self._limits.seconds_to_stop)
 
     def _new_record(self, prompt: Prompt) -> SessionRecord:
         agent, new = prompt.agent or "claude", str(uuid.uuid4())
-        own_id = new if agent in _TAKE_AN_ID else None
+        own_id = new if agent in _ACCEPT_SESSION_ID else None
         return SessionRecord(id=new, agent=agent, cwd=self._directory(prompt), own_id=own_id)
 
-    def _of_the_program(self, prompt: Prompt) -> SessionRecord:
+    def _adopt_record(self, prompt: Prompt) -> SessionRecord:
         """Take an id that nobody here has given for one of the agent's own, which a person may have begun."""
         assert prompt.session_id is not None
         return SessionRecord(
@@ -152,9 +153,9 @@ class Sessions:
         # Not Path's `expanduser`, which fails for users whom there are not.
         return str(self._workspace / os.path.expanduser(prompt.cwd or "."))  # noqa: PTH111
 
-    def _place(self, record: SessionRecord, prompt: Prompt) -> Place:
+    def _run_context(self, record: SessionRecord, prompt: Prompt) -> RunContext:
         settings = self._settings.read()
-        return Place(
+        return RunContext(
             record=record,
             environment=_environment(settings.envs, prompt.envs),
             state=self._state,
@@ -162,16 +163,16 @@ class Sessions:
             tool_token=settings.token,
         )
 
-    def _remember(self, session: Session) -> None:
+    def _mark_used(self, session: Session) -> None:
         """Have it be the latest used."""
         self._sessions.pop(session.record.id, None)
         self._sessions[session.record.id] = session
 
-    async def _forget_the_oldest(self) -> None:
+    async def _evict_oldest(self) -> None:
         unused = [
             each for each in self._sessions.values() if not each.is_busy and not each.followers
         ]
-        for session in unused[: max(0, len(self._sessions) - self._bounds.remembered)]:
+        for session in unused[: max(0, len(self._sessions) - self._limits.remembered)]:
             del self._sessions[session.record.id]
             await session.close()
 
@@ -189,11 +190,11 @@ def _is_valid(variable: tuple[str, object]) -> bool:
     return isinstance(value, str) and bool(name) and "=" not in name and "\0" not in name + value
 
 
-def _check_the_same(record: SessionRecord, prompt: Prompt, directory: str) -> None:
+def _require_same_session(record: SessionRecord, prompt: Prompt, directory: str) -> None:
     if prompt.agent not in (None, record.agent):
-        raise Refused("bad-request", f"Session {record.id} is one of {record.agent}.")
+        raise RequestRefused("bad-request", f"Session {record.id} is one of {record.agent}.")
     if prompt.cwd is not None and directory != record.cwd:
-        raise Refused(
+        raise RequestRefused(
             "bad-request",
             f"Session {record.id} works in {record.cwd}. Begin another one for {prompt.cwd}.",
         )

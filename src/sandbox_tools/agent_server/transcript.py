@@ -3,9 +3,9 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from sandbox_tools.agent_server.event_encoding import fit
+from sandbox_tools.agent_server.event_encoding import encode_event
 
-_MOST_BYTES = 2 << 20
+_MAX_BYTES = 2 << 20
 
 
 class Transcript:
@@ -15,9 +15,9 @@ class Transcript:
     one with such a number is told of a gap, and never takes new events for old ones.
     """
 
-    def __init__(self, *, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = _MAX_BYTES) -> None:
         self._next = time.time_ns() // 1_000_000
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._bytes = 0
         self._kept: dict[int, bytes] = {}
         self._trimmed = False
@@ -29,7 +29,7 @@ class Transcript:
         return self._next - 1
 
     def append(self, event: Mapping[str, Any]) -> None:
-        encoded = fit({"seq": self._next, **event})
+        encoded = encode_event({"seq": self._next, **event})
         self._kept[self._next] = encoded
         self._next += 1
         self._bytes += len(encoded)
@@ -45,7 +45,7 @@ class Transcript:
             after = 0 if self._trimmed else self._oldest - 1
         while True:
             if not self._oldest - 1 <= after <= self.last:
-                yield fit({"type": "gap", "after": after, "until": self._oldest - 1})
+                yield encode_event({"type": "gap", "after": after, "until": self._oldest - 1})
                 after = self._oldest - 1
             elif after < self.last:
                 after += 1

@@ -3,23 +3,32 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_MOST_OF_A_LINE = 200
-_TELLING = ("description", "command", "file_path", "path", "pattern", "url", "query", "prompt")
+_MAX_LINE_LENGTH = 200
+_SUMMARY_FIELDS = (
+    "description",
+    "command",
+    "file_path",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "prompt",
+)
 
 
-def narrate(message: Mapping[str, Any]) -> str | None:
+def summarize(message: Mapping[str, Any]) -> str | None:
     """Say in one line what a message of any of the agents tells, or None if it tells nothing of use."""
     lines = list(_lines(message))
-    return lines[-1][:_MOST_OF_A_LINE] if lines else None
+    return lines[-1][:_MAX_LINE_LENGTH] if lines else None
 
 
 def _lines(message: Mapping[str, Any]) -> Iterator[str]:
-    for kind, said in _said(message):
+    for kind, said in _content(message):
         line = said if isinstance(said, str) else _use(kind, said)
         yield from line.strip().splitlines()[:1]
 
 
-def _said(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _content(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Give texts, and uses of tools as (name, arguments)."""
     kind = message.get("type")
     if kind == "assistant":  # Claude
@@ -49,7 +58,7 @@ def _said(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _use(tool: str, arguments: Any) -> str:
     given = _object(arguments)
-    about = next((str(given[name]) for name in _TELLING if given.get(name)), "")
+    about = next((str(given[name]) for name in _SUMMARY_FIELDS if given.get(name)), "")
     return f"{tool}: {about}" if about else tool
 
 

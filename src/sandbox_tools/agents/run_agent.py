@@ -9,7 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sandbox_tools.agents.client import AgentLink, Unreachable, linked
+from sandbox_tools.agents.client import (
+    AgentConnection,
+    AgentServerUnavailable,
+    connect_to_agent_server,
+)
 from sandbox_tools.toolkit.settings_file import PATH, SettingsFile
 
 _REQUEST_PREFIX = "SANDBOX_AGENT_RUN_"
@@ -27,12 +31,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="sandbox-tools run-agent")
     parser.add_argument("--port", type=int, default=3000)
     parser.add_argument("--settings", type=Path, default=PATH)
-    given = parser.parse_args(arguments)
-    run = Run(given.port, SettingsFile(given.settings).read().token)
-    return asyncio.run(run.carry_out(os.environ))
+    options = parser.parse_args(arguments)
+    run = Run(options.port, SettingsFile(options.settings).read().token)
+    return asyncio.run(run.run_prompt(os.environ))
 
 
-class Unreadable(Exception):
+class InvalidRequest(Exception):
     """The environment does not say what to do."""
 
 
@@ -42,52 +46,56 @@ class Run:
     def __init__(self, port: int, token: str | None) -> None:
         self._port = port
         self._token = token
-        self._link: AgentLink | None = None
-        self._is_unwanted = False
+        self._link: AgentConnection | None = None
+        self._is_interrupted = False
         self._interrupting: asyncio.Task[None] | None = None
 
-    async def carry_out(self, environment: Mapping[str, str]) -> int:
+    async def run_prompt(self, environment: Mapping[str, str]) -> int:
         """Work to the result, which is always told; say how to exit."""
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, this)
         try:
-            result = await self._work(_read_request(environment) | {"on_disconnect": "interrupt"})
-        except (Unreachable, Unreadable) as error:
+            result = await self._run_request(
+                _read_request(environment) | {"on_disconnect": "interrupt"}
+            )
+        except (AgentServerUnavailable, InvalidRequest) as error:
             result = _result("failed", str(error))
         except asyncio.CancelledError:
             result = _result("interrupted", "It was interrupted, and did not stop in time.")
-        await _say(result)
+        await _write_event(result)
         return _EXIT_CODES[result["state"]]
 
-    async def _work(self, request: dict[str, Any]) -> dict[str, Any]:
+    async def _run_request(self, request: dict[str, Any]) -> dict[str, Any]:
         request["envs"] = _environment_for_agent(os.environ)
-        async with linked(self._port, self._token) as self._link:
-            if self._is_unwanted:
+        async with connect_to_agent_server(self._port, self._token) as self._link:
+            if self._is_interrupted:
                 return _result("interrupted", "It was interrupted before it began.")
-            async for event in self._link.carry_out(request):
+            async for event in self._link.run_prompt(request):
                 event.pop("seq", None)
                 if event["type"] == "result":
                     return event
                 if event["type"] == "refused":
                     return _result("failed", event["error"], event.get("session_id"))
-                await _say(event if event["type"] in ("started", "message") else _gap(event))
-        raise Unreachable("The agent server ended before the agent was done.")
+                await _write_event(
+                    event if event["type"] in ("started", "message") else _gap(event)
+                )
+        raise AgentServerUnavailable("The agent server ended before the agent was done.")
 
     def _stop(self, this: "asyncio.Task[int] | None") -> None:
         """Ask for an end; whoever asks again gets it at once."""
         if this is None:
             return
-        if self._is_unwanted:
+        if self._is_interrupted:
             this.cancel()
-        self._is_unwanted = True
+        self._is_interrupted = True
         asyncio.get_running_loop().call_later(_SECONDS_TO_STOP, this.cancel)
         if self._link is not None:
             self._interrupting = asyncio.create_task(_interrupt(self._link))
 
 
-async def _interrupt(link: AgentLink) -> None:
-    with suppress(Unreachable):  # which whoever waits for events finds out as well
+async def _interrupt(link: AgentConnection) -> None:
+    with suppress(AgentServerUnavailable):  # which whoever waits for events finds out as well
         await link.interrupt()
 
 
@@ -100,7 +108,7 @@ def _read_request(environment: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         request = None
     if not isinstance(request, dict):
-        raise Unreadable(f"{_REQUEST_PREFIX}0, {_REQUEST_PREFIX}1, … hold no JSON object.")
+        raise InvalidRequest(f"{_REQUEST_PREFIX}0, {_REQUEST_PREFIX}1, … hold no JSON object.")
     return request
 
 
@@ -129,7 +137,7 @@ def _gap(event: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "message", "message": dict(event)}
 
 
-async def _say(event: Mapping[str, Any]) -> None:
+async def _write_event(event: Mapping[str, Any]) -> None:
     line = json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
     # Whoever reads slowly holds up this thread alone, and not the answer to a signal.
     await asyncio.to_thread(_write, line)

@@ -7,9 +7,9 @@ from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
 from sandbox_tools import coding_agents
-from sandbox_tools.agents.progress import narrate
+from sandbox_tools.agents.progress import summarize
 from sandbox_tools.toolkit.annotations import REACHES_OUT
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
 _PORT = int(os.environ.get("SANDBOX_AGENT_SERVER_PORT", "3000"))
 
@@ -25,7 +25,7 @@ class AgentAnswer(BaseModel):
     cost_usd: float | None = Field(description="What it cost, where the agent tells.")
 
 
-Asked = Annotated[
+PromptText = Annotated[
     str,
     Field(
         min_length=1,
@@ -46,27 +46,27 @@ Timeout = Annotated[
 ]
 
 
-def register(server: FastMCP, ground: Ground) -> None:
+def register(server: FastMCP, context: ToolsetContext) -> None:
     """Add those agents that are in this sandbox; health tells which."""
-    agents = Agents(ground)
-    there = coding_agents.those_there()
-    if "claude" in there:
+    agents = Agents(context)
+    installed = coding_agents.installed_agents()
+    if "claude" in installed:
         server.tool(agents.claude_code, annotations=REACHES_OUT)
-    if "codex" in there:
+    if "codex" in installed:
         server.tool(agents.codex, annotations=REACHES_OUT)
-    ground.health.add("agents", lambda: there)
+    context.health.add("agents", lambda: installed)
 
 
 class Agents:
     """Coding agents as tools, by the agent server: in here they would outgrow what a tool server may have."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, context: ToolsetContext) -> None:
+        self._context = context
 
     async def claude_code(  # noqa: PLR0913, PLR0917 - they are the tool's
         self,
         context: Context,
-        prompt: Asked,
+        prompt: PromptText,
         model: Model = None,
         cwd: Cwd = None,
         session_id: SessionId = None,
@@ -108,7 +108,7 @@ class Agents:
     async def codex(
         self,
         context: Context,
-        prompt: Asked,
+        prompt: PromptText,
         model: Model = None,
         cwd: Cwd = None,
         session_id: SessionId = None,
@@ -136,20 +136,22 @@ class Agents:
             timeout_s=timeout_s,
         )
 
-    async def _run(self, context: Context, **asked: Any) -> AgentAnswer:
+    async def _run(self, context: Context, **request: Any) -> AgentAnswer:
         # The client of WebSockets is loaded by the few who call an agent, and not by everybody's idle tool server.
         client = import_module("sandbox_tools.agents.client")
         steps = 0
         try:
-            async with client.linked(_PORT, self._ground.settings.read().token) as link:
-                async for event in link.carry_out(asked | {"on_disconnect": "interrupt"}):
+            async with client.connect_to_agent_server(
+                _PORT, self._context.settings.read().token
+            ) as link:
+                async for event in link.run_prompt(request | {"on_disconnect": "interrupt"}):
                     if event["type"] in ("result", "refused"):
                         return _answer(event)
-                    line = narrate(event.get("message", {}))
+                    line = summarize(event.get("message", {}))
                     if line is not None:
                         steps += 1
                         await context.report_progress(steps, None, line)
-        except client.Unreachable as error:
+        except client.AgentServerUnavailable as error:
             raise ToolError(str(error)) from None
         raise ToolError("The agent server ended before the agent was done.")
 

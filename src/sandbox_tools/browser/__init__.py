@@ -7,19 +7,19 @@ from sandbox_tools.browser.browser import Browser
 from sandbox_tools.browser.installation import is_installed
 from sandbox_tools.browser.tools import BrowserTools
 from sandbox_tools.toolkit.annotations import REACHES_OUT, READS
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
 
-def register(server: FastMCP, ground: Ground) -> None:
+def register(server: FastMCP, context: ToolsetContext) -> None:
     """Offer the browser where there is one: ten tools that only fail would cost agents their context."""
     if not is_installed():
-        ground.health.add(
+        context.health.add(
             "browser", lambda: "absent: sandboxes of the template agent-full have one"
         )
         return
-    browser = Browser(ground.workspace)
-    ground.while_serving(lambda: _ended(browser))
-    ground.health.add("browser", browser.state)
+    browser = Browser(context.workspace)
+    context.add_lifespan(lambda: _closed_at_end(browser))
+    context.health.add("browser", browser.state)
     tools = BrowserTools(browser)
     for reading in (tools.browser_screenshot, tools.browser_view):
         server.tool(reading, annotations=READS)
@@ -37,7 +37,7 @@ def register(server: FastMCP, ground: Ground) -> None:
 
 
 @asynccontextmanager
-async def _ended(browser: Browser) -> AsyncIterator[None]:
+async def _closed_at_end(browser: Browser) -> AsyncIterator[None]:
     try:
         yield
     finally:

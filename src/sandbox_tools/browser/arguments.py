@@ -10,7 +10,7 @@ Show = Literal["nothing", "view", "screenshot"]
 
 
 @dataclass(frozen=True)
-class Target:
+class ElementTarget:
     """An element as an agent names it: by a ref of browser_view, or by a selector."""
 
     ref: str | None

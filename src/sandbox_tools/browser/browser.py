@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fastmcp.exceptions import ToolError
 
 from sandbox_tools.browser.arguments import Answer
-from sandbox_tools.browser.installation import MISSING, find_chromium, own_directory
+from sandbox_tools.browser.installation import NOT_INSTALLED, browser_directory, find_chromium
 from sandbox_tools.toolkit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sandbox_tools.browser.browser_session import RunningBrowser
-    from sandbox_tools.browser.page_actions import Turn
+    from sandbox_tools.browser.browser_session import BrowserSession
+    from sandbox_tools.browser.page_actions import PageActions
 
 _RESTARTED = (
     "The browser had ended by itself and was started again. Its tabs are gone, its cookies are not."
@@ -27,67 +27,67 @@ class Browser:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._turns = asyncio.Lock()
-        self._changing = asyncio.Lock()
-        self._running: RunningBrowser | None = None
-        self._what_runs = AsyncExitStack()
+        self._calls = asyncio.Lock()
+        self._lifecycle = asyncio.Lock()
+        self._running: BrowserSession | None = None
+        self._resources = AsyncExitStack()
 
     @asynccontextmanager
-    async def turn(
+    async def actions(
         self,
         *,
         dialog: Answer = "dismiss",
         dialog_text: str | None = None,
         limit_seconds: float = _LIMIT_SECONDS,
-    ) -> AsyncIterator["Turn"]:
+    ) -> AsyncIterator["PageActions"]:
         """Wait for the calls that came before, and have the browser."""
-        async with self._turns:
-            running = await _surely(self._run())
-            async with running.turn(
+        async with self._calls:
+            running = await _shielded(self._ensure_running())
+            async with running.actions(
                 dialog=dialog, dialog_text=dialog_text, limit_seconds=limit_seconds
-            ) as turn:
-                yield turn
+            ) as actions:
+                yield actions
 
     async def close(self) -> bool:
         """End it, if it runs."""
-        async with self._turns:
-            return await _surely(self._end_it())
+        async with self._calls:
+            return await _shielded(self._end_locked())
 
     def state(self) -> str:
         return "running" if self._running else "idle"
 
-    async def _run(self) -> "RunningBrowser":
-        async with self._changing:
+    async def _ensure_running(self) -> "BrowserSession":
+        async with self._lifecycle:
             if self._running and await self._running.is_alive():
                 return self._running
             had_ended = await self._end()
             self._running = await self._start()
             if had_ended:
-                self._running.notes.add(_RESTARTED)
+                self._running.events.add(_RESTARTED)
             return self._running
 
-    async def _end_it(self) -> bool:
-        async with self._changing:
+    async def _end_locked(self) -> bool:
+        async with self._lifecycle:
             return await self._end()
 
-    async def _start(self) -> "RunningBrowser":
+    async def _start(self) -> "BrowserSession":
         executable = find_chromium()
         if executable is None:
-            raise ToolError(MISSING)
+            raise ToolError(NOT_INSTALLED)
         # Playwright is a tenth of the memory that a tool server may have, and most never browse.
         running = await asyncio.to_thread(import_module, "sandbox_tools.browser.browser_session")
-        started: RunningBrowser = await self._what_runs.enter_async_context(
-            running.running_browser(executable, own_directory(), self._workspace)
+        started: BrowserSession = await self._resources.enter_async_context(
+            running.open_browser_session(executable, browser_directory(), self._workspace)
         )
         return started
 
     async def _end(self) -> bool:
         was_running = self._running is not None
         self._running = None
-        await self._what_runs.aclose()
+        await self._resources.aclose()
         return was_running
 
 
-async def _surely(change: Coroutine[Any, Any, T]) -> T:
+async def _shielded(change: Coroutine[Any, Any, T]) -> T:
     """Carry a start or an end through: a call cancelled in its middle would leave processes behind."""
     return await asyncio.shield(asyncio.create_task(change))

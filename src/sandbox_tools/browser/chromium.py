@@ -8,31 +8,31 @@ from pathlib import Path
 from fastmcp.exceptions import ToolError
 from playwright.async_api import BrowserContext, Error, Playwright, ViewportSize, async_playwright
 
-from sandbox_tools.browser.page_events import in_one_line
+from sandbox_tools.browser.page_events import single_line
 
 _VIEWPORT = ViewportSize(width=1280, height=800)
 # Besides what playwright sets: little goes out that no page asked for, and the cache does not fill the disk.
 _FLAGS = ("--disable-quic", "--disable-gpu", "--disk-cache-size=104857600")
-_PATIENCE_SECONDS = 10
+_TIMEOUT_SECONDS = 10
 
 
 @asynccontextmanager
-async def running_chromium(executable: str, directory: Path) -> AsyncIterator[BrowserContext]:
+async def launch_chromium(executable: str, directory: Path) -> AsyncIterator[BrowserContext]:
     """Run a Chromium without windows, on the profile in a directory, which one process has at a time."""
-    with _held(directory) as profile:
+    with _locked_profile(directory) as profile:
         playwright = await async_playwright().start()
         try:
             context = await _launch(playwright, executable, profile)
             try:
                 yield context
             finally:
-                await _let_end(context.close)
+                await _close_quietly(context.close)
         finally:
-            await _let_end(playwright.stop)
+            await _close_quietly(playwright.stop)
 
 
 @contextmanager
-def _held(directory: Path) -> Iterator[Path]:
+def _locked_profile(directory: Path) -> Iterator[Path]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
         try:
@@ -71,11 +71,11 @@ async def _launch_once(
             timeout=60_000,
         )
     except Error as error:
-        why = in_one_line(error.message, at_most=1_000)
+        why = single_line(error.message, limit=1_000)
         raise ToolError(f"Chromium does not start: {why}") from None
 
 
-async def _let_end(end: Callable[[], Awaitable[None]]) -> None:
+async def _close_quietly(end: Callable[[], Awaitable[None]]) -> None:
     with suppress(Error, TimeoutError):
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             await end()

@@ -3,14 +3,14 @@ from dataclasses import dataclass
 from playwright.async_api import Dialog, Error
 
 from sandbox_tools.browser.arguments import Answer
-from sandbox_tools.browser.page_events import Notes
+from sandbox_tools.browser.page_events import PageEvents
 
 
 @dataclass
 class Dialogs:
     """Answers dialogs at once, since a page stands still while one is open, and notes what they said."""
 
-    notes: Notes
+    events: PageEvents
     answer: Answer = "dismiss"
     text: str | None = None
 
@@ -23,7 +23,7 @@ class Dialogs:
                 await dialog.dismiss()
         except Error:  # its page is gone
             return
-        self.notes.add(_about(dialog, accepted=accepts))
+        self.events.add(_describe(dialog, accepted=accepts))
 
     def _text_for(self, dialog: Dialog) -> str | None:
         if dialog.type != "prompt":
@@ -31,7 +31,7 @@ class Dialogs:
         return dialog.default_value if self.text is None else self.text
 
 
-def _about(dialog: Dialog, *, accepted: bool) -> str:
+def _describe(dialog: Dialog, *, accepted: bool) -> str:
     if dialog.type == "alert":
         return f"The page showed an alert: {dialog.message}"
     if dialog.type == "beforeunload":

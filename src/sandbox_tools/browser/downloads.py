@@ -4,43 +4,43 @@ from pathlib import Path, PurePath
 from playwright.async_api import Download, Error
 
 from sandbox_tools.browser.errors import first_line
-from sandbox_tools.browser.page_events import Notes
+from sandbox_tools.browser.page_events import PageEvents
 from sandbox_tools.toolkit.workspace import Workspace
 
-_MOST_OF_A_NAME = 150
+_MAX_NAME = 150
 
 
 class Downloads:
     """Brings what pages have the browser download into the workspace, under names that are free there."""
 
-    def __init__(self, workspace: Workspace, notes: Notes) -> None:
+    def __init__(self, workspace: Workspace, events: PageEvents) -> None:
         self._directory = workspace.root / "downloads"
-        self._notes = notes
-        self._under_way: set[str] = set()
-        self._none_under_way = asyncio.Event()
-        self._none_under_way.set()
+        self._events = events
+        self._pending: set[str] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def keep(self, download: Download) -> None:
         url = download.url
-        self._under_way.add(url)
-        self._none_under_way.clear()
+        self._pending.add(url)
+        self._idle.clear()
         try:
-            self._notes.add(await self._kept(download))
+            self._events.add(await self._save(download))
         finally:
-            self._under_way.discard(url)
-            if not self._under_way:
-                self._none_under_way.set()
+            self._pending.discard(url)
+            if not self._pending:
+                self._idle.set()
 
     async def wait(self, seconds: float) -> None:
         """Wait a little for downloads to end; those that do not are noted."""
         try:
             async with asyncio.timeout(seconds):
-                await self._none_under_way.wait()
+                await self._idle.wait()
         except TimeoutError:
-            self._notes.add(f"Still downloading: {', '.join(sorted(self._under_way))}")
+            self._events.add(f"Still downloading: {', '.join(sorted(self._pending))}")
 
-    async def _kept(self, download: Download) -> str:
-        name = PurePath(download.suggested_filename).name[-_MOST_OF_A_NAME:] or "download"
+    async def _save(self, download: Download) -> str:
+        name = PurePath(download.suggested_filename).name[-_MAX_NAME:] or "download"
         try:
             path = await asyncio.to_thread(_reserve, self._directory, name)
         except OSError as error:

@@ -3,14 +3,14 @@ import re
 from fastmcp.exceptions import ToolError
 from playwright.async_api import Error, Locator
 
-from sandbox_tools.browser.arguments import Target
+from sandbox_tools.browser.arguments import ElementTarget
 from sandbox_tools.browser.tabs import Tab
 
 _REF = re.compile(r"(?:t(?P<tab>\d+))?(?P<of_page>(?:f\d+)?e\d+)")
 _REF_OF_PAGE = re.compile(r"\[ref=((?:f\d+)?e\d+)\]")
 
 
-def with_refs_of(tab: Tab, snapshot: str) -> str:
+def with_tab_refs(tab: Tab, snapshot: str) -> str:
     """Have refs tell their tab, but for the first one, where nearly all work is done.
 
     Within a tab playwright gives none of them out twice, whichever documents it shows.
@@ -18,7 +18,7 @@ def with_refs_of(tab: Tab, snapshot: str) -> str:
     return snapshot if tab.number == 1 else _REF_OF_PAGE.sub(rf"[ref=t{tab.number}\1]", snapshot)
 
 
-async def find(tab: Tab, target: Target) -> Locator:
+async def find(tab: Tab, target: ElementTarget) -> Locator:
     if bool(target.ref) == bool(target.selector):
         raise ToolError("Name the element by either ref or selector.")
     if target.ref:

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from fastmcp.exceptions import ToolError
 from playwright.async_api import Error
-from playwright.async_api import TimeoutError as NotInTime
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from sandbox_tools.browser.page_events import in_one_line
+from sandbox_tools.browser.page_events import single_line
 
-_MOST = 400
+_MAX = 400
 _NETWORK = {
     "NAME_NOT_RESOLVED": "no such host is known here: check the name, and whether this sandbox may reach the internet",
     "CONNECTION_REFUSED": "nothing listens there: check the port, and that the server has started",
@@ -46,26 +46,28 @@ _OBSTACLES = (
         "it is outside of the page's visible part and cannot be scrolled into it",
     ),
 )
-HANGS = "The page does not respond. Navigate elsewhere, or close the browser with browser_close."
+PAGE_UNRESPONSIVE = (
+    "The page does not respond. Navigate elsewhere, or close the browser with browser_close."
+)
 
 
 @contextmanager
-def told_as_sentences() -> Iterator[None]:
+def raise_tool_errors() -> Iterator[None]:
     # `from None`: a cause would be taken for the failure that is to be told.
     try:
         yield
-    except NotInTime as error:
-        raise ToolError(_about_waiting(error.message)) from None
+    except PlaywrightTimeout as error:
+        raise ToolError(_describe_timeout(error.message)) from None
     except Error as error:
-        raise ToolError(_about(error.message)) from None
+        raise ToolError(_describe(error.message)) from None
     except TimeoutError:
-        raise ToolError(HANGS) from None
+        raise ToolError(PAGE_UNRESPONSIVE) from None
 
 
 def first_line(message: str) -> str:
     """Leave out the name of playwright's method, and what it logged."""
     line = re.sub(r"^[A-Z]\w+\.\w+: (?:Error: )?", "", message.strip().split("\n", 1)[0])
-    return in_one_line(line, at_most=_MOST)
+    return single_line(line, limit=_MAX)
 
 
 def network_failure(message: str) -> str | None:
@@ -81,14 +83,14 @@ def network_failure(message: str) -> str | None:
     return _NETWORK.get(code, f"the browser says {code}")
 
 
-def _about(message: str) -> str:
+def _describe(message: str) -> str:
     if any(sign in message for sign in _GONE):
         return (
             "The tab or the browser ended meanwhile. browser_tabs tells what is there; a browser"
             " that has ended is started again by the next call."
         )
     if "strict mode violation" in message:
-        return _about_many(message)
+        return _describe_ambiguous(message)
     if "Unknown key" in message:
         return (
             f"{first_line(message)}. Keys are named like Enter, Escape, Tab, ArrowDown,"
@@ -97,18 +99,18 @@ def _about(message: str) -> str:
     return f"The browser says: {first_line(message)}"
 
 
-def _about_many(message: str) -> str:
+def _describe_ambiguous(message: str) -> str:
     matching = re.findall(r"^ +\d+\) (.+?)(?: aka .*)?$", message, re.MULTILINE)
-    shown = "; ".join(in_one_line(one, at_most=100) for one in matching[:5])
-    return f"The selector matches several elements ({shown}). Take a ref of browser_view, or a narrower selector."
+    format_outline = "; ".join(single_line(one, limit=100) for one in matching[:5])
+    return f"The selector matches several elements ({format_outline}). Take a ref of browser_view, or a narrower selector."
 
 
-def _about_waiting(message: str) -> str:
+def _describe_timeout(message: str) -> str:
     lines = [line.strip(" -") for line in message.splitlines()]
     for line in reversed(lines):
         for sign, text in _OBSTACLES:
             if sign in line:
-                return f"That element cannot be used: {text.format(line=in_one_line(line, at_most=200))}."
+                return f"That element cannot be used: {text.format(line=single_line(line, limit=200))}."
     if any("resolved to" in line for line in lines):
         return (
             "That element was found, but the page did not respond to that in time. See with"

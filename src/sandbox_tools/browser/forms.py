@@ -3,10 +3,10 @@ from pathlib import Path
 from fastmcp.exceptions import ToolError
 from playwright.async_api import Locator, Page
 
-from sandbox_tools.browser.page_events import in_one_line
+from sandbox_tools.browser.page_events import single_line
 from sandbox_tools.toolkit.workspace import Workspace
 
-_MOST_TOLD = 50
+_MAX_LISTED = 50
 _OPTIONS = """select => select.options
   ? [...select.options].map(option => ({label: option.label, value: option.value, off: option.disabled}))
   : null"""
@@ -14,13 +14,13 @@ _IS_FILES = "element => element.matches('input[type=file]')"
 
 
 async def type_into(element: Locator, text: str, *, clear: bool, timeout_s: float) -> None:
-    patience = timeout_s * 1_000
+    timeout_ms = timeout_s * 1_000
     if clear:
-        await element.fill(text, timeout=patience)
+        await element.fill(text, timeout=timeout_ms)
         return
-    await element.focus(timeout=patience)
-    await element.press("Control+End", timeout=patience)
-    await element.press_sequentially(text, timeout=patience + 100 * len(text))
+    await element.focus(timeout=timeout_ms)
+    await element.press("Control+End", timeout=timeout_ms)
+    await element.press_sequentially(text, timeout=timeout_ms + 100 * len(text))
 
 
 async def type_into_focused(page: Page, text: str, *, clear: bool) -> None:
@@ -30,13 +30,13 @@ async def type_into_focused(page: Page, text: str, *, clear: bool) -> None:
     await page.keyboard.type(text)
 
 
-async def takes_files(element: Locator, *, timeout_s: float) -> bool:
+async def is_file_input(element: Locator, *, timeout_s: float) -> bool:
     taken: bool = await element.evaluate(_IS_FILES, timeout=timeout_s * 1_000)
     return taken
 
 
-async def give_files(element: Locator, given: str, workspace: Workspace) -> None:
-    paths = [workspace.path(line.strip()) for line in given.splitlines() if line.strip()]
+async def set_files(element: Locator, given: str, workspace: Workspace) -> None:
+    paths = [workspace.resolve(line.strip()) for line in given.splitlines() if line.strip()]
     for path in paths:
         _check_file(path)
     await element.set_input_files(paths)
@@ -49,14 +49,14 @@ def _check_file(path: Path) -> None:
 
 async def select(element: Locator, wanted: list[str], *, timeout_s: float) -> None:
     """Choose options by what they are called, or else by their values."""
-    patience = timeout_s * 1_000
-    options = await element.evaluate(_OPTIONS, timeout=patience)
+    timeout_ms = timeout_s * 1_000
+    options = await element.evaluate(_OPTIONS, timeout=timeout_ms)
     if options is None:
         raise ToolError(
             "That is no list of options of its own. Open it by browser_click and click the option."
         )
     values = [_value_of(one, options) for one in wanted]
-    await element.select_option(value=values, timeout=patience, no_wait_after=True)
+    await element.select_option(value=values, timeout=timeout_ms, no_wait_after=True)
 
 
 def _value_of(wanted: str, options: list[dict[str, str]]) -> str:
@@ -64,6 +64,6 @@ def _value_of(wanted: str, options: list[dict[str, str]]) -> str:
         for option in options:
             if option[key].strip() == wanted.strip():
                 return option["value"]
-    there = ", ".join(repr(in_one_line(one["label"], at_most=100)) for one in options[:_MOST_TOLD])
-    more = f" and {len(options) - _MOST_TOLD} more" if len(options) > _MOST_TOLD else ""
+    there = ", ".join(repr(single_line(one["label"], limit=100)) for one in options[:_MAX_LISTED])
+    more = f" and {len(options) - _MAX_LISTED} more" if len(options) > _MAX_LISTED else ""
     raise ToolError(f"There is no option {wanted[:100]!r}. There are: {there}{more}.")

@@ -3,7 +3,9 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-MISSING = "There is no browser in this sandbox; sandboxes of the template agent-full have one."
+NOT_INSTALLED = (
+    "There is no browser in this sandbox; sandboxes of the template agent-full have one."
+)
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -17,7 +19,7 @@ def is_installed() -> bool:
     return find_chromium() is not None and find_spec("playwright") is not None
 
 
-def own_directory() -> Path:
+def browser_directory() -> Path:
     """Name where the browser keeps cookies, storage and cache, of this user alone."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "sandbox-tools" / "browser"

@@ -6,88 +6,90 @@ from typing import Final
 
 from fastmcp.exceptions import ToolError
 from playwright.async_api import Error, Response
-from playwright.async_api import TimeoutError as NotInTime
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from sandbox_tools.browser.errors import network_failure
-from sandbox_tools.browser.page_events import in_one_line
+from sandbox_tools.browser.page_events import single_line
 from sandbox_tools.browser.tabs import Tab
 from sandbox_tools.toolkit.workspace import Workspace
 
 STEPS = ("back", "forward", "reload")
 
-_READABLE: Final = "domcontentloaded"
-_FIRST_OF_ERRORS = 400
-_MOST_OF_A_URL = 200
+_PAGE_READABLE: Final = "domcontentloaded"
+_FIRST_ERROR_STATUS = 400
+_MAX_URL_CHARACTERS = 200
 
 
 async def go(tab: Tab, url: str, *, timeout_s: float) -> str:
     """Open a URL, and tell what was answered; pages that never stop loading count once they can be read."""
-    arrivals = tab.loading.arrivals
+    navigations = tab.tracker.navigations
     try:
-        async with _in_time(tab, url, timeout_s):
-            response = await tab.page.goto(url, wait_until=_READABLE, timeout=timeout_s * 1_000)
+        async with _stop_when_late(tab, url, timeout_s):
+            response = await tab.page.goto(
+                url, wait_until=_PAGE_READABLE, timeout=timeout_s * 1_000
+            )
     except Error as error:
-        return await _without_page(tab, url, error, arrivals)
-    return _told(url, response)
+        return await _describe_failure(tab, url, error, navigations)
+    return _describe(url, response)
 
 
 async def step(tab: Tab, where: str, *, timeout_s: float) -> str:
     """Go through the history, or load the page anew."""
-    page, before, arrivals = tab.page, tab.page.url, tab.loading.arrivals
+    page, before, navigations = tab.page, tab.page.url, tab.tracker.navigations
     steps = {"back": page.go_back, "forward": page.go_forward, "reload": page.reload}
     try:
-        async with _in_time(tab, before, timeout_s):
-            response = await steps[where](wait_until=_READABLE, timeout=timeout_s * 1_000)
+        async with _stop_when_late(tab, before, timeout_s):
+            response = await steps[where](wait_until=_PAGE_READABLE, timeout=timeout_s * 1_000)
     except Error as error:
-        return await _without_page(tab, before, error, arrivals)
+        return await _describe_failure(tab, before, error, navigations)
     if response is None and page.url == before and where != "reload":
         raise ToolError(f"There is no page to go {where} to.")
-    return _told(page.url, response)
+    return _describe(page.url, response)
 
 
 @asynccontextmanager
-async def _in_time(tab: Tab, url: str, timeout_s: float) -> AsyncIterator[None]:
+async def _stop_when_late(tab: Tab, url: str, timeout_s: float) -> AsyncIterator[None]:
     """Stop what is still on its way when it is waited for no more: the page before it cannot be read meanwhile."""
     try:
         yield
-    except NotInTime:
-        if tab.loading.destination:
-            await tab.loading.stop()
-        raise ToolError(_late(url, timeout_s)) from None
+    except PlaywrightTimeout:
+        if tab.tracker.destination:
+            await tab.tracker.stop()
+        raise ToolError(_timeout_message(url, timeout_s)) from None
     except asyncio.CancelledError:
-        tab.loading.stop_soon()
+        tab.tracker.stop_soon()
         raise
 
 
-async def _without_page(tab: Tab, url: str, error: Error, arrivals: int) -> str:
+async def _describe_failure(tab: Tab, url: str, error: Error, navigations: int) -> str:
     if "Download is starting" in error.message:
-        return f"{_brief(url)} is a download, no page."
+        return f"{_short_url(url)} is a download, no page."
     why = network_failure(error.message)
     if why is None:
         raise error
     if "net::ERR_ABORTED" not in error.message:
-        await tab.loading.wait_until_failure_is_shown(arrivals=arrivals)
-    raise ToolError(f"{_brief(url)} could not be loaded: {why}.")
+        await tab.tracker.wait_for_error_page(navigations=navigations)
+    raise ToolError(f"{_short_url(url)} could not be loaded: {why}.")
 
 
-def _late(url: str, timeout_s: float) -> str:
+def _timeout_message(url: str, timeout_s: float) -> str:
     return (
-        f"{_brief(url)} did not load within {timeout_s:g} seconds. Give it more by timeout_s, or see by"
+        f"{_short_url(url)} did not load within {timeout_s:g} seconds. Give it more by timeout_s, or see by"
         " browser_view what is there by now."
     )
 
 
-def _told(url: str, response: Response | None) -> str:
-    if response is None or response.status < _FIRST_OF_ERRORS:
-        return f"Opened {_brief(url)}."
+def _describe(url: str, response: Response | None) -> str:
+    if response is None or response.status < _FIRST_ERROR_STATUS:
+        return f"Opened {_short_url(url)}."
     return (
-        f"Opened {_brief(url)}, for which the server answered with status {response.status}"
+        f"Opened {_short_url(url)}, for which the server answered with status {response.status}"
         f" {response.status_text}."
     )
 
 
-def _brief(url: str) -> str:
-    return in_one_line(url, at_most=_MOST_OF_A_URL)
+def _short_url(url: str) -> str:
+    return single_line(url, limit=_MAX_URL_CHARACTERS)
 
 
 # file: pages are let in, as whoever calls these tools reads the same files by others; Chromium keeps web pages from them.
@@ -108,5 +110,5 @@ def complete_url(given: str, workspace: Workspace) -> str:
             f"{given[:200]} cannot be opened: only http, https, file, data and about can."
         )
     if given.startswith(("/", "~", "./")):
-        return workspace.path(given).as_uri()
+        return workspace.resolve(given).as_uri()
     return f"http://{given}" if _LOCAL.match(given) else f"https://{given}"

@@ -4,35 +4,35 @@ from contextlib import suppress
 from playwright.async_api import Error, Frame, Page, Request
 
 _QUIET_SECONDS = 0.2
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
-class Loading:
+class NavigationTracker:
     """Knows of a page whether it is on its way to another document."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._underway: set[Request] = set()
+        self._pending: set[Request] = set()
         self._stopping: asyncio.Task[None] | None = None
-        self.stirred = asyncio.Event()
-        self.arrivals = 0
+        self.changed = asyncio.Event()
+        self.navigations = 0
         page.on("request", self._requested)
-        page.on("requestfinished", self._requested_no_more)
-        page.on("requestfailed", self._requested_no_more)
+        page.on("requestfinished", self._request_ended)
+        page.on("requestfailed", self._request_ended)
         page.on("framenavigated", self._navigated)
 
     @property
     def destination(self) -> str | None:
         """The URL that the page is on its way to, while its server has not answered."""
-        return next((request.url for request in self._underway), None)
+        return next((request.url for request in self._pending), None)
 
-    async def wait_until_failure_is_shown(self, *, arrivals: int) -> None:
+    async def wait_for_error_page(self, *, navigations: int) -> None:
         """Wait for Chromium's own page about a failure, which comes late and would break off what is opened next."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                while self.arrivals == arrivals:
-                    self.stirred.clear()
-                    await self.stirred.wait()
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                while self.navigations == navigations:
+                    self.changed.clear()
+                    await self.changed.wait()
 
     async def stop(self) -> None:
         with suppress(Error):  # the page is gone
@@ -48,43 +48,43 @@ class Loading:
         if self._stopping:
             await self._stopping
 
-    async def settle(self) -> bool:
+    async def wait_until_idle(self) -> bool:
         """Wait until what an action set off has come to rest; False if it did not in some seconds."""
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                while await self._stirs():
-                    self.stirred.clear()
-                while self._underway:
-                    self.stirred.clear()
-                    await self.stirred.wait()
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                while await self._changes():
+                    self.changed.clear()
+                while self._pending:
+                    self.changed.clear()
+                    await self.changed.wait()
                 await self._page.wait_for_load_state("load", timeout=0)
         except TimeoutError:
             return False
         return True
 
-    async def _stirs(self) -> bool:
+    async def _changes(self) -> bool:
         try:
             async with asyncio.timeout(_QUIET_SECONDS):
-                await self.stirred.wait()
+                await self.changed.wait()
         except TimeoutError:
             return False
         return True
 
     def _requested(self, request: Request) -> None:
         if self._leaves_page(request):
-            self._underway.add(request)
-            self.stirred.set()
+            self._pending.add(request)
+            self.changed.set()
 
-    def _requested_no_more(self, request: Request) -> None:
-        if request in self._underway:
-            self._underway.discard(request)
-            self.stirred.set()
+    def _request_ended(self, request: Request) -> None:
+        if request in self._pending:
+            self._pending.discard(request)
+            self.changed.set()
 
     def _navigated(self, frame: Frame) -> None:
         if frame == self._page.main_frame:
-            self.arrivals += 1
-            self._underway.clear()
-            self.stirred.set()
+            self.navigations += 1
+            self._pending.clear()
+            self.changed.set()
 
     def _leaves_page(self, request: Request) -> bool:
         try:

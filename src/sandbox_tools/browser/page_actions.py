@@ -5,11 +5,11 @@ from fastmcp.tools import ToolResult
 
 from sandbox_tools.browser import element_refs, forms, navigation, scrolling
 from sandbox_tools.browser import screenshots as pictures
-from sandbox_tools.browser.arguments import Direction, MouseButton, Show, Target
+from sandbox_tools.browser.arguments import Direction, ElementTarget, MouseButton, Show
 from sandbox_tools.browser.downloads import Downloads
-from sandbox_tools.browser.page_events import Notes, in_one_line
-from sandbox_tools.browser.results import result, settled, told_of, with_what_is_seen
-from sandbox_tools.browser.snapshot import lines_of, shown
+from sandbox_tools.browser.page_events import PageEvents, single_line
+from sandbox_tools.browser.results import describe_tab, result, wait_for_page, with_page_content
+from sandbox_tools.browser.snapshot import format_outline, read_outline
 from sandbox_tools.browser.tabs import Tab, Tabs
 from sandbox_tools.toolkit.workspace import Workspace
 
@@ -18,13 +18,13 @@ _NEW_TAB_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Turn:
+class PageActions:
     """What one call does in the browser, while the others wait."""
 
     tab: Tab
     tabs: Tabs
     downloads: Downloads
-    notes: Notes
+    events: PageEvents
     workspace: Workspace
 
     async def navigate(self, url: str, *, timeout_s: float) -> str:
@@ -34,7 +34,7 @@ class Turn:
         return await navigation.go(self.tab, complete, timeout_s=timeout_s)
 
     async def click(
-        self, target: Target, *, button: MouseButton, double: bool, timeout_s: float
+        self, target: ElementTarget, *, button: MouseButton, double: bool, timeout_s: float
     ) -> str:
         element = await element_refs.find(self.tab, target)
         clicks = 2 if double else 1
@@ -44,18 +44,18 @@ class Turn:
         )
         return f"Clicked {target}."
 
-    async def type(self, target: Target, text: str, *, clear: bool, timeout_s: float) -> str:
+    async def type(self, target: ElementTarget, text: str, *, clear: bool, timeout_s: float) -> str:
         if not target:
             await forms.type_into_focused(self.tab.page, text, clear=clear)
             return "Typed into what has the focus."
         element = await element_refs.find(self.tab, target)
-        if await forms.takes_files(element, timeout_s=timeout_s):
-            await forms.give_files(element, text, self.workspace)
+        if await forms.is_file_input(element, timeout_s=timeout_s):
+            await forms.set_files(element, text, self.workspace)
             return f"Gave the files to {target}."
         await forms.type_into(element, text, clear=clear, timeout_s=timeout_s)
         return f"Typed into {target}."
 
-    async def press(self, target: Target, key: str) -> str:
+    async def press(self, target: ElementTarget, key: str) -> str:
         if target:
             element = await element_refs.find(self.tab, target)
             await element.press(key, no_wait_after=True)
@@ -63,19 +63,19 @@ class Turn:
             await self.tab.page.keyboard.press(key)
         return f"Pressed {key}."
 
-    async def scroll(self, target: Target, direction: Direction, pixels: int | None) -> str:
+    async def scroll(self, target: ElementTarget, direction: Direction, pixels: int | None) -> str:
         if direction == "into_view" and not target:
             raise ToolError("Name by ref or selector what is to be scrolled into view.")
-        whole = Target(ref=None, selector=":root")
+        whole = ElementTarget(ref=None, selector=":root")
         element = await element_refs.find(self.tab, target or whole)
         return await scrolling.scroll(element, direction, pixels)
 
-    async def select(self, target: Target, options: list[str], *, timeout_s: float) -> str:
+    async def select(self, target: ElementTarget, options: list[str], *, timeout_s: float) -> str:
         element = await element_refs.find(self.tab, target)
         await forms.select(element, options, timeout_s=timeout_s)
         return f"Selected {', '.join(options) or 'nothing'} in {target}."
 
-    async def screenshot(self, target: Target, *, full_page: bool) -> ToolResult:
+    async def screenshot(self, target: ElementTarget, *, full_page: bool) -> ToolResult:
         page = self.tab.page
         if target:
             taken = await pictures.of_element(page, await element_refs.find(self.tab, target))
@@ -83,56 +83,56 @@ class Turn:
             taken = await pictures.of_whole_page(page)
         else:
             taken = await pictures.of_visible_part(page)
-        return result([await told_of(self.tab), *self.notes.take(), taken.about], taken.image)
+        return result([await describe_tab(self.tab), *self.events.take(), taken.about], taken.image)
 
     async def view(
         self, *, from_line: int, find: str | None, wait_for: str | None, timeout_s: float
     ) -> ToolResult:
-        await self._arrive()
+        await self._wait_for_navigation()
         if wait_for:
             text = self.tab.page.get_by_text(wait_for).filter(visible=True).first
             await text.wait_for(timeout=timeout_s * 1_000)
-        lines = await lines_of(self.tab)
-        told = [await told_of(self.tab), *self.notes.take(), ""]
-        return result([*told, shown(lines, from_line=from_line, find=find)])
+        lines = await read_outline(self.tab)
+        texts = [await describe_tab(self.tab), *self.events.take(), ""]
+        return result([*texts, format_outline(lines, from_line=from_line, find=find)])
 
     async def list_tabs(self) -> ToolResult:
         current = await self.tabs.current()
-        told = [
-            f"{await told_of(tab)}{' (the current one)' if tab is current else ''}"
+        texts = [
+            f"{await describe_tab(tab)}{' (the current one)' if tab is current else ''}"
             for tab in self.tabs.all()
         ]
-        return result([*told, *self.notes.take()])
+        return result([*texts, *self.events.take()])
 
     async def open_tab(self, url: str | None, show: Show) -> ToolResult:
-        turn = replace(self, tab=await self.tabs.open())
+        actions = replace(self, tab=await self.tabs.open())
         if url is None:
-            return await turn.report("Opened an empty tab.", show)
-        return await turn.report(await turn.navigate(url, timeout_s=_NEW_TAB_SECONDS), show)
+            return await actions.report("Opened an empty tab.", show)
+        return await actions.report(await actions.navigate(url, timeout_s=_NEW_TAB_SECONDS), show)
 
     async def switch_tab(self, number: int, show: Show) -> ToolResult:
-        turn = replace(self, tab=await self.tabs.switch(number))
-        return await turn.report(f"Switched to tab {number}.", show)
+        actions = replace(self, tab=await self.tabs.switch(number))
+        return await actions.report(f"Switched to tab {number}.", show)
 
     async def close_tab(self, number: int, show: Show) -> ToolResult:
         await self.tabs.close(number)
-        turn = replace(self, tab=await self.tabs.current())
-        return await turn.report(f"Closed tab {number}.", show)
+        actions = replace(self, tab=await self.tabs.current())
+        return await actions.report(f"Closed tab {number}.", show)
 
     async def report(self, did: str, show: Show) -> ToolResult:
         """Tell what was done, where that led, what happened by the way, and what is to be seen now."""
-        tab, has_loaded = await settled(self.tab, self.tabs)
+        tab, has_loaded = await wait_for_page(self.tab, self.tabs)
         await self.downloads.wait(_DOWNLOAD_SECONDS)
-        texts = [did, await told_of(tab), *self.notes.take()]
+        texts = [did, await describe_tab(tab), *self.events.take()]
         if not has_loaded:
             texts.append("It is still loading.")
-        return await with_what_is_seen(texts, tab, show)
+        return await with_page_content(texts, tab, show)
 
-    async def _arrive(self) -> None:
+    async def _wait_for_navigation(self) -> None:
         """Wait for a page that is on its way: the one before it can be read no more."""
-        loading = self.tab.loading
-        if loading.destination and not await loading.settle() and loading.destination:
+        tracker = self.tab.tracker
+        if tracker.destination and not await tracker.wait_until_idle() and tracker.destination:
             raise ToolError(
-                f"The page is on its way to {in_one_line(loading.destination, at_most=200)}, whose server"
+                f"The page is on its way to {single_line(tracker.destination, limit=200)}, whose server"
                 " has not answered yet. Try again later, or navigate elsewhere."
             )

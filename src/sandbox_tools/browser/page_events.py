@@ -1,31 +1,31 @@
-from sandbox_tools.toolkit.truncation import cut_line
+from sandbox_tools.toolkit.truncation import truncate_line
 
-_MOST = 12
-_MOST_OF_A_NOTE = 300
+_MAX = 12
+_MAX_NOTE = 300
 
 
-class Notes:
+class PageEvents:
     """What happened in the browser and has not been told yet."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
-        self._untold = 0
+        self._dropped = 0
 
     def add(self, text: str) -> None:
         """Have the next result tell something, once; pages have a say in it, so it is one short line."""
-        line = in_one_line(text, at_most=_MOST_OF_A_NOTE)
+        line = single_line(text, limit=_MAX_NOTE)
         if line in self._texts:
             return
-        if len(self._texts) < _MOST:
+        if len(self._texts) < _MAX:
             self._texts.append(line)
         else:
-            self._untold += 1
+            self._dropped += 1
 
     def take(self) -> list[str]:
-        texts = [*self._texts, *([f"And {self._untold} more of that."] if self._untold else [])]
-        self._texts, self._untold = [], 0
+        texts = [*self._texts, *([f"And {self._dropped} more of that."] if self._dropped else [])]
+        self._texts, self._dropped = [], 0
         return texts
 
 
-def in_one_line(text: str, *, at_most: int) -> str:
-    return cut_line(" ".join(text.split()), at_most=at_most)
+def single_line(text: str, *, limit: int) -> str:
+    return truncate_line(" ".join(text.split()), limit=limit)

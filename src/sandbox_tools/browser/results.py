@@ -6,13 +6,13 @@ from playwright.async_api import Error
 
 from sandbox_tools.browser import screenshots, snapshot
 from sandbox_tools.browser.arguments import Show
-from sandbox_tools.browser.errors import HANGS
-from sandbox_tools.browser.page_events import in_one_line
+from sandbox_tools.browser.errors import PAGE_UNRESPONSIVE
+from sandbox_tools.browser.page_events import single_line
 from sandbox_tools.browser.tabs import Tab, Tabs
 
 _TITLE_SECONDS = 5.0
-_MOST_OF_A_TITLE = 200
-_MOST_OF_A_URL = 500
+_MAX_TITLE = 200
+_MAX_URL_CHARACTERS = 500
 
 
 def result(texts: list[str], image: ImageContent | None = None) -> ToolResult:
@@ -20,37 +20,37 @@ def result(texts: list[str], image: ImageContent | None = None) -> ToolResult:
     return ToolResult(content=[text, image] if image else [text])
 
 
-async def with_what_is_seen(texts: list[str], tab: Tab, show: Show) -> ToolResult:
+async def with_page_content(texts: list[str], tab: Tab, show: Show) -> ToolResult:
     if show == "view":
-        return result([*texts, "", snapshot.shown(await snapshot.lines_of(tab))])
+        return result([*texts, "", snapshot.format_outline(await snapshot.read_outline(tab))])
     if show == "screenshot":
         taken = await screenshots.of_visible_part(tab.page)
         return result([*texts, taken.about], taken.image)
     return result(texts)
 
 
-async def settled(worked_in: Tab, tabs: Tabs) -> tuple[Tab, bool]:
+async def wait_for_page(worked_in: Tab, tabs: Tabs) -> tuple[Tab, bool]:
     """Wait for what was set off, in the tab that it may have opened too; tell which that is, and whether it has loaded."""
-    has_loaded = await _settle(worked_in)
+    has_loaded = await _wait_until_idle(worked_in)
     tab = await tabs.current()
     if tab is not worked_in:
-        has_loaded = await _settle(tab)
+        has_loaded = await _wait_until_idle(tab)
     return tab, has_loaded
 
 
-async def told_of(tab: Tab) -> str:
+async def describe_tab(tab: Tab) -> str:
     try:
         async with asyncio.timeout(_TITLE_SECONDS):
             title = await tab.page.title()
     except TimeoutError:
-        title = HANGS
-    title = in_one_line(title, at_most=_MOST_OF_A_TITLE) or "(no title)"
-    return f"Tab {tab.number}: {title}\nURL: {in_one_line(tab.page.url, at_most=_MOST_OF_A_URL)}"
+        title = PAGE_UNRESPONSIVE
+    title = single_line(title, limit=_MAX_TITLE) or "(no title)"
+    return f"Tab {tab.number}: {title}\nURL: {single_line(tab.page.url, limit=_MAX_URL_CHARACTERS)}"
 
 
-async def _settle(tab: Tab) -> bool:
+async def _wait_until_idle(tab: Tab) -> bool:
     try:
-        return await tab.loading.settle()
+        return await tab.tracker.wait_until_idle()
     except Error:
         if tab.page.is_closed():  # it closed itself, which is noted
             return True

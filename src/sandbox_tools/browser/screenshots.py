@@ -6,12 +6,12 @@ from fastmcp.exceptions import ToolError
 from mcp_types import ImageContent
 from playwright.async_api import Locator, Page
 
-from sandbox_tools.toolkit.truncation import MOST_OF_A_MESSAGE
+from sandbox_tools.toolkit.truncation import MAX_MESSAGE_BYTES
 
 # Models take no more than this a side when they see many pictures, and see no more in larger ones.
-MOST_A_SIDE = 2_000
-_LEAST_SCALE = 0.5
-_PATIENCE_SECONDS = 15.0
+MAX_SIDE_PIXELS = 2_000
+_MIN_SCALE = 0.5
+_TIMEOUT_SECONDS = 15.0
 _QUALITIES = (80, 50, 20, 5)
 
 
@@ -61,8 +61,8 @@ async def _layout(page: Page) -> dict[str, Any]:
 
 
 async def _take(page: Page, whole: Region, *, beyond: bool = False) -> Screenshot:
-    scale = max(_LEAST_SCALE, min(1, MOST_A_SIDE / max(whole.width, whole.height)))
-    most = MOST_A_SIDE / scale
+    scale = max(_MIN_SCALE, min(1, MAX_SIDE_PIXELS / max(whole.width, whole.height)))
+    most = MAX_SIDE_PIXELS / scale
     region = Region(whole.x, whole.y, min(whole.width, most), min(whole.height, most))
     clip = {**vars(region), "scale": scale}
     data, kind = await _encoded(page, {"clip": clip, "captureBeyondViewport": beyond})
@@ -82,7 +82,7 @@ async def _encoded(page: Page, what: dict[str, Any]) -> tuple[str, str]:
     data = await _capture(page, what | {"format": "png"})
     kind = "png"
     for quality in _QUALITIES:
-        if len(data) <= MOST_OF_A_MESSAGE:
+        if len(data) <= MAX_MESSAGE_BYTES:
             break
         data = await _capture(page, what | {"format": "jpeg", "quality": quality})
         kind = "jpeg"
@@ -97,7 +97,7 @@ async def _capture(page: Page, what: dict[str, Any]) -> str:
 async def _ask(page: Page, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
     # By Chromium's own protocol: playwright's screenshots do not shrink, and wait for fonts that may never come.
     # Without a detach in a `finally`: that hangs as well when the page does, and a session left over costs little.
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
         session = await page.context.new_cdp_session(page)
         answer: dict[str, Any] = await session.send(method, parameters)
         await session.detach()

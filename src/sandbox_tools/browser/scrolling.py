@@ -42,11 +42,11 @@ async def scroll(element: Locator, direction: Direction, pixels: int | None) -> 
         return "Scrolled the element into view."
     x, y = _SIGNS[direction]
     far = direction in {"top", "bottom"}
-    asked = {"x": x, "y": y, "pixels": pixels, "far": far}
-    return _told(await element.evaluate(_SCROLL, asked), onwards=x + y > 0)
+    arguments = {"x": x, "y": y, "pixels": pixels, "far": far}
+    return _describe(await element.evaluate(_SCROLL, arguments), onwards=x + y > 0)
 
 
-def _told(scrolled: dict[str, Any], *, onwards: bool) -> str:
+def _describe(scrolled: dict[str, Any], *, onwards: bool) -> str:
     now, end = scrolled["now"], scrolled["now"] + scrolled["seen"]
     what = "A part of the page" if scrolled["part"] else "The page"
     distance = abs(now - scrolled["before"])

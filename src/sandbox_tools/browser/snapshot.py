@@ -1,31 +1,31 @@
-from sandbox_tools.browser.element_refs import with_refs_of
+from sandbox_tools.browser.element_refs import with_tab_refs
 from sandbox_tools.browser.tabs import Tab
-from sandbox_tools.toolkit.truncation import cut_line
+from sandbox_tools.toolkit.truncation import truncate_line
 
-MOST_OF_A_VIEW = 20_000
-_AROUND = 2
+MAX_OUTLINE_CHARACTERS = 20_000
+_CONTEXT_LINES = 2
 
 
-async def lines_of(tab: Tab) -> list[str]:
+async def read_outline(tab: Tab) -> list[str]:
     """Read the text of a page and its elements with their refs, those of its frames and shadow trees as well."""
     snapshot = await tab.page.aria_snapshot(mode="ai")
-    return with_refs_of(tab, snapshot).splitlines() if snapshot.strip() else []
+    return with_tab_refs(tab, snapshot).splitlines() if snapshot.strip() else []
 
 
-def shown(lines: list[str], *, from_line: int = 1, find: str | None = None) -> str:
+def format_outline(lines: list[str], *, from_line: int = 1, find: str | None = None) -> str:
     if not lines:
         return "The page is empty."
     if from_line > len(lines):
         return f"The page has only {len(lines)} lines."
     if find is None:
-        return _from(lines, from_line)
-    return _around(lines, from_line, find.casefold())
+        return _page_of_outline(lines, from_line)
+    return _matching_lines(lines, from_line, find.casefold())
 
 
-def _from(lines: list[str], first: int) -> str:
-    taken, space = [], MOST_OF_A_VIEW
+def _page_of_outline(lines: list[str], first: int) -> str:
+    taken, space = [], MAX_OUTLINE_CHARACTERS
     for line in lines[first - 1 :]:
-        cut = cut_line(line)
+        cut = truncate_line(line)
         space -= len(cut) + 1
         if space < 0:
             break
@@ -37,17 +37,19 @@ def _from(lines: list[str], first: int) -> str:
     return "\n".join([*taken, more])
 
 
-def _around(lines: list[str], first: int, wanted: str) -> str:
+def _matching_lines(lines: list[str], first: int, wanted: str) -> str:
     """Show the lines that have a text, each with its number and its neighbours."""
     found = [at for at in range(first - 1, len(lines)) if wanted in lines[at].casefold()]
     if not found:
         return f"None of the page's {len(lines)} lines has that text."
-    near = sorted({near for at in found for near in range(at - _AROUND, at + _AROUND + 1)})
-    taken, space = [], MOST_OF_A_VIEW
+    near = sorted(
+        {near for at in found for near in range(at - _CONTEXT_LINES, at + _CONTEXT_LINES + 1)}
+    )
+    taken, space = [], MAX_OUTLINE_CHARACTERS
     for at in near:
         if not 0 <= at < len(lines):
             continue
-        line = f"{at + 1}: {cut_line(lines[at])}"
+        line = f"{at + 1}: {truncate_line(lines[at])}"
         space -= len(line) + 1
         if space < 0:
             taken.append(

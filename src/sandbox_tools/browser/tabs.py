@@ -5,8 +5,8 @@ from playwright.async_api import BrowserContext, ConsoleMessage, Error, Page
 
 from sandbox_tools.browser.dialogs import Dialogs
 from sandbox_tools.browser.downloads import Downloads
-from sandbox_tools.browser.navigation_tracker import Loading
-from sandbox_tools.browser.page_events import Notes
+from sandbox_tools.browser.navigation_tracker import NavigationTracker
+from sandbox_tools.browser.page_events import PageEvents
 
 
 @dataclass(eq=False)
@@ -15,28 +15,28 @@ class Tab:
 
     number: int
     page: Page
-    loading: Loading = field(init=False)
+    tracker: NavigationTracker = field(init=False)
 
     def __post_init__(self) -> None:
-        self.loading = Loading(self.page)
+        self.tracker = NavigationTracker(self.page)
 
 
 class Tabs:
     """The pages of a browser; those that pages open by themselves come to the front, as anywhere."""
 
     def __init__(
-        self, context: BrowserContext, dialogs: Dialogs, downloads: Downloads, notes: Notes
+        self, context: BrowserContext, dialogs: Dialogs, downloads: Downloads, events: PageEvents
     ) -> None:
         self._context = context
         self._dialogs = dialogs
         self._downloads = downloads
-        self._notes = notes
+        self._events = events
         self._tabs: dict[int, Tab] = {}
         self._last_number = 0
         self._current: Tab | None = None
         for page in context.pages:
             self._add(page)
-        context.on("page", self._opened)
+        context.on("page", self._resources)
 
     async def current(self) -> Tab:
         return self._current or await self.open()
@@ -68,12 +68,12 @@ class Tabs:
     def is_current(self, tab: Tab) -> bool:
         return tab is self._current
 
-    def _opened(self, page: Page) -> None:
+    def _resources(self, page: Page) -> None:
         before = self._current
         number = self._add(page).number
-        self._notes.add(f"Tab {number} opened and is the current one now.")
+        self._events.add(f"Tab {number} opened and is the current one now.")
         if before:
-            before.loading.stirred.set()
+            before.tracker.changed.set()
 
     def _add(self, page: Page) -> Tab:
         self._last_number += 1
@@ -81,24 +81,24 @@ class Tabs:
         self._current = tab
         page.on("dialog", self._dialogs.handle)
         page.on("download", self._downloads.keep)
-        page.on("console", self._complained)
-        page.on("pageerror", lambda error: self._notes.add(f"Uncaught in the page: {error}"))
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self._events.add(f"Uncaught in the page: {error}"))
         page.on("close", self._closed)
         page.on("crash", self._crashed)
         return tab
 
-    def _complained(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         where = message.location["url"]
         if message.type == "error" and not where.endswith("/favicon.ico"):
-            self._notes.add(f"Error in the page's console: {message.text} ({where})")
+            self._events.add(f"Error in the page's console: {message.text} ({where})")
 
     def _closed(self, page: Page) -> None:
         if tab := self._forget(page):
-            self._notes.add(f"Tab {tab.number} closed.")
+            self._events.add(f"Tab {tab.number} closed.")
 
     async def _crashed(self, page: Page) -> None:
         if tab := self._forget(page):
-            self._notes.add(f"Tab {tab.number} crashed and was closed: {page.url}")
+            self._events.add(f"Tab {tab.number} crashed and was closed: {page.url}")
         try:
             await page.close()
         except Error:  # the browser crashed with it

@@ -21,12 +21,12 @@ def make(agent: str) -> Agent:
     return made
 
 
-def is_there(agent: str) -> bool:
+def is_installed(agent: str) -> bool:
     """Tell whether the sandbox has this agent."""
     if agent == "claude":
         return find_spec("claude_agent_sdk") is not None
     return shutil.which(agent) is not None
 
 
-def those_there() -> list[str]:
-    return [agent for agent in _PROGRAMS if is_there(agent)]
+def installed_agents() -> list[str]:
+    return [agent for agent in _PROGRAMS if is_installed(agent)]

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from sandbox_tools.coding_agents.prompts import Prompt
 
-Tell = Callable[[Mapping[str, Any]], None]
+EmitMessage = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RunContext:
     """Where an agent works, and with what."""
 
     record: SessionRecord
@@ -44,7 +44,7 @@ class Place:
 class Agent(Protocol):
     """Carries out the prompts of one session, one after the other."""
 
-    async def carry_out(self, prompt: Prompt, place: Place, tell: Tell) -> Outcome:
+    async def run_prompt(self, prompt: Prompt, context: RunContext, emit: EmitMessage) -> Outcome:
         """Work until the prompt is answered, telling each message; cancelled, end at once."""
 
     async def interrupt(self) -> bool:

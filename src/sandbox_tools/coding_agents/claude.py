@@ -13,13 +13,13 @@ from claude_agent_sdk import (
     SystemMessage,
 )
 
-from sandbox_tools.coding_agents.agent import Outcome, Place, Tell
-from sandbox_tools.coding_agents.private_files import write_privately
+from sandbox_tools.coding_agents.agent import EmitMessage, Outcome, RunContext
+from sandbox_tools.coding_agents.private_files import write_private_file
 from sandbox_tools.coding_agents.prompts import Prompt
 
-_MOST_OF_A_MESSAGE = 32 << 20
+_MAX_MESSAGE_BYTES = 32 << 20
 # It would be itself that it asks for help, with another session's memory of 234 MB.
-_NOT_FOR_ITSELF = ["mcp__sandbox__claude_code"]
+_DISALLOWED_TOOLS = ["mcp__sandbox__claude_code"]
 
 
 class Claude:
@@ -28,15 +28,15 @@ class Claude:
     def __init__(self) -> None:
         self._client: ClaudeSDKClient | None = None
         self._options: tuple[object, ...] = ()
-        self._has_asked = False
-        self._said: deque[str] = deque(maxlen=20)
+        self._has_queried = False
+        self._stderr_lines: deque[str] = deque(maxlen=20)
 
-    async def carry_out(self, prompt: Prompt, place: Place, tell: Tell) -> Outcome:
+    async def run_prompt(self, prompt: Prompt, context: RunContext, emit: EmitMessage) -> Outcome:
         """Ask, and tell what comes until the result of this prompt."""
         try:
-            outcome = await self._ask(prompt, place, tell)
+            outcome = await self._ask(prompt, context, emit)
         except ClaudeSDKError as error:
-            outcome = Outcome(exit_code=1, failure=self._about(error))
+            outcome = Outcome(exit_code=1, failure=self._failure_message(error))
         except BaseException:
             await self.close()
             raise
@@ -45,7 +45,7 @@ class Claude:
         return outcome
 
     async def interrupt(self) -> bool:
-        if self._client is None or not self._has_asked:
+        if self._client is None or not self._has_queried:
             return False
         try:
             await self._client.interrupt()
@@ -58,31 +58,31 @@ class Claude:
         if client is not None:
             await client.disconnect()
 
-    async def _ask(self, prompt: Prompt, place: Place, tell: Tell) -> Outcome:
-        self._has_asked = False
-        client = await self._connected(prompt, place)
-        mark = str(uuid.uuid4())
-        await client.query(_one(prompt.prompt, mark))
-        self._has_asked = True
+    async def _ask(self, prompt: Prompt, context: RunContext, emit: EmitMessage) -> Outcome:
+        self._has_queried = False
+        client = await self._connected(prompt, context)
+        message_id = str(uuid.uuid4())
+        await client.query(_user_message(prompt.prompt, message_id))
+        self._has_queried = True
         async for message in client.receive_messages():
-            place.record.begun = True
-            tell(as_json(message))
-            if isinstance(message, ResultMessage) and _answers(message, mark):
+            context.record.begun = True
+            emit(as_json(message))
+            if isinstance(message, ResultMessage) and _is_result_of(message, message_id):
                 return _outcome(message)
         return Outcome(exit_code=1, failure="Claude Code ended without a result.")
 
-    async def _connected(self, prompt: Prompt, place: Place) -> ClaudeSDKClient:
-        wanted = _what_needs_another_process(prompt, place)
+    async def _connected(self, prompt: Prompt, context: RunContext) -> ClaudeSDKClient:
+        wanted = _process_options(prompt, context)
         if self._client is not None and self._options == wanted:
             return self._client
         await self.close()
-        self._said.clear()
-        self._client, self._options = ClaudeSDKClient(self._make_options(prompt, place)), wanted
+        self._stderr_lines.clear()
+        self._client, self._options = ClaudeSDKClient(self._make_options(prompt, context)), wanted
         await self._client.connect()
         return self._client
 
-    def _make_options(self, prompt: Prompt, place: Place) -> ClaudeAgentOptions:
-        record = place.record
+    def _make_options(self, prompt: Prompt, context: RunContext) -> ClaudeAgentOptions:
+        record = context.record
         return ClaudeAgentOptions(
             session_id=None if record.begun else record.own_id,
             resume=record.own_id if record.begun else None,
@@ -91,19 +91,19 @@ class Claude:
             permission_mode=prompt.permission_mode,  # type: ignore[arg-type]
             tools=_built_in(prompt.tools),
             allowed_tools=list(prompt.tools or ()),
-            disallowed_tools=_NOT_FOR_ITSELF,
+            disallowed_tools=_DISALLOWED_TOOLS,
             max_turns=prompt.max_turns,
             cwd=record.cwd,
-            env=place.environment,
-            mcp_servers=_tool_server(place),
+            env=context.environment,
+            mcp_servers=_tool_server(context),
             include_partial_messages=prompt.partial,
-            max_buffer_size=_MOST_OF_A_MESSAGE,
-            stderr=self._said.append,
+            max_buffer_size=_MAX_MESSAGE_BYTES,
+            stderr=self._stderr_lines.append,
         )
 
-    def _about(self, error: ClaudeSDKError) -> str:
-        said = " ".join(self._said)[-2000:]
-        return f"Claude Code failed: {error}" + (f" It said: {said}" if said else "")
+    def _failure_message(self, error: ClaudeSDKError) -> str:
+        stderr = " ".join(self._stderr_lines)[-2000:]
+        return f"Claude Code failed: {error}" + (f" It stderr: {stderr}" if stderr else "")
 
 
 def as_json(message: Message) -> dict[str, Any]:
@@ -139,41 +139,41 @@ def _built_in(tools: tuple[str, ...] | None) -> list[str] | None:
     return list(dict.fromkeys(name for name in names if not name.startswith("mcp__")))
 
 
-def _what_needs_another_process(prompt: Prompt, place: Place) -> tuple[object, ...]:
+def _process_options(prompt: Prompt, context: RunContext) -> tuple[object, ...]:
     wanted = (prompt.model, prompt.tools, prompt.permission_mode, prompt.max_turns, prompt.partial)
-    return (*wanted, place.tool_token, tuple(sorted(place.environment.items())))
+    return (*wanted, context.tool_token, tuple(sorted(context.environment.items())))
 
 
-async def _one(prompt: str, mark: str) -> AsyncIterator[dict[str, Any]]:
+async def _user_message(prompt: str, message_id: str) -> AsyncIterator[dict[str, Any]]:
     message = {"role": "user", "content": prompt}
-    yield {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": mark}
+    yield {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": message_id}
 
 
-def _answers(result: ResultMessage, mark: str) -> bool:
+def _is_result_of(result: ResultMessage, message_id: str) -> bool:
     """Tell the result of a prompt from that of a turn which a background task of an earlier one began."""
     if result.user_message_uuids is not None:
-        return mark in result.user_message_uuids
-    return result.user_message_uuid in (None, mark) and result.origin is None
+        return message_id in result.user_message_uuids
+    return result.user_message_uuid in (None, message_id) and result.origin is None
 
 
 def _outcome(result: ResultMessage) -> Outcome:
     outcome = Outcome(output=result.result or "", cost=result.total_cost_usd)
     if result.is_error:
         outcome.exit_code = 1
-        outcome.failure = _why(result)
+        outcome.failure = _failure_message(result)
     return outcome
 
 
-def _why(result: ResultMessage) -> str:
+def _failure_message(result: ResultMessage) -> str:
     if result.subtype == "error_max_turns":
         return f"Claude Code stopped after {result.num_turns} turns, the most it was allowed."
     said = "; ".join(result.errors or ()) or result.result or result.subtype
     return f"Claude Code failed: {said}"
 
 
-def _tool_server(place: Place) -> str | dict[str, Any]:
-    if place.tool_token is None:
+def _tool_server(context: RunContext) -> str | dict[str, Any]:
+    if context.tool_token is None:
         return {}
-    headers = {"Authorization": f"Bearer {place.tool_token}"}
-    server = {"type": "http", "url": place.tool_server, "headers": headers}
-    return str(write_privately("claude-mcp.json", {"mcpServers": {"sandbox": server}}, place))
+    headers = {"Authorization": f"Bearer {context.tool_token}"}
+    server = {"type": "http", "url": context.tool_server, "headers": headers}
+    return str(write_private_file("claude-mcp.json", {"mcpServers": {"sandbox": server}}, context))

@@ -1,7 +1,7 @@
 from typing import Any
 
-from sandbox_tools.coding_agents.agent import Outcome, Place
-from sandbox_tools.coding_agents.headless import Headless, refuse
+from sandbox_tools.coding_agents.agent import Outcome, RunContext
+from sandbox_tools.coding_agents.headless import Headless, refuse_unsupported
 from sandbox_tools.coding_agents.prompts import Prompt
 
 _MODES = {
@@ -21,9 +21,9 @@ class Gemini(Headless):
         super().__init__()
         self._answer = ""
 
-    def command(self, prompt: Prompt, place: Place) -> list[str]:
-        refuse("gemini", prompt, "tools", "max_turns", modes=_MODES)
-        record, self._answer = place.record, ""
+    def command(self, prompt: Prompt, context: RunContext) -> list[str]:
+        refuse_unsupported("gemini", prompt, "tools", "max_turns", modes=_MODES)
+        record, self._answer = context.record, ""
         session = "--resume" if record.begun else "--session-id"
         return [
             *("gemini", "--output-format", "stream-json", "--skip-trust"),
@@ -32,10 +32,10 @@ class Gemini(Headless):
             f"{session}={record.own_id}",
         ]
 
-    def learn(self, line: dict[str, Any], place: Place, outcome: Outcome) -> None:
+    def parse_event(self, line: dict[str, Any], context: RunContext, outcome: Outcome) -> None:
         kind = line.get("type")
         if kind == "init":
-            place.record.begun = True
+            context.record.begun = True
         elif kind == "tool_use":
             self._answer = ""
         elif kind == "message" and line.get("role") == "assistant":

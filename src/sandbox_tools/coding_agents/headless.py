@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from sandbox_tools.coding_agents.agent import Outcome, Place, Tell
-from sandbox_tools.coding_agents.prompts import Prompt, Refused
+from sandbox_tools.coding_agents.agent import EmitMessage, Outcome, RunContext
+from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
 
-_MOST_OF_A_LINE = 16 << 20
+_MAX_LINE_LENGTH = 16 << 20
 _SECONDS_TO_END = 5
 _SECONDS_TO_DRAIN = 2
 
@@ -24,37 +24,37 @@ class Headless(ABC):
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self._said: deque[str] = deque(maxlen=20)
+        self._diagnostics: deque[str] = deque(maxlen=20)
 
     @abstractmethod
-    def command(self, prompt: Prompt, place: Place) -> list[str]:
+    def command(self, prompt: Prompt, context: RunContext) -> list[str]:
         """Put its arguments together; it reads the prompt from stdin."""
 
     @abstractmethod
-    def learn(self, line: dict[str, Any], place: Place, outcome: Outcome) -> None:
+    def parse_event(self, line: dict[str, Any], context: RunContext, outcome: Outcome) -> None:
         """Take from a line what belongs to the outcome and to the session."""
 
-    def variables(self, place: Place) -> dict[str, str]:  # noqa: ARG002 - for those that need some
+    def variables(self, context: RunContext) -> dict[str, str]:  # noqa: ARG002 - for those that need some
         return {}
 
-    def is_worth_telling(self, line: dict[str, Any], prompt: Prompt) -> bool:  # noqa: ARG002 - as above
+    def should_emit(self, line: dict[str, Any], prompt: Prompt) -> bool:  # noqa: ARG002 - as above
         return True
 
-    async def carry_out(self, prompt: Prompt, place: Place, tell: Tell) -> Outcome:
+    async def run_prompt(self, prompt: Prompt, context: RunContext, emit: EmitMessage) -> Outcome:
         outcome = Outcome()
         async with pipe() as (output, stdout), pipe() as (errors, stderr):
             try:
-                process = await self._start(prompt, place, stdout, stderr)
+                process = await self._start(prompt, context, stdout, stderr)
             finally:
                 os.close(stdout)
                 os.close(stderr)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     reading = (
-                        tasks.create_task(self._read(output, prompt, place, outcome, tell)),
-                        tasks.create_task(self._listen(errors)),
+                        tasks.create_task(self._read(output, prompt, context, outcome, emit)),
+                        tasks.create_task(self._read_stderr(errors)),
                     )
-                    await _feed(process, prompt.prompt)
+                    await _write_prompt(process, prompt.prompt)
                     outcome.exit_code = await process.wait()
                     # What it left behind may hold its output open for as long as it likes.
                     await asyncio.wait(reading, timeout=_SECONDS_TO_DRAIN)
@@ -63,7 +63,7 @@ class Headless(ABC):
             finally:
                 await self.close()
         if outcome.exit_code and outcome.failure is None:
-            outcome.failure = self._about(outcome.exit_code)
+            outcome.failure = self._failure_message(outcome.exit_code)
         return outcome
 
     async def interrupt(self) -> bool:
@@ -86,18 +86,18 @@ class Headless(ABC):
                 return
 
     async def _start(
-        self, prompt: Prompt, place: Place, stdout: int, stderr: int
+        self, prompt: Prompt, context: RunContext, stdout: int, stderr: int
     ) -> asyncio.subprocess.Process:
-        environment = place.environment | self.variables(place)
-        command = self.command(prompt, place)
+        environment = context.environment | self.variables(context)
+        command = self.command(prompt, context)
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
-            raise Refused("no-such-agent", f"There is no {self.name} in this sandbox.")
-        self._said.clear()
+            raise RequestRefused("no-such-agent", f"There is no {self.name} in this sandbox.")
+        self._diagnostics.clear()
         self._process = await asyncio.create_subprocess_exec(
             *(program, *command[1:]),
-            cwd=place.record.cwd,
-            env=environment | {"PWD": place.record.cwd},
+            cwd=context.record.cwd,
+            env=environment | {"PWD": context.record.cwd},
             stdin=asyncio.subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
@@ -109,40 +109,40 @@ class Headless(ABC):
         self,
         output: asyncio.StreamReader,
         prompt: Prompt,
-        place: Place,
+        context: RunContext,
         outcome: Outcome,
-        tell: Tell,
+        emit: EmitMessage,
     ) -> None:
-        async for line in read_lines(output, at_most=_MOST_OF_A_LINE):
-            said = _parse(line)
-            if isinstance(said, dict):
-                self.learn(said, place, outcome)
-                if self.is_worth_telling(said, prompt):
-                    tell(said)
+        async for line in read_lines(output, limit=_MAX_LINE_LENGTH):
+            parsed = _parse(line)
+            if isinstance(parsed, dict):
+                self.parse_event(parsed, context, outcome)
+                if self.should_emit(parsed, prompt):
+                    emit(parsed)
             else:
-                self._said.append(said)
+                self._diagnostics.append(parsed)
 
-    async def _listen(self, errors: asyncio.StreamReader) -> None:
-        async for line in read_lines(errors, at_most=2_000):
-            self._said.append((line or b"").decode(errors="replace"))
+    async def _read_stderr(self, errors: asyncio.StreamReader) -> None:
+        async for line in read_lines(errors, limit=2_000):
+            self._diagnostics.append((line or b"").decode(errors="replace"))
 
-    def _about(self, exit_code: int) -> str:
-        said = "\n".join(filter(None, self._said))[-2000:]
+    def _failure_message(self, exit_code: int) -> str:
+        parsed = "\n".join(filter(None, self._diagnostics))[-2000:]
         ended = f"{self.name} ended with exit code {exit_code}."
-        return f"{ended} It said: {said}" if said else ended
+        return f"{ended} It said: {parsed}" if parsed else ended
 
 
 def _parse(line: bytes | None) -> dict[str, Any] | str:
     if line is None:
         return {"type": "cut", "text": "A line was too long to be passed on."}
     try:
-        said = json.loads(line)
+        parsed = json.loads(line)
     except (ValueError, RecursionError):
-        said = None
-    return said if isinstance(said, dict) else line.decode(errors="replace")[:2_000]
+        parsed = None
+    return parsed if isinstance(parsed, dict) else line.decode(errors="replace")[:2_000]
 
 
-async def _feed(process: asyncio.subprocess.Process, prompt: str) -> None:
+async def _write_prompt(process: asyncio.subprocess.Process, prompt: str) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(prompt.encode(errors="replace"))
@@ -150,13 +150,13 @@ async def _feed(process: asyncio.subprocess.Process, prompt: str) -> None:
         process.stdin.close()
 
 
-def refuse(agent: str, prompt: Prompt, *options: str, modes: Container[str]) -> None:
+def refuse_unsupported(agent: str, prompt: Prompt, *options: str, modes: Container[str]) -> None:
     """Refuse what a program cannot be told: left out in silence, it would do more than it was allowed."""
     for option in options:
         if getattr(prompt, option) is not None:
-            raise Refused("unsupported", f"{agent} cannot be told `{option}`. Leave it out.")
+            raise RequestRefused("unsupported", f"{agent} cannot be told `{option}`. Leave it out.")
     if prompt.permission_mode not in modes:
-        raise Refused(
+        raise RequestRefused(
             "unsupported", f"{agent} has no permission mode like {prompt.permission_mode}."
         )
 
@@ -179,17 +179,17 @@ async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
         transport.close()
 
 
-async def read_lines(stream: asyncio.StreamReader, *, at_most: int) -> AsyncIterator[bytes | None]:
+async def read_lines(stream: asyncio.StreamReader, *, limit: int) -> AsyncIterator[bytes | None]:
     """Give each line, and None for one that is too long to be kept."""
     kept = bytearray()
     too_long = False
     while chunk := await stream.read(_CHUNK):
         *ended, rest = chunk.split(b"\n")
         for end in ended:
-            yield None if too_long or len(kept) + len(end) > at_most else bytes(kept + end)
+            yield None if too_long or len(kept) + len(end) > limit else bytes(kept + end)
             kept.clear()
             too_long = False
-        too_long = too_long or len(kept) + len(rest) > at_most
+        too_long = too_long or len(kept) + len(rest) > limit
         kept = bytearray() if too_long else kept + rest
     if kept or too_long:
         yield None if too_long else bytes(kept)

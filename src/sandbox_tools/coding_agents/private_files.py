@@ -4,12 +4,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from sandbox_tools.coding_agents.agent import Place
+from sandbox_tools.coding_agents.agent import RunContext
 
 
-def write_privately(name: str, document: dict[str, Any], place: Place) -> Path:
+def write_private_file(name: str, document: dict[str, Any], context: RunContext) -> Path:
     """Replace a file of this user's alone: an argument would show a token to whoever lists processes."""
-    directory = place.state
+    directory = context.state
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = directory / name
     new = directory / f"{name}.{uuid.uuid4().hex}"

@@ -8,7 +8,7 @@ PERMISSION_MODES = ("default", "acceptEdits", "plan", "bypassPermissions", "dont
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """What a client asked for cannot be done; nothing has happened."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -39,13 +39,13 @@ class Prompt:
         given = {name: value for name, value in document.items() if value is not None}
         unknown = given.keys() - _CHECKS.keys()
         if unknown:
-            raise Refused("bad-request", f"A prompt has no {', '.join(sorted(unknown))}.")
+            raise RequestRefused("bad-request", f"A prompt has no {', '.join(sorted(unknown))}.")
         if "prompt" not in given:
-            raise Refused("bad-request", "A prompt needs its `prompt`.")
+            raise RequestRefused("bad-request", "A prompt needs its `prompt`.")
         for name, value in given.items():
             is_right, wanted = _CHECKS[name]
             if not is_right(value):
-                raise Refused("bad-request", f"`{name}` must be {wanted}.")
+                raise RequestRefused("bad-request", f"`{name}` must be {wanted}.")
         if "tools" in given:
             given["tools"] = tuple(given["tools"])
         return cls(**given)

@@ -1,30 +1,30 @@
 from fastmcp import FastMCP
 
-from sandbox_tools.files.delete_tool import Deleting
-from sandbox_tools.files.edit_tools import Editing
-from sandbox_tools.files.glob_tool import Globbing
-from sandbox_tools.files.grep_tool import Grepping
-from sandbox_tools.files.list_tool import Listing
-from sandbox_tools.files.move_tool import Moving
-from sandbox_tools.files.path_locks import Turns
-from sandbox_tools.files.read_tool import Reading
-from sandbox_tools.files.write_tool import Writing
+from sandbox_tools.files.delete_tool import DeleteTool
+from sandbox_tools.files.edit_tools import EditTools
+from sandbox_tools.files.glob_tool import GlobTool
+from sandbox_tools.files.grep_tool import GrepTool
+from sandbox_tools.files.list_tool import ListTool
+from sandbox_tools.files.move_tool import MoveTool
+from sandbox_tools.files.path_locks import PathLocks
+from sandbox_tools.files.read_tool import ReadTool
+from sandbox_tools.files.write_tool import WriteTool
 from sandbox_tools.toolkit.annotations import DESTROYS, OVERWRITES, READS
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
 
-def register(server: FastMCP, ground: Ground) -> None:
-    workspace, turns = ground.workspace, Turns()
-    editing = Editing(workspace, turns)
+def register(server: FastMCP, context: ToolsetContext) -> None:
+    workspace, locks = context.workspace, PathLocks()
+    editing = EditTools(workspace, locks)
     for tool, annotations in (
-        (Reading(workspace).read_file, READS),
-        (Writing(workspace, turns).write_file, OVERWRITES),
+        (ReadTool(workspace).read_file, READS),
+        (WriteTool(workspace, locks).write_file, OVERWRITES),
         (editing.edit_file, DESTROYS),
         (editing.multi_edit, DESTROYS),
-        (Listing(workspace).list_directory, READS),
-        (Globbing(workspace).glob, READS),
-        (Grepping(workspace).grep, READS),
-        (Deleting(workspace).delete, DESTROYS),
-        (Moving(workspace).move, DESTROYS),
+        (ListTool(workspace).list_directory, READS),
+        (GlobTool(workspace).glob, READS),
+        (GrepTool(workspace).grep, READS),
+        (DeleteTool(workspace).delete, DESTROYS),
+        (MoveTool(workspace).move, DESTROYS),
     ):
         server.tool(tool, annotations=annotations, output_schema=None)

@@ -5,12 +5,12 @@ import shutil
 import stat
 from pathlib import Path
 
-from sandbox_tools.files.regular_files import require_file
+from sandbox_tools.files.regular_files import require_regular_file
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def put_content(path: Path, content: bytes) -> bool:
+def write_atomically(path: Path, content: bytes) -> bool:
     """Write a whole file, also through symlinks, and tell whether it is a new one.
 
     Readers find the old content or the new one, except of a file whose replacement would differ in more than that: one with several
@@ -24,7 +24,7 @@ def put_content(path: Path, content: bytes) -> bool:
         _replace(target, content, None)
         return True
     _require_writable(target, status)
-    if _is_replaceable(target, status):
+    if _can_replace(target, status):
         _replace(target, content, status)
     else:
         target.write_bytes(content)
@@ -41,7 +41,7 @@ def make_parents(path: Path) -> None:
 def _require_writable(path: Path, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise _error(OSError, errno.ELOOP, path)
-    require_file(path, status.st_mode)
+    require_regular_file(path, status.st_mode)
     if not os.access(path, os.W_OK, effective_ids=True):
         raise _error(PermissionError, errno.EACCES, path)
 
@@ -50,7 +50,7 @@ def _error(kind: type[OSError], number: int, path: Path) -> OSError:
     return kind(number, os.strerror(number), str(path))
 
 
-def _is_replaceable(path: Path, status: os.stat_result) -> bool:
+def _can_replace(path: Path, status: os.stat_result) -> bool:
     return (
         status.st_nlink == 1
         and status.st_uid == os.geteuid()

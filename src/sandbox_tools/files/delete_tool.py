@@ -8,11 +8,11 @@ from typing import Annotated
 from fastmcp.exceptions import ToolError
 from pydantic import Field
 
-from sandbox_tools.toolkit.truncation import cut_end
+from sandbox_tools.toolkit.truncation import truncate_end
 from sandbox_tools.toolkit.workspace import Workspace
 
 
-class Deleting:
+class DeleteTool:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
@@ -28,25 +28,25 @@ class Deleting:
 
         Of a symlink only the link is deleted, not what it leads to.
         """
-        doomed = self._workspace.path(path)
-        self._require_dispensable(doomed)
-        if not _delete_one(doomed):
+        target = self._workspace.resolve(path)
+        self._require_deletable(target)
+        if not _delete_one(target):
             if not recursive:
                 raise ToolError(
-                    f"{doomed} is a directory that is not empty. Set recursive to delete it with all"
+                    f"{target} is a directory that is not empty. Set recursive to delete it with all"
                     " that is in it."
                 )
-            await _delete_all(doomed)
-        return f"Deleted {doomed}."
+            await _delete_all(target)
+        return f"Deleted {target}."
 
-    def _require_dispensable(self, path: Path) -> None:
+    def _require_deletable(self, path: Path) -> None:
         """Keep what the sandbox cannot do without, which a slip of the pen would delete."""
         if path.is_symlink():
             return
         # Not `resolve`, for which a loop of symlinks is a RuntimeError.
-        doomed = Path(os.path.realpath(path))
+        target = Path(os.path.realpath(path))
         for kept in (self._workspace.root.resolve(), Path.home().resolve()):
-            if doomed == kept or doomed in kept.parents:
+            if target == kept or target in kept.parents:
                 raise ToolError(f"{kept} would be deleted, which is needed. Delete what is in it.")
 
 
@@ -70,11 +70,11 @@ async def _delete_all(path: Path) -> None:
         *("rm", "-rf", "--", os.fspath(path)), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
     )
     try:
-        _, said = await process.communicate()
+        _, errors = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        left = cut_end(said.decode(errors="replace").strip(), at_most=1_000)
+        left = truncate_end(errors.decode(errors="replace").strip(), limit=1_000)
         raise ToolError(f"Not all of {path} could be deleted. {left}")

@@ -5,22 +5,22 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.files.arguments import FilePath
-from sandbox_tools.files.atomic_write import put_content
-from sandbox_tools.files.path_locks import Turns
-from sandbox_tools.files.regular_files import open_file
-from sandbox_tools.files.text_encoding import Encoding, find_encoding
-from sandbox_tools.files.text_replacement import Edit, replace, tell_lines
-from sandbox_tools.toolkit.threads import in_thread
+from sandbox_tools.files.atomic_write import write_atomically
+from sandbox_tools.files.path_locks import PathLocks
+from sandbox_tools.files.regular_files import open_regular_file
+from sandbox_tools.files.text_encoding import Encoding, detect_encoding
+from sandbox_tools.files.text_replacement import Edit, format_lines, replace
+from sandbox_tools.toolkit.threads import run_in_thread
 from sandbox_tools.toolkit.workspace import Workspace
 
-_MOST_BYTES = 20 * 2**20
+_MAX_BYTES = 20 * 2**20
 _OLD, _NEW, _ALL = (Edit.model_fields[name] for name in ("old_string", "new_string", "replace_all"))
 
 
-class Editing:
-    def __init__(self, workspace: Workspace, turns: Turns) -> None:
+class EditTools:
+    def __init__(self, workspace: Workspace, locks: PathLocks) -> None:
         self._workspace = workspace
-        self._turns = turns
+        self._locks = locks
 
     async def edit_file(
         self,
@@ -36,7 +36,7 @@ class Editing:
         once, nothing is changed and the answer says what there is.
         """
         edit = Edit(old_string=old_string, new_string=new_string, replace_all=replace_all)
-        return await self._change(self._workspace.path(path), [edit])
+        return await self._change(self._workspace.resolve(path), [edit])
 
     async def multi_edit(
         self,
@@ -47,11 +47,11 @@ class Editing:
         ],
     ) -> str:
         """Replace several texts in one file, as edit_file does: all of them or, if one of them cannot be, none."""
-        return await self._change(self._workspace.path(path), edits)
+        return await self._change(self._workspace.resolve(path), edits)
 
     async def _change(self, path: Path, edits: list[Edit]) -> str:
-        async with self._turns.of(path):
-            return await in_thread(lambda _check: _change(path, edits))
+        async with self._locks.of(path):
+            return await run_in_thread(lambda _check: _change(path, edits))
 
 
 def _change(path: Path, edits: list[Edit]) -> str:
@@ -63,17 +63,17 @@ def _change(path: Path, edits: list[Edit]) -> str:
         except ToolError as error:
             which = f"Edit {number} of {len(edits)}: " if len(edits) > 1 else ""
             raise ToolError(f"Nothing was changed in {path}. {which}{error}") from None
-        done.append(tell_lines(lines))
-    put_content(path, _encode(path, encoding, text))
+        done.append(format_lines(lines))
+    write_atomically(path, _encode(path, encoding, text))
     return f"Changed {path} at {'; then at '.join(done)}."
 
 
 def _load(path: Path) -> tuple[Encoding, str]:
-    with open_file(path) as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise ToolError(f"{path} is larger than {_MOST_BYTES:,} bytes. Change it by a command.")
-    encoding = find_encoding(content)
+    with open_regular_file(path) as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ToolError(f"{path} is larger than {_MAX_BYTES:,} bytes. Change it by a command.")
+    encoding = detect_encoding(content)
     if encoding is None:
         raise ToolError(f"{path} is not text. Change it by a command.")
     try:

@@ -3,12 +3,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_MOST_CHOICES = 256
+_MAX_CHOICES = 256
 _TOKEN = re.compile(r"\\.|\[[!^]?\]?[^]]*\]|.", re.DOTALL)
 _SEVERAL = re.compile(r"(\*\*/)+")
 
 
-class InvalidPattern(Exception):
+class InvalidGlob(Exception):
     """A pattern that is none, as a sentence."""
 
 
@@ -18,15 +18,15 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     What follows one `*` or `**` and comes before the next is taken where it is found first, for good (`(?>…)`): trying all
     places would take hours for a handful of them, in which nothing else is done, as no other thread runs meanwhile.
     """
-    choices = list(islice(_choices(pattern), _MOST_CHOICES + 1))
-    if len(choices) > _MOST_CHOICES:
-        raise InvalidPattern(
-            f"The braces of a pattern may make at most {_MOST_CHOICES} of it. Use several patterns."
+    choices = list(islice(_choices(pattern), _MAX_CHOICES + 1))
+    if len(choices) > _MAX_CHOICES:
+        raise InvalidGlob(
+            f"The braces of a pattern may make at most {_MAX_CHOICES} of it. Use several patterns."
         )
     try:
         return re.compile("|".join(f"(?:{_path(choice)})" for choice in choices), re.DOTALL)
     except re.error as error:
-        raise InvalidPattern(f"{pattern} is not a pattern for paths: {error}.") from None
+        raise InvalidGlob(f"{pattern} is not a pattern for paths: {error}.") from None
 
 
 def _choices(pattern: str) -> Iterator[str]:

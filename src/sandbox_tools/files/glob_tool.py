@@ -6,18 +6,18 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.files.arguments import SearchedPath
-from sandbox_tools.files.directory_walk import LEFT_OUT, Found, walk
-from sandbox_tools.files.glob_patterns import InvalidPattern, compile_glob
-from sandbox_tools.toolkit.threads import Check, in_thread
-from sandbox_tools.toolkit.truncation import BoundedLines
+from sandbox_tools.files.directory_walk import SKIPPED_DIRECTORIES, WalkEntry, walk
+from sandbox_tools.files.glob_patterns import InvalidGlob, compile_glob
+from sandbox_tools.toolkit.threads import CheckCancelled, run_in_thread
+from sandbox_tools.toolkit.truncation import TruncatedLines
 from sandbox_tools.toolkit.workspace import Workspace
 
 _FILES = 200
-_MOST_FILES = 2_000
-_MAGIC = set("*?[{\\")
+_MAX_FILES = 2_000
+_WILDCARDS = set("*?[{\\")
 
 
-class Globbing:
+class GlobTool:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
@@ -33,9 +33,7 @@ class Globbing:
             ),
         ],
         path: SearchedPath = ".",
-        limit: Annotated[
-            int, Field(ge=1, le=_MOST_FILES, description="How many at most.")
-        ] = _FILES,
+        limit: Annotated[int, Field(ge=1, le=_MAX_FILES, description="How many at most.")] = _FILES,
     ) -> str:
         """Find files by name, the one that changed last first, as absolute paths.
 
@@ -43,43 +41,47 @@ class Globbing:
         path names them. Use grep to find files by what is in them.
         """
         fixed, rest = _split(pattern)
-        directory = self._workspace.path(path)
-        base = self._workspace.path(fixed) if fixed.startswith("~") else directory / fixed
-        return await in_thread(lambda check: _glob(base, rest, limit, check))
+        directory = self._workspace.resolve(path)
+        base = self._workspace.resolve(fixed) if fixed.startswith("~") else directory / fixed
+        return await run_in_thread(
+            lambda check_cancelled: _glob(base, rest, limit, check_cancelled)
+        )
 
 
 def _split(pattern: str) -> tuple[str, str]:
     """Split off the directories of a pattern that are names and not patterns, so that only there is looked."""
     parts = pattern.split("/")
-    fixed = takewhile(lambda part: not _MAGIC & set(part), parts[:-1])
+    fixed = takewhile(lambda part: not _WILDCARDS & set(part), parts[:-1])
     count = len(list(fixed))
     return "/".join(parts[:count]) or ("/" if count else ""), "/".join(parts[count:])
 
 
-def _glob(base: Path, pattern: str, limit: int, check: Check) -> str:
-    matches = _newest_first(base, pattern, check)
+def _glob(base: Path, pattern: str, limit: int, check_cancelled: CheckCancelled) -> str:
+    matches = _newest_first(base, pattern, check_cancelled)
     return (
-        BoundedLines(limit)
+        TruncatedLines(limit)
         .extend(str(base / name) for name in matches)
-        .tell(
+        .render(
             none=f"No file in {base} matches {pattern}.",
             more=f"There are {len(matches):,}: narrow the pattern, or raise the limit.",
         )
     )
 
 
-def _newest_first(base: Path, pattern: str, check: Check) -> list[str]:
+def _newest_first(base: Path, pattern: str, check_cancelled: CheckCancelled) -> list[str]:
     try:
         matching = compile_glob(pattern)
-    except InvalidPattern as error:
+    except InvalidGlob as error:
         raise ToolError(str(error)) from None
-    left_out = LEFT_OUT - set(pattern.split("/"))
-    files = (found for found in walk(base, check, left_out=left_out) if not found.is_directory)
+    skipped = SKIPPED_DIRECTORIES - set(pattern.split("/"))
+    files = (
+        found for found in walk(base, check_cancelled, skipped=skipped) if not found.is_directory
+    )
     matches = [found for found in files if matching.fullmatch(found.name)]
-    return [found.name for found in sorted(matches, key=_changed, reverse=True)]
+    return [found.name for found in sorted(matches, key=_modified_at, reverse=True)]
 
 
-def _changed(found: Found) -> float:
+def _modified_at(found: WalkEntry) -> float:
     try:
         return found.entry.stat(follow_symlinks=False).st_mtime
     except OSError:  # it is gone by now

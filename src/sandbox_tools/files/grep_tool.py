@@ -5,17 +5,17 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.files.arguments import SearchedPath
-from sandbox_tools.files.regular_files import open_file
+from sandbox_tools.files.regular_files import open_regular_file
 from sandbox_tools.files.ripgrep import Mode, Query, search
-from sandbox_tools.toolkit.truncation import BoundedLines
+from sandbox_tools.toolkit.truncation import TruncatedLines
 from sandbox_tools.toolkit.workspace import Workspace
 
 _LINES = 200
-_MOST_LINES = 2_000
-_MOST_CONTEXT = 50
+_MAX_LINES = 2_000
+_MAX_CONTEXT = 50
 
 
-class Grepping:
+class GrepTool:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
@@ -50,7 +50,7 @@ class Grepping:
             int,
             Field(
                 ge=0,
-                le=_MOST_CONTEXT,
+                le=_MAX_CONTEXT,
                 description="With mode=content, how many lines to show before and after each match, as path-number-line.",
             ),
         ] = 0,
@@ -61,7 +61,7 @@ class Grepping:
             bool, Field(description="The pattern is plain text, not a regular expression.")
         ] = False,
         limit: Annotated[
-            int, Field(ge=1, le=_MOST_LINES, description="How many lines of answer at most.")
+            int, Field(ge=1, le=_MAX_LINES, description="How many lines of answer at most.")
         ] = _LINES,
     ) -> str:
         """Search the text of files for a pattern, in a directory and all below it, or in one file; in the order of paths.
@@ -71,17 +71,17 @@ class Grepping:
         """
         query = Query(
             pattern=pattern,
-            root=self._workspace.path(path),
+            root=self._workspace.resolve(path),
             mode=mode,
             glob=glob,
             context=context,
             is_literal=literal,
             ignores_case=ignore_case,
         )
-        lines = BoundedLines(limit)
+        lines = TruncatedLines(limit)
         _check(query)
         await search(query, lines)
-        return lines.tell(
+        return lines.render(
             none=f"Nothing in {query.root} matches.",
             more="There are more: narrow the search, or raise the limit.",
         )
@@ -89,6 +89,6 @@ class Grepping:
 
 def _check(query: Query) -> None:
     # What is not there, may not be read, or is a pipe, is said here: programs that search pass it over, or wait for it.
-    (os.scandir if query.root.is_dir() else open_file)(query.root).close()
+    (os.scandir if query.root.is_dir() else open_regular_file)(query.root).close()
     if "\0" in f"{query.pattern}{query.glob}":
         raise ToolError("No text has a NUL character in it, so a pattern for one has none either.")

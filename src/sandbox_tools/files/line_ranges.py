@@ -6,15 +6,15 @@ from itertools import islice
 from typing import BinaryIO
 
 from sandbox_tools.files.text_encoding import Encoding
-from sandbox_tools.toolkit.threads import Check
-from sandbox_tools.toolkit.truncation import MOST_CHARACTERS, cut_line
+from sandbox_tools.toolkit.threads import CheckCancelled
+from sandbox_tools.toolkit.truncation import MAX_CHARACTERS, truncate_line
 
-_PIECE = 65_536
-_MOST_COUNTED = 16 * 2**20
+_CHUNK_CHARACTERS = 65_536
+_MAX_COUNTED_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Excerpt:
+class LineRange:
     """Some of the lines of a file; how many follow is not known of a very large one."""
 
     skipped: int
@@ -30,41 +30,41 @@ class Excerpt:
         return None if self.following is None else self.last + self.following
 
 
-def take_lines(
-    file: BinaryIO, encoding: Encoding, *, first: int, at_most: int, check: Check
-) -> Excerpt:
+def read_lines(
+    file: BinaryIO, encoding: Encoding, *, first: int, limit: int, check_cancelled: CheckCancelled
+) -> LineRange:
     """Take lines from one on, no more than can be told at once."""
-    is_large = os.fstat(file.fileno()).st_size > _MOST_COUNTED
-    lines = _lines(file, encoding, check)
+    is_large = os.fstat(file.fileno()).st_size > _MAX_COUNTED_BYTES
+    lines = _lines(file, encoding, check_cancelled)
     skipped = _count(islice(lines, first - 1))
-    taken, room, following = list[str](), MOST_CHARACTERS, 0
-    for line in islice(lines, at_most):
+    taken, room, following = list[str](), MAX_CHARACTERS, 0
+    for line in islice(lines, limit):
         room -= len(line)
         if room < 0 and taken:
             following = 1
             break
         taken.append(line)
     if is_large and (following or next(lines, None) is not None):
-        return Excerpt(skipped=skipped, lines=taken, following=None)
-    return Excerpt(skipped=skipped, lines=taken, following=following + _count(lines))
+        return LineRange(skipped=skipped, lines=taken, following=None)
+    return LineRange(skipped=skipped, lines=taken, following=following + _count(lines))
 
 
-def _lines(file: BinaryIO, encoding: Encoding, check: Check) -> Iterator[str]:
+def _lines(file: BinaryIO, encoding: Encoding, check_cancelled: CheckCancelled) -> Iterator[str]:
     """Give each line without its end; of a very long one only the beginning is ever held."""
     file.seek(len(encoding.bom))
     text = io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n")
-    while line := text.readline(_PIECE):
-        check()
+    while line := text.readline(_CHUNK_CHARACTERS):
+        check_cancelled()
         beginning, length = line.removesuffix("\n").removesuffix("\r"), None
-        if len(line) == _PIECE and not line.endswith("\n"):
-            length = len(line) + _pass_over_line(text, check)
-        yield cut_line(beginning, length=length)
+        if len(line) == _CHUNK_CHARACTERS and not line.endswith("\n"):
+            length = len(line) + _skip_rest_of_line(text, check_cancelled)
+        yield truncate_line(beginning, length=length)
 
 
-def _pass_over_line(text: io.TextIOWrapper, check: Check) -> int:
+def _skip_rest_of_line(text: io.TextIOWrapper, check_cancelled: CheckCancelled) -> int:
     length = 0
-    while piece := text.readline(_PIECE):
-        check()
+    while piece := text.readline(_CHUNK_CHARACTERS):
+        check_cancelled()
         length += len(piece)
         if piece.endswith("\n"):
             return length - 1

@@ -5,17 +5,17 @@ from typing import Annotated
 from pydantic import Field
 
 from sandbox_tools.files.arguments import SearchedPath
-from sandbox_tools.files.directory_walk import LEFT_OUT, Found, walk
-from sandbox_tools.toolkit.threads import Check, in_thread
-from sandbox_tools.toolkit.truncation import BoundedLines
+from sandbox_tools.files.directory_walk import SKIPPED_DIRECTORIES, WalkEntry, walk
+from sandbox_tools.toolkit.threads import CheckCancelled, run_in_thread
+from sandbox_tools.toolkit.truncation import TruncatedLines
 from sandbox_tools.toolkit.workspace import Workspace
 
-_MOST_ENTRIES = 1_000
-_DEEPEST = 20
+_MAX_ENTRIES = 1_000
+_MAX_DEPTH = 20
 _KINDS = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
-class Listing:
+class ListTool:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
@@ -25,7 +25,9 @@ class Listing:
         depth: Annotated[
             int,
             Field(
-                ge=1, le=_DEEPEST, description="2 also lists what is in its directories, and so on."
+                ge=1,
+                le=_MAX_DEPTH,
+                description="2 also lists what is in its directories, and so on.",
             ),
         ] = 1,
     ) -> str:
@@ -33,24 +35,26 @@ class Listing:
 
         With a depth, .git, node_modules, __pycache__, .venv and caches are listed but not entered. At most 1,000 entries.
         """
-        directory = self._workspace.path(path)
-        return await in_thread(lambda check: _list(directory, depth, check))
+        directory = self._workspace.resolve(path)
+        return await run_in_thread(lambda check_cancelled: _list(directory, depth, check_cancelled))
 
 
-def _list(directory: Path, depth: int, check: Check) -> str:
-    entries = map(_tell, walk(directory, check, depth=depth))
+def _list(directory: Path, depth: int, check_cancelled: CheckCancelled) -> str:
+    entries = map(_format, walk(directory, check_cancelled, depth=depth))
     return (
-        BoundedLines(_MOST_ENTRIES)
+        TruncatedLines(_MAX_ENTRIES)
         .extend(entries)
-        .tell(none=f"{directory} is empty.", more="List one of its directories, or use glob.")
+        .render(none=f"{directory} is empty.", more="List one of its directories, or use glob.")
     )
 
 
-def _tell(found: Found) -> str:
+def _format(found: WalkEntry) -> str:
     if found.entry.is_symlink():
         return f"{found.name} -> {_target(found.entry.path)}"
     if found.is_directory:
-        return f"{found.name}/" + (" (not entered)" if found.entry.name in LEFT_OUT else "")
+        return f"{found.name}/" + (
+            " (not entered)" if found.entry.name in SKIPPED_DIRECTORIES else ""
+        )
     try:
         status = found.entry.stat(follow_symlinks=False)
     except OSError:  # it is gone by now

@@ -8,11 +8,11 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.files.atomic_write import make_parents
-from sandbox_tools.toolkit.threads import in_thread
+from sandbox_tools.toolkit.threads import run_in_thread
 from sandbox_tools.toolkit.workspace import Workspace
 
 
-class Moving:
+class MoveTool:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
@@ -31,10 +31,10 @@ class Moving:
         ] = False,
     ) -> str:
         """Move or rename a file or a directory; directories on the way to the destination are made."""
-        old, new = self._workspace.path(source), self._workspace.path(destination)
+        old, new = self._workspace.resolve(source), self._workspace.resolve(destination)
         if destination.endswith("/") or new.is_dir():
             new /= old.name
-        return await in_thread(lambda _check: _move(old, new, overwrite=overwrite))
+        return await run_in_thread(lambda _check: _move(old, new, overwrite=overwrite))
 
 
 def _move(old: Path, new: Path, *, overwrite: bool) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 
-class Turns:
+class PathLocks:
     """Has changes of one file be made one after the other, since agents call several tools at once."""
 
     def __init__(self) -> None:

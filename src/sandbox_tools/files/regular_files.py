@@ -12,18 +12,18 @@ _KINDS = {
 }
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_regular_file(path: Path) -> BinaryIO:
     """Open a file for reading; what is none, such as a pipe, would be waited for without an end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        require_file(path, os.fstat(descriptor).st_mode)
+        require_regular_file(path, os.fstat(descriptor).st_mode)
     except BaseException:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "rb")
 
 
-def require_file(path: Path, mode: int) -> None:
+def require_regular_file(path: Path, mode: int) -> None:
     if stat.S_ISREG(mode):
         return
     if stat.S_ISDIR(mode):

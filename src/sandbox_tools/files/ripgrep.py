@@ -10,8 +10,8 @@ from typing import Literal
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.files.directory_walk import LEFT_OUT
-from sandbox_tools.toolkit.truncation import MOST_OF_A_LINE, BoundedLines, cut_end
+from sandbox_tools.files.directory_walk import SKIPPED_DIRECTORIES
+from sandbox_tools.toolkit.truncation import MAX_LINE_CHARACTERS, TruncatedLines, truncate_end
 
 Mode = Literal["content", "files", "count"]
 
@@ -39,7 +39,7 @@ class Query:
 
 # The user's ripgrep configuration and ignore files do not change the results.
 _FIXED = "--crlf --no-config --no-ignore --hidden --no-messages --color=never --sort=path".split()
-_LONG_LINES = ["--max-columns-preview", f"--max-columns={MOST_OF_A_LINE}"]
+_LONG_LINES = ["--max-columns-preview", f"--max-columns={MAX_LINE_CHARACTERS}"]
 _MODES = {
     "content": ["--with-filename", "--null", "--line-number", "--no-heading", *_LONG_LINES],
     "files": ["--files-with-matches"],
@@ -51,14 +51,14 @@ _NUMBERED = re.compile(r"\d+([:-])")
 def command(query: Query, program: str) -> list[str]:
     """Say how it is run, in the directory where the globs are to begin."""
     return [
-        *(program, *_FIXED, *_MODES[query.mode], *_asked(query)),
+        *(program, *_FIXED, *_MODES[query.mode], *_search_options(query)),
         *("--regexp", query.pattern, "--", f"./{query.root.relative_to(query.directory)}"),
     ]
 
 
-def _asked(query: Query) -> list[str]:
+def _search_options(query: Query) -> list[str]:
     globs = [query.glob] if query.glob else []
-    globs += [f"!{name}/" for name in sorted(LEFT_OUT)]
+    globs += [f"!{name}/" for name in sorted(SKIPPED_DIRECTORIES)]
     return [
         *(f"--glob={glob}" for glob in globs),
         *(["--fixed-strings"] if query.is_literal else []),
@@ -82,7 +82,7 @@ def told(query: Query, line: str) -> str | None:
 _MATCHES, _NO_MATCHES = 0, 1
 
 
-async def search(query: Query, lines: BoundedLines) -> None:
+async def search(query: Query, lines: TruncatedLines) -> None:
     """Run ripgrep until it ends or `lines` is full."""
     async with _running(query) as process:
         assert process.stdout is not None
@@ -123,4 +123,4 @@ async def _require_success(process: Process) -> None:
     if status < 0:
         raise ToolError("The search was killed: the sandbox may be out of memory.")
     if status not in (_MATCHES, _NO_MATCHES) and errors:
-        raise ToolError(f"The search failed: {cut_end(errors, at_most=1_000)}")
+        raise ToolError(f"The search failed: {truncate_end(errors, limit=1_000)}")

@@ -25,7 +25,7 @@ _WITH_BOM = (
 )
 
 
-def find_encoding(content: bytes) -> Encoding | None:
+def detect_encoding(content: bytes) -> Encoding | None:
     """Tell by its beginning how a file is text; None means that it is none."""
     sample = content[:SAMPLE]
     for encoding in _WITH_BOM:

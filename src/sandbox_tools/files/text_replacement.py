@@ -5,9 +5,9 @@ from itertools import dropwhile
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from sandbox_tools.toolkit.truncation import cut_line
+from sandbox_tools.toolkit.truncation import truncate_line
 
-_MOST_LINES_TOLD = 10
+_MAX_LINES_LISTED = 10
 
 
 class Edit(BaseModel):
@@ -23,29 +23,29 @@ class Edit(BaseModel):
 
 def replace(text: str, edit: Edit) -> tuple[str, list[int]]:
     """Give the text after the edit, and the lines at which it was made."""
-    old, new = _with_ends_of(text, edit)
+    old, new = _with_line_endings_of(text, edit)
     if not old:
         raise ToolError("old_string is empty. Use write_file to write a whole file.")
     if old == new:
         raise ToolError("old_string and new_string are the same, so there is nothing to do.")
     lines = _find(text, old)
     if not lines:
-        raise ToolError(f"old_string is not in the file. {tell_nearest(text, old)}")
+        raise ToolError(f"old_string is not in the file. {describe_nearest_match(text, old)}")
     if len(lines) > 1 and not edit.replace_all:
         raise ToolError(
-            f"old_string is {len(lines)} times in the file, at {tell_lines(lines)}. Add text around it"
+            f"old_string is {len(lines)} times in the file, at {format_lines(lines)}. Add text around it"
             " until it is there once, or set replace_all."
         )
     return text.replace(old, new), lines
 
 
-def tell_lines(lines: list[int]) -> str:
-    told = ", ".join(map(str, lines[:_MOST_LINES_TOLD]))
-    more = f" and {len(lines) - _MOST_LINES_TOLD} more" if len(lines) > _MOST_LINES_TOLD else ""
-    return f"line{'' if len(lines) == 1 else 's'} {told}{more}"
+def format_lines(lines: list[int]) -> str:
+    numbers = ", ".join(map(str, lines[:_MAX_LINES_LISTED]))
+    more = f" and {len(lines) - _MAX_LINES_LISTED} more" if len(lines) > _MAX_LINES_LISTED else ""
+    return f"line{'' if len(lines) == 1 else 's'} {numbers}{more}"
 
 
-def _with_ends_of(text: str, edit: Edit) -> tuple[str, str]:
+def _with_line_endings_of(text: str, edit: Edit) -> tuple[str, str]:
     """Have the ends of lines be the file's: agents see no carriage returns, and write none."""
     old, new = edit.old_string, edit.new_string
     ends = text.count("\r\n")
@@ -64,51 +64,52 @@ def _find(text: str, old: str) -> list[int]:
     return lines
 
 
-_MOST_COMPARED = 20_000
-_LONGEST_COMPARED = 300
-_MOST_SHOWN = 20
+_MAX_COMPARED = 20_000
+_MAX_COMPARED = 300
+_MAX_SHOWN = 20
 _NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 
-def tell_nearest(text: str, wanted: str) -> str:
+def describe_nearest_match(text: str, wanted: str) -> str:
     """Say what in a text is nearly what was looked for, and differs in which way."""
     unnumbered = _NUMBER.sub("", wanted)
     if unnumbered != wanted and unnumbered in text:
         return "Without the line numbers of read_file it is: leave them out."
-    lines, sought = text.splitlines(), _without_ends(wanted.splitlines())
-    if not sought:
+    lines, wanted_lines = text.splitlines(), _strip_blank_lines(wanted.splitlines())
+    if not wanted_lines:
         return "It is only whitespace: add the text around it."
-    if (start := _find_regardless_of_whitespace(lines, sought)) is not None:
-        return f"With other whitespace it is:\n{_show(lines, start, len(sought))}"
-    if (start := _find_similar(lines, sought)) is not None:
-        return f"The nearest is:\n{_show(lines, start, len(sought))}"
+    if (start := _find_ignoring_whitespace(lines, wanted_lines)) is not None:
+        return f"With other whitespace it is:\n{_show(lines, start, len(wanted_lines))}"
+    if (start := _find_similar(lines, wanted_lines)) is not None:
+        return f"The nearest is:\n{_show(lines, start, len(wanted_lines))}"
     return "Nothing is near to it: read the file again."
 
 
-def _without_ends(lines: list[str]) -> list[str]:
+def _strip_blank_lines(lines: list[str]) -> list[str]:
     """Leave out empty lines at the beginning and at the end."""
     for _ in range(2):
         lines = list(dropwhile(lambda line: not line.strip(), lines))[::-1]
     return lines
 
 
-def _find_regardless_of_whitespace(lines: list[str], sought: list[str]) -> int | None:
-    plain, wanted = [["".join(line.split()) for line in some] for some in (lines, sought)]
+def _find_ignoring_whitespace(lines: list[str], wanted_lines: list[str]) -> int | None:
+    plain, wanted = [["".join(line.split()) for line in some] for some in (lines, wanted_lines)]
     starts = (start for start, line in enumerate(plain) if line == wanted[0])
     return next((at for at in starts if plain[at : at + len(wanted)] == wanted), None)
 
 
-def _find_similar(lines: list[str], sought: list[str]) -> int | None:
+def _find_similar(lines: list[str], wanted_lines: list[str]) -> int | None:
     """Find by its longest line where the text might be."""
-    telling = max(range(len(sought)), key=lambda number: len(sought[number].strip()))
+    longest = max(range(len(wanted_lines)), key=lambda number: len(wanted_lines[number].strip()))
     compared = {
-        line.strip()[:_LONGEST_COMPARED]: number
-        for number, line in enumerate(lines[:_MOST_COMPARED])
+        line.strip()[:_MAX_COMPARED]: number for number, line in enumerate(lines[:_MAX_COMPARED])
     }
-    near = get_close_matches(sought[telling].strip()[:_LONGEST_COMPARED], compared, n=1)
-    return max(compared[near[0]] - telling, 0) if near else None
+    near = get_close_matches(wanted_lines[longest].strip()[:_MAX_COMPARED], compared, n=1)
+    return max(compared[near[0]] - longest, 0) if near else None
 
 
 def _show(lines: list[str], start: int, count: int) -> str:
-    shown = lines[start : start + min(count, _MOST_SHOWN)]
-    return "\n".join(f"{number}\t{cut_line(line)}" for number, line in enumerate(shown, start + 1))
+    shown = lines[start : start + min(count, _MAX_SHOWN)]
+    return "\n".join(
+        f"{number}\t{truncate_line(line)}" for number, line in enumerate(shown, start + 1)
+    )

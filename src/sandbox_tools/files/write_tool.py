@@ -4,16 +4,16 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.files.arguments import FilePath
-from sandbox_tools.files.atomic_write import put_content
-from sandbox_tools.files.path_locks import Turns
-from sandbox_tools.toolkit.threads import in_thread
+from sandbox_tools.files.atomic_write import write_atomically
+from sandbox_tools.files.path_locks import PathLocks
+from sandbox_tools.toolkit.threads import run_in_thread
 from sandbox_tools.toolkit.workspace import Workspace
 
 
-class Writing:
-    def __init__(self, workspace: Workspace, turns: Turns) -> None:
+class WriteTool:
+    def __init__(self, workspace: Workspace, locks: PathLocks) -> None:
         self._workspace = workspace
-        self._turns = turns
+        self._locks = locks
 
     async def write_file(
         self,
@@ -30,9 +30,9 @@ class Writing:
         A new one is made with the directories on the way to it; one that is there loses all that it had in it, and keeps its
         mode. Use edit_file to change a part of a file.
         """
-        file = self._workspace.path(path)
-        async with self._turns.of(file):
-            is_new = await in_thread(lambda _check: put_content(file, _encode(content)))
+        file = self._workspace.resolve(path)
+        async with self._locks.of(file):
+            is_new = await run_in_thread(lambda _check: write_atomically(file, _encode(content)))
         return f"{'Made' if is_new else 'Overwrote'} {file} with {_count_lines(content)}."
 
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 from fastmcp import FastMCP
 
-from sandbox_tools.gateway.config_files import SHIPPED, Sources
+from sandbox_tools.gateway.config_files import SHIPPED, ConfigFiles
 from sandbox_tools.gateway.gateway import Gateway
 from sandbox_tools.gateway.provider import GatewayProvider
-from sandbox_tools.gateway.tool_list_notifier import Listeners
+from sandbox_tools.gateway.tool_list_notifier import ToolListNotifier
 from sandbox_tools.gateway.tools import GatewayTools
 from sandbox_tools.toolkit.annotations import OVERWRITES, REACHES_OUT, READS
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
 _LOGS = Path("/var/log/sandbox")
 
 
-def register(server: FastMCP, ground: Ground) -> None:
+def register(server: FastMCP, context: ToolsetContext) -> None:
     user = Path.home() / ".config/sandbox/mcp.json"
-    sources = Sources(ground.settings, shipped=SHIPPED, user=user)
-    gateway = Gateway(sources, directory=ground.workspace.root, logs=_logs())
+    sources = ConfigFiles(context.settings, shipped=SHIPPED, user=user)
+    gateway = Gateway(sources, directory=context.workspace.root, logs=_logs())
     tools = GatewayTools(gateway)
     server.tool(tools.mcp_list_servers, annotations=READS)
     server.tool(tools.mcp_add_server, annotations=REACHES_OUT)
@@ -33,11 +33,11 @@ def register(server: FastMCP, ground: Ground) -> None:
     server.tool(tools.mcp_enable_server, annotations=REACHES_OUT)
     server.tool(tools.mcp_disable_server, annotations=OVERWRITES)
     server.add_provider(GatewayProvider(gateway))
-    listeners = Listeners(server)
-    server.add_middleware(listeners)
-    gateway.changed = listeners.tell
-    ground.while_serving(gateway.serving)
-    ground.health.add("servers", gateway.health)
+    notifier = ToolListNotifier(server)
+    server.add_middleware(notifier)
+    gateway.changed = notifier.notify
+    context.add_lifespan(gateway.serving)
+    context.health.add("servers", gateway.health)
 
 
 def _logs() -> Path:

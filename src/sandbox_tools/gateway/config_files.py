@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from sandbox_tools.gateway.server_config import Entry, Source
+from sandbox_tools.gateway.server_config import ConfigSource, ServerConfig
 from sandbox_tools.toolkit.settings_file import SettingsFile
 
 SHIPPED = Path("/etc/sandbox/mcp.json")
@@ -28,11 +28,11 @@ _BUILT_IN = {
 }
 
 
-class UnreadableFile(Exception):
+class InvalidConfigFile(Exception):
     """A document of servers that is not one, as a sentence."""
 
 
-class Document:
+class ConfigFile:
     """A file of `mcpServers` that others replace; read again only when it is another one."""
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +53,7 @@ class Document:
             self._seen = now
             try:
                 self._content, self.problem = self.load(), None
-            except UnreadableFile as error:
+            except InvalidConfigFile as error:
                 self.problem = str(error)
         return self._content
 
@@ -64,12 +64,14 @@ class Document:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise UnreadableFile(f"{self.path} cannot be read: {error.strerror}.") from error
+            raise InvalidConfigFile(f"{self.path} cannot be read: {error.strerror}.") from error
         except ValueError as error:
-            raise UnreadableFile(f"{self.path} is no JSON; correct it or delete it.") from error
+            raise InvalidConfigFile(f"{self.path} is no JSON; correct it or delete it.") from error
         servers = content.get("mcpServers", {}) if isinstance(content, dict) else None
         if not isinstance(servers, dict):
-            raise UnreadableFile(f'{self.path} must be a JSON object with an object "mcpServers".')
+            raise InvalidConfigFile(
+                f'{self.path} must be a JSON object with an object "mcpServers".'
+            )
         return dict(content)
 
     def replace(self, content: Mapping[str, Any]) -> None:
@@ -83,29 +85,31 @@ class Document:
         new.replace(self.path)
 
 
-class Sources:
+class ConfigFiles:
     """All that is said about which servers there are."""
 
     def __init__(self, settings: SettingsFile, *, shipped: Path, user: Path) -> None:
         self.settings = settings
-        self.shipped = Document(shipped)
-        self.user = Document(user)
+        self.shipped = ConfigFile(shipped)
+        self.user = ConfigFile(user)
 
-    def entries(self) -> dict[str, Entry]:
+    def configs(self) -> dict[str, ServerConfig]:
         """Give each server as the last one who names it does, on or off as it was switched since."""
         user = self.user.read()
-        said: tuple[tuple[Source, Mapping[str, Any]], ...] = (
-            (Source.BUILT_IN, _BUILT_IN),
-            (Source.SHIPPED, self.shipped.read().get("mcpServers", {})),
-            (Source.USER, user.get("mcpServers", {})),
-            (Source.SETTINGS, self.settings.read().mcp_servers),
+        sources: tuple[tuple[ConfigSource, Mapping[str, Any]], ...] = (
+            (ConfigSource.BUILT_IN, _BUILT_IN),
+            (ConfigSource.SHIPPED, self.shipped.read().get("mcpServers", {})),
+            (ConfigSource.USER, user.get("mcpServers", {})),
+            (ConfigSource.SETTINGS, self.settings.read().mcp_servers),
         )
         switched = user.get("switched")
         switches = switched if isinstance(switched, dict) else {}
-        found: dict[str, Entry] = {}
-        for source, servers in said:
+        found: dict[str, ServerConfig] = {}
+        for source, servers in sources:
             for name, document in _items(servers):
-                found[name] = Entry.of(name, _switched(document, switches.get(name)), source)
+                found[name] = ServerConfig.of(
+                    name, _set_enabled(document, switches.get(name)), source
+                )
         return found
 
     def problems(self) -> list[str]:
@@ -116,7 +120,7 @@ def _items(servers: object) -> list[tuple[str, object]]:
     return list(servers.items()) if isinstance(servers, dict) else []
 
 
-def _switched(document: object, on: object) -> object:
+def _set_enabled(document: object, on: object) -> object:
     if isinstance(document, dict) and isinstance(on, bool):
         return {**document, "disabled": not on}
     return document

@@ -2,9 +2,9 @@ from asyncio import Event
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.errors import UpstreamError
 
-LARGEST_MESSAGE = 16 << 20
+MAX_MESSAGE = 16 << 20
 
 
 @dataclass
@@ -14,11 +14,11 @@ class Connection:
     received: Any
     sent: Any
     ended: Event = field(default_factory=Event)
-    failure: Failed | None = None
-    refusal: Failed | None = None
+    failure: UpstreamError | None = None
+    refusal: UpstreamError | None = None
     """Why the last request was refused, which the client of MCP does not say."""
-    ends_by_itself: bool = False
+    reports_exit: bool = False
 
-    def end(self, failure: Failed) -> None:
+    def end(self, failure: UpstreamError) -> None:
         self.failure = self.failure or failure
         self.ended.set()

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_tools.gateway.config_files import Sources
-from sandbox_tools.gateway.errors import Failed
-from sandbox_tools.gateway.server_config import Entry, InvalidEntry, Launch
-from sandbox_tools.gateway.upstream import Patience, State, Upstream
+from sandbox_tools.gateway.config_files import ConfigFiles
+from sandbox_tools.gateway.errors import UpstreamError
+from sandbox_tools.gateway.server_config import InvalidServerConfig, LaunchSpec, ServerConfig
+from sandbox_tools.gateway.upstream import State, Timeouts, Upstream
 
-_MOST_SERVERS = 100
-_MOST_OF_ALL_LISTS = 768 * 1024
-_SECONDS_BETWEEN_LOOKS = 0.5
-_UNLISTED = Failed(
+_MAX_SERVERS = 100
+_MAX_LIST_BYTES = 768 * 1024
+_POLL_INTERVAL_SECONDS = 0.5
+_NOT_LISTED = UpstreamError(
     "Its tools are not listed, since those of other servers are all that clients can be told. Disable some."
 )
 
@@ -23,10 +23,10 @@ _UNLISTED = Failed(
 class Status:
     """How a server of the user's is."""
 
-    entry: Entry
+    config: ServerConfig
     state: State
     tools: tuple[str, ...] = ()
-    failure: Failed | None = None
+    failure: UpstreamError | None = None
     log: Path | None = None
 
 
@@ -34,17 +34,17 @@ class Gateway:
     """Has exactly those servers connected that are wanted at this moment."""
 
     def __init__(
-        self, sources: Sources, *, directory: Path, logs: Path, patience: Patience | None = None
+        self, sources: ConfigFiles, *, directory: Path, logs: Path, timeouts: Timeouts | None = None
     ) -> None:
         self.sources = sources
         self.upstreams: dict[str, Upstream] = {}
         self.changed: Callable[[], None] = lambda: None
         self._directory = directory
         self._logs = logs
-        self._patience = patience or Patience()
-        self._entries: dict[str, Entry] = {}
-        self._invalid: dict[str, Failed] = {}
-        self._bringing_about = asyncio.Lock()
+        self._timeouts = timeouts or Timeouts()
+        self._configs: dict[str, ServerConfig] = {}
+        self._invalid: dict[str, UpstreamError] = {}
+        self._reconciling = asyncio.Lock()
         self._ending = asyncio.Event()
 
     @asynccontextmanager
@@ -55,17 +55,17 @@ class Gateway:
         finally:
             self._ending.set()
             await following
-            async with self._bringing_about:
+            async with self._reconciling:
                 await asyncio.gather(*(upstream.stop() for upstream in self.upstreams.values()))
                 self.upstreams.clear()
 
-    async def bring_about(self) -> None:
+    async def reconcile(self) -> None:
         """Start, stop and start again what differs from what is wanted now, and nothing else."""
         # Whoever gives up waiting for it leaves no server half stopped.
-        await asyncio.shield(asyncio.create_task(self._bring_about()))
+        await asyncio.shield(asyncio.create_task(self._reconcile()))
 
-    async def _bring_about(self) -> None:
-        async with self._bringing_about:
+    async def _reconcile(self) -> None:
+        async with self._reconciling:
             if self._ending.is_set():
                 return
             wanted = self._wanted()
@@ -76,7 +76,7 @@ class Gateway:
             ]
             await asyncio.gather(*(upstream.stop() for upstream in gone))
             for name in wanted.keys() - self.upstreams.keys():
-                self.upstreams[name] = self._started(name, wanted[name])
+                self.upstreams[name] = self._start_upstream(name, wanted[name])
             if gone:
                 self.changed()
 
@@ -86,7 +86,7 @@ class Gateway:
 
     def listed(self) -> list[Upstream]:
         """Choose whose tools are told to clients, which lose a list that is too long."""
-        room, chosen = _MOST_OF_ALL_LISTS, list[Upstream]()
+        room, chosen = _MAX_LIST_BYTES, list[Upstream]()
         for _, upstream in sorted(self.upstreams.items()):
             if upstream.size <= room:
                 chosen.append(upstream)
@@ -94,69 +94,69 @@ class Gateway:
         return chosen
 
     def statuses(self) -> list[Status]:
-        return [self._status(entry) for _, entry in sorted(self._entries.items())]
+        return [self._status(config) for _, config in sorted(self._configs.items())]
 
     def status(self, name: str) -> Status | None:
-        entry = self._entries.get(name)
-        return None if entry is None else self._status(entry)
+        config = self._configs.get(name)
+        return None if config is None else self._status(config)
 
     def health(self) -> Mapping[str, Mapping[str, Any]]:
         """Tell what anybody may know: names, states, and what is wrong in words of ours."""
-        return {status.entry.name[:64]: _health(status) for status in self.statuses()}
+        return {status.config.name[:64]: _health(status) for status in self.statuses()}
 
-    async def settle(self, seconds: float) -> None:
+    async def wait_until_ready(self, seconds: float) -> None:
         """Wait for servers until they are ready or have failed, or were started that long ago."""
-        if starting := [one for one in self.upstreams.values() if not one.is_settled]:
-            await asyncio.gather(*(upstream.settle_since_start(seconds) for upstream in starting))
+        if starting := [one for one in self.upstreams.values() if not one.has_started]:
+            await asyncio.gather(*(upstream.wait_since_start(seconds) for upstream in starting))
 
     async def _follow(self) -> None:
         while not self._ending.is_set():
-            await self.bring_about()
+            await self.reconcile()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), _SECONDS_BETWEEN_LOOKS)
+                await asyncio.wait_for(self._ending.wait(), _POLL_INTERVAL_SECONDS)
 
-    def _wanted(self) -> dict[str, Launch]:
-        self._entries = dict(list(self.sources.entries().items())[:_MOST_SERVERS])
+    def _wanted(self) -> dict[str, LaunchSpec]:
+        self._configs = dict(list(self.sources.configs().items())[:_MAX_SERVERS])
         self._invalid = {}
         wanted = {}
         variables = self.variables()
-        for name, entry in self._entries.items():
-            if entry.disabled:
+        for name, config in self._configs.items():
+            if config.disabled:
                 continue
             try:
-                wanted[name] = entry.launch(variables)
-            except InvalidEntry as error:
-                self._invalid[name] = Failed(str(error))
+                wanted[name] = config.launch(variables)
+            except InvalidServerConfig as error:
+                self._invalid[name] = UpstreamError(str(error))
         return wanted
 
-    def _started(self, name: str, launch: Launch) -> Upstream:
+    def _start_upstream(self, name: str, launch: LaunchSpec) -> Upstream:
         return Upstream(
             name,
             launch,
             directory=self._directory,
             log=self._logs / f"mcp-{name}.log",
-            patience=self._patience,
-            changed=self._tell,
+            timeouts=self._timeouts,
+            changed=self._notify_changed,
         )
 
-    def _tell(self) -> None:
+    def _notify_changed(self) -> None:
         self.changed()
 
-    def _status(self, entry: Entry) -> Status:
-        upstream = self.upstreams.get(entry.name)
+    def _status(self, config: ServerConfig) -> Status:
+        upstream = self.upstreams.get(config.name)
         if upstream is not None:
             return Status(
-                entry=entry,
+                config=config,
                 state=upstream.state,
                 tools=tuple(tool.name for tool in upstream.tools),
-                failure=upstream.failure if upstream in self.listed() else _UNLISTED,
+                failure=upstream.failure if upstream in self.listed() else _NOT_LISTED,
                 log=upstream.log if upstream.log.is_file() else None,
             )
-        invalid = self._invalid.get(entry.name)
-        state = State.DISABLED if entry.disabled else State.FAILED if invalid else State.STARTING
-        return Status(entry=entry, state=state, failure=invalid)
+        invalid = self._invalid.get(config.name)
+        state = State.DISABLED if config.disabled else State.FAILED if invalid else State.STARTING
+        return Status(config=config, state=state, failure=invalid)
 
 
 def _health(status: Status) -> dict[str, Any]:
-    told: dict[str, Any] = {"state": status.state, "tools": len(status.tools)}
-    return told | {"error": status.failure.sentence} if status.failure else told
+    health: dict[str, Any] = {"state": status.state, "tools": len(status.tools)}
+    return health | {"error": status.failure.message} if status.failure else health

@@ -6,9 +6,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from sandbox_tools.gateway.connection import LARGEST_MESSAGE, Connection
-from sandbox_tools.gateway.errors import Failed
-from sandbox_tools.gateway.server_config import Launch
+from sandbox_tools.gateway.connection import MAX_MESSAGE, Connection
+from sandbox_tools.gateway.errors import UpstreamError
+from sandbox_tools.gateway.server_config import LaunchSpec
 
 _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 24 * 3600.0
@@ -16,22 +16,22 @@ _READ_SECONDS = 24 * 3600.0
 
 
 @asynccontextmanager
-async def over_http(launch: Launch) -> AsyncIterator[Connection]:
+async def over_http(launch: LaunchSpec) -> AsyncIterator[Connection]:
     """Talk to a server by HTTP, with the headers of its entry and none of anybody's who calls its tools."""
     timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
     async with (
         create_mcp_http_client(headers=dict(launch.headers), timeout=timeout) as client,
         streamable_http_client(
-            launch.url, http_client=client, max_sse_event_size=LARGEST_MESSAGE
+            launch.url, http_client=client, max_sse_event_size=MAX_MESSAGE
         ) as streams,
     ):
         connection = Connection(*streams)
-        client.event_hooks = {"response": [_noting_refusals(connection)]}
+        client.event_hooks = {"response": [_record_refusals(connection)]}
         yield connection
 
 
 @asynccontextmanager
-async def over_sse(launch: Launch) -> AsyncIterator[Connection]:
+async def over_sse(launch: LaunchSpec) -> AsyncIterator[Connection]:
     """Talk to a server by the older transport, of which some servers have no other."""
     headers = dict(launch.headers)
     async with sse_client(
@@ -40,10 +40,10 @@ async def over_sse(launch: Launch) -> AsyncIterator[Connection]:
         yield Connection(*streams)
 
 
-def _noting_refusals(connection: Connection) -> Callable[[httpx2.Response], Awaitable[None]]:
+def _record_refusals(connection: Connection) -> Callable[[httpx2.Response], Awaitable[None]]:
     async def note(response: httpx2.Response) -> None:
         if response.request.method == "POST":
             status = response.status_code
-            connection.refusal = Failed.by_status(status) if response.is_error else None
+            connection.refusal = UpstreamError.by_status(status) if response.is_error else None
 
     return note

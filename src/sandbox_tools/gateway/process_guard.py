@@ -19,7 +19,7 @@ from pathlib import Path
 _PR_SET_CHILD_SUBREAPER = 36
 _GRACE_SECONDS = 1.0
 _FORCE_SECONDS = 3.0
-_LARGEST_LOG = 1 << 20
+_MAX_LOG = 1 << 20
 _CHUNK = 1 << 16
 
 
@@ -35,7 +35,7 @@ class Log:
         if self._file is None:
             return
         try:
-            if os.fstat(self._file).st_size + len(data) > _LARGEST_LOG:
+            if os.fstat(self._file).st_size + len(data) > _MAX_LOG:
                 os.close(self._file)
                 self._path.replace(self._path.with_suffix(".log.1"))
                 self._open()
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     parent, log, *command = arguments
     # Before anything is started, so that whatever loses its parent becomes a child of this process.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    wakeup = _signals_as_bytes()
+    wakeup = _signal_socket()
     try:
         lifeline = os.pidfd_open(int(parent))
     except ProcessLookupError:
@@ -65,11 +65,11 @@ def main(arguments: list[str]) -> int:
         for watched in (wakeup.fileno(), lifeline, errors):
             selector.register(watched, selectors.EVENT_READ)
         status = _watch(selector, errors, child, wakeup, Log(Path(log)))
-    _end_all()
+    _terminate_descendants()
     return status
 
 
-def _signals_as_bytes() -> socket.socket:
+def _signal_socket() -> socket.socket:
     reading, writing = socket.socketpair()
     for end in (reading, writing):
         end.setblocking(False)
@@ -113,15 +113,15 @@ def _watch(
         if wakeup.fileno() in ready:
             if set(wakeup.recv(_CHUNK)) - {signal.SIGCHLD}:
                 return 128 + signal.SIGTERM
-            for pid, status in _reaped():
+            for pid, status in _reap():
                 if pid == child:
-                    _rest_of(errors, log)
+                    _read_remaining(errors, log)
                     return status
         elif ready - {errors}:
             return 128 + signal.SIGTERM  # the parent is gone
 
 
-def _rest_of(errors: int, log: Log) -> None:
+def _read_remaining(errors: int, log: Log) -> None:
     """Keep what the command said last, which often is why it ended."""
     os.set_blocking(errors, False)
     try:
@@ -130,7 +130,7 @@ def _rest_of(errors: int, log: Log) -> None:
         return
 
 
-def _reaped() -> Iterator[tuple[int, int]]:
+def _reap() -> Iterator[tuple[int, int]]:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -142,7 +142,7 @@ def _reaped() -> Iterator[tuple[int, int]]:
         yield pid, ended if ended >= 0 else 128 - ended
 
 
-def _end_all() -> None:
+def _terminate_descendants() -> None:
     """End all descendants: kindly, and after a moment by force. What became another user's by sudo cannot be ended."""
     asked: set[int] = set()
     began = time.monotonic()
@@ -152,7 +152,7 @@ def _end_all() -> None:
             _send(pid, signal.SIGTERM if kindly else signal.SIGKILL)
         asked |= left
         time.sleep(0.01)
-        for _ in _reaped():
+        for _ in _reap():
             pass
 
 
@@ -166,9 +166,9 @@ def _send(pid: int, number: signal.Signals) -> None:
 def _descendants() -> set[int]:
     """List the living ones; what has ended and waits for somebody to look counts as gone."""
     parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (parent := _parent(entry)):
-            parents[int(entry.name)] = parent
+    for config in Path("/proc").iterdir():
+        if config.name.isdigit() and (parent := _parent(config)):
+            parents[int(config.name)] = parent
     found, last = set[int](), {os.getpid()}
     while last:
         last = {pid for pid, parent in parents.items() if parent in last} - found

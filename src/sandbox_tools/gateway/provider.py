@@ -13,15 +13,15 @@ from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ToolOfServer
 from pydantic import PrivateAttr
 
-from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.errors import UpstreamError
 from sandbox_tools.gateway.gateway import Gateway
 from sandbox_tools.gateway.server_config import SEPARATOR
 from sandbox_tools.gateway.upstream import State, Upstream
-from sandbox_tools.toolkit.truncation import MOST_OF_A_MESSAGE, cut_middle
+from sandbox_tools.toolkit.truncation import MAX_MESSAGE_BYTES, truncate_middle
 
-_SECONDS_A_LIST_WAITS = 3
-_SECONDS_A_CALL_WAITS = 20
-_SECONDS_A_RESULT_WAITS = 5
+_LIST_TIMEOUT_SECONDS = 3
+_CALL_TIMEOUT_SECONDS = 20
+_PROGRESS_TIMEOUT_SECONDS = 5
 
 
 class GatewayTool(Tool):
@@ -49,10 +49,10 @@ class GatewayTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         progress = _Progress(get_context())
         try:
-            result = _bounded(await self._upstream().call(self._tool, arguments, progress.tell))
-        except Failed as failure:
+            result = _bounded(await self._upstream().call(self._tool, arguments, progress.report))
+        except UpstreamError as failure:
             raise ToolError(f"MCP server {self._server}: {failure}") from None
-        await progress.told()
+        await progress.flush()
         return ToolResult.from_mcp_result(result)
 
     def _upstream(self) -> Upstream:
@@ -62,20 +62,20 @@ class GatewayTool(Tool):
         status = self._gateway.status(self._server)
         if status is not None and status.failure is not None:
             raise status.failure
-        raise Failed("It is disabled. Switch it on by mcp_enable_server.")
+        raise UpstreamError("It is disabled. Switch it on by mcp_enable_server.")
 
 
 def _bounded(result: CallToolResult) -> CallToolResult:
     """Cut what clients would lose for its length, if that can be done to it."""
     size = len(result.model_dump_json(by_alias=True).encode())
-    if size <= MOST_OF_A_MESSAGE:
+    if size <= MAX_MESSAGE_BYTES:
         return result
     texts = [part.text for part in result.content if isinstance(part, TextContent)]
     if len(texts) < len(result.content) or result.structured_content is not None:
-        raise Failed(
-            f"It answered with {size:,} bytes, and at most {MOST_OF_A_MESSAGE:,} can be passed on. Ask it for less."
+        raise UpstreamError(
+            f"It answered with {size:,} bytes, and at most {MAX_MESSAGE_BYTES:,} can be passed on. Ask it for less."
         )
-    cut = TextContent(type="text", text=cut_middle("\n".join(texts)))
+    cut = TextContent(type="text", text=truncate_middle("\n".join(texts)))
     return result.model_copy(update={"content": [cut]})
 
 
@@ -84,21 +84,22 @@ class _Progress:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._here = contextvars.copy_context()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._calling_context = contextvars.copy_context()
+        self._notifying: set[asyncio.Task[None]] = set()
 
-    async def tell(self, progress: float, total: float | None, message: str | None) -> None:
-        telling = asyncio.get_running_loop().create_task(
-            self._context.report_progress(progress, total, message), context=self._here.copy()
+    async def report(self, progress: float, total: float | None, message: str | None) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._context.report_progress(progress, total, message),
+            context=self._calling_context.copy(),
         )
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
-        await asyncio.wait({telling})
+        self._notifying.add(task)
+        task.add_done_callback(self._notifying.discard)
+        await asyncio.wait({task})
 
-    async def told(self) -> None:
+    async def flush(self) -> None:
         """Have the result follow what was told before it."""
-        if self._telling:
-            await asyncio.wait(self._telling, timeout=_SECONDS_A_RESULT_WAITS)
+        if self._notifying:
+            await asyncio.wait(self._notifying, timeout=_PROGRESS_TIMEOUT_SECONDS)
 
 
 class GatewayProvider(Provider):
@@ -110,7 +111,7 @@ class GatewayProvider(Provider):
         self._made: dict[str, tuple[object, dict[str, GatewayTool]]] = {}
 
     async def _list_tools(self) -> Sequence[Tool]:
-        await self._gateway.settle(_SECONDS_A_LIST_WAITS)
+        await self._gateway.wait_until_ready(_LIST_TIMEOUT_SECONDS)
         return [
             tool for upstream in self._gateway.listed() for tool in self._tools(upstream).values()
         ]
@@ -125,7 +126,7 @@ class GatewayProvider(Provider):
             return None
         upstream = self._gateway.upstreams.get(server)
         if upstream is not None:
-            await upstream.settle(_SECONDS_A_CALL_WAITS)
+            await upstream.wait_until_ready(_CALL_TIMEOUT_SECONDS)
             if upstream.state is State.READY:
                 return self._tools(upstream).get(name)
         # Called by its name it tells why it is not there, which "unknown tool" would not.

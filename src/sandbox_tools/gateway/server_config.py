@@ -7,12 +7,12 @@ from typing import Any
 SEPARATOR = "__"
 """Between a server's name and its tool's. No own tool and no server's name has it, so no two tools can have one name."""
 
-_LONGEST_NAME = 40
+_MAX_NAME = 40
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-class Source(StrEnum):
+class ConfigSource(StrEnum):
     """Who says that there is a server; a later one is believed rather than those before it."""
 
     BUILT_IN = "built-in"
@@ -36,12 +36,12 @@ _TRANSPORTS = {
 }
 
 
-class InvalidEntry(Exception):
+class InvalidServerConfig(Exception):
     """What is wrong with an entry, as a sentence that repeats no value of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class LaunchSpec:
     """How a server is reached. Two that are equal need no restart."""
 
     transport: Transport
@@ -54,17 +54,17 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ServerConfig:
     """A server of an `mcpServers` document."""
 
     name: str
-    source: Source
+    source: ConfigSource
     disabled: bool
     description: str
     document: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, name: str, document: object, source: Source) -> "Entry":
+    def of(cls, name: str, document: object, source: ConfigSource) -> "ServerConfig":
         # What is wrong with it is told where it is launched, so that it can be listed and switched off.
         known = document if isinstance(document, dict) else {}
         return cls(
@@ -82,15 +82,15 @@ class Entry:
             return Transport.HTTP if "url" in self.document else Transport.STDIO
         return _TRANSPORTS.get(kind) if isinstance(kind, str) else None
 
-    def launch(self, variables: Mapping[str, str]) -> Launch:
+    def launch(self, variables: Mapping[str, str]) -> LaunchSpec:
         """Put the variables in, or raise what is wrong with the entry."""
         check_name(self.name)
         values = _Values(self.document, variables)
         match self.transport:
             case None:
-                raise InvalidEntry(f"Its type is none of {', '.join(_TRANSPORTS)}.")
+                raise InvalidServerConfig(f"Its type is none of {', '.join(_TRANSPORTS)}.")
             case Transport.STDIO:
-                return Launch(
+                return LaunchSpec(
                     transport=Transport.STDIO,
                     command=values.text("command"),
                     args=values.texts("args"),
@@ -100,14 +100,14 @@ class Entry:
             case transport:
                 url = values.text("url")
                 if not url.startswith(("http://", "https://")):
-                    raise InvalidEntry("Its url must begin with http:// or https://.")
-                return Launch(transport=transport, url=url, headers=values.mapping("headers"))
+                    raise InvalidServerConfig("Its url must begin with http:// or https://.")
+                return LaunchSpec(transport=transport, url=url, headers=values.mapping("headers"))
 
 
 def check_name(name: str) -> None:
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise InvalidEntry(
-            f"A server's name has at most {_LONGEST_NAME} letters, digits, '-' and '_', with"
+    if len(name) > _MAX_NAME or not _NAME.fullmatch(name):
+        raise InvalidServerConfig(
+            f"A server's name has at most {_MAX_NAME} letters, digits, '-' and '_', with"
             " no '_' at its ends nor next to another."
         )
 
@@ -120,24 +120,24 @@ class _Values:
     def text(self, key: str) -> str:
         value = self.document.get(key)
         if not isinstance(value, str) or not value:
-            raise InvalidEntry(f"It needs a {key}, a text that is not empty.")
+            raise InvalidServerConfig(f"It needs a {key}, a text that is not empty.")
         return self._expanded(value, key)
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.document.get(key) or []
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise InvalidEntry(f"Its {key} must be a list of texts.")
+            raise InvalidServerConfig(f"Its {key} must be a list of texts.")
         return tuple(self._expanded(one, key) for one in value)
 
     def mapping(self, key: str) -> dict[str, str]:
         value = self.document.get(key) or {}
         if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise InvalidEntry(f"Its {key} must be an object whose values are texts.")
+            raise InvalidServerConfig(f"Its {key} must be an object whose values are texts.")
         return {name: self._expanded(one, key) for name, one in value.items()}
 
     def _expanded(self, text: str, key: str) -> str:
         if "\0" in text:
-            raise InvalidEntry(f"Its {key} has a NUL character.")
+            raise InvalidServerConfig(f"Its {key} has a NUL character.")
         return _VARIABLE.sub(self._replacement(key), text)
 
     def _replacement(self, key: str) -> Callable[[re.Match[str]], str]:
@@ -147,7 +147,7 @@ class _Values:
             if not value and default is not None:
                 return default
             if value is None:
-                raise InvalidEntry(
+                raise InvalidServerConfig(
                     f"Its {key} wants the variable {name}, which is not set. Set it in the sandbox's"
                     f" envs, or write ${{{name}:-DEFAULT}}."
                 )

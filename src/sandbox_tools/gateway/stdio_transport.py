@@ -15,33 +15,35 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 
 from sandbox_tools.gateway import process_guard
-from sandbox_tools.gateway.connection import LARGEST_MESSAGE, Connection
-from sandbox_tools.gateway.errors import Failed
-from sandbox_tools.gateway.server_config import Launch
+from sandbox_tools.gateway.connection import MAX_MESSAGE, Connection
+from sandbox_tools.gateway.errors import UpstreamError
+from sandbox_tools.gateway.server_config import LaunchSpec
 
-_MOST_GARBAGE = 1 << 20
+_MAX_INVALID_BYTES = 1 << 20
 _CHUNK = 1 << 16
-_SECONDS_TO_LEAVE = 1.0
-_SECONDS_TO_BE_ENDED = 6.0
+_EXIT_SECONDS = 1.0
+_GUARD_SECONDS = 6.0
 
 
 @asynccontextmanager
-async def over_stdio(launch: Launch, *, directory: Path, log: Path) -> AsyncIterator[Connection]:
+async def over_stdio(
+    launch: LaunchSpec, *, directory: Path, log: Path
+) -> AsyncIterator[Connection]:
     """Start a server and talk over its stdin and stdout; its processes end with the context.
 
     mcp's own client reads lines of any length and logs each that it cannot parse, so it is not used: what a server writes is not trusted.
     """
-    starting = asyncio.ensure_future(_started(launch, directory, log))
+    starting = asyncio.ensure_future(_start_upstream(launch, directory, log))
     try:
         process = await asyncio.shield(starting)
     except asyncio.CancelledError:
         # asyncio would kill the guard, which could then end nothing.
-        await _to_the_end(_end(await starting))
+        await _uninterrupted(_end(await starting))
         raise
     try:
         inbox, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         sent, outbox = anyio.create_memory_object_stream[SessionMessage](0)
-        connection = Connection(received, sent, ends_by_itself=True)
+        connection = Connection(received, sent, reports_exit=True)
         pumps = [
             asyncio.create_task(_read(process, inbox, connection)),
             asyncio.create_task(_write(process, outbox)),
@@ -55,16 +57,16 @@ async def over_stdio(launch: Launch, *, directory: Path, log: Path) -> AsyncIter
             for stream in (inbox, received, sent, outbox):
                 stream.close()
     finally:
-        await _to_the_end(_end(process))
+        await _uninterrupted(_end(process))
 
 
-async def _started(launch: Launch, directory: Path, log: Path) -> Process:
+async def _start_upstream(launch: LaunchSpec, directory: Path, log: Path) -> Process:
     cwd = directory / os.path.expanduser(launch.cwd or ".")  # noqa: PTH111 - Path's fails for users whom there are not
     if not cwd.is_dir():
-        raise Failed("Its cwd is no directory.", str(cwd))
+        raise UpstreamError("Its cwd is no directory.", str(cwd))
     program = shutil.which(launch.command, path=launch.env.get("PATH"))
     if program is None and not (os.sep in launch.command and (cwd / launch.command).is_file()):
-        raise Failed("Its command is not installed.", f"No {launch.command!r} on its PATH.")
+        raise UpstreamError("Its command is not installed.", f"No {launch.command!r} on its PATH.")
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), str(log)),
         *(launch.command, *launch.args),
@@ -87,12 +89,12 @@ async def _read(process: Process, inbox: Any, connection: Connection) -> None:
                 message = _parsed(line)
             except (ValueError, RecursionError):
                 garbage += len(line) + 1
-                if garbage > _MOST_GARBAGE:
-                    connection.end(Failed("What it writes to stdout is not MCP."))
+                if garbage > _MAX_INVALID_BYTES:
+                    connection.end(UpstreamError("What it writes to stdout is not MCP."))
                     return
             else:
                 await inbox.send(SessionMessage(message))
-        connection.end(await _why_it_ended(process))
+        connection.end(await _exit_failure(process))
 
 
 def _parsed(line: bytes) -> JSONRPCMessage:
@@ -113,17 +115,17 @@ async def _lines(stdout: asyncio.StreamReader) -> AsyncIterator[bytes]:
             yield bytes(begun) + line
             begun.clear()
         begun += rest
-        if len(begun) > LARGEST_MESSAGE:
+        if len(begun) > MAX_MESSAGE:
             yield bytes(begun)
             begun.clear()
 
 
-async def _why_it_ended(process: Process) -> Failed:
+async def _exit_failure(process: Process) -> UpstreamError:
     try:
-        status = await asyncio.wait_for(process.wait(), _SECONDS_TO_LEAVE)
+        status = await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
     except TimeoutError:
-        return Failed("It closed its stdout.")
-    return Failed(f"Its process ended with status {status}.")
+        return UpstreamError("It closed its stdout.")
+    return UpstreamError(f"Its process ended with status {status}.")
 
 
 async def _write(process: Process, outbox: Any) -> None:
@@ -136,7 +138,7 @@ async def _write(process: Process, outbox: Any) -> None:
                 await process.stdin.drain()
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
     """Wait until it is done, however often anyio's scopes cancel the one who waits."""
     task, cancelled = asyncio.ensure_future(work), False
     while not task.done():
@@ -156,8 +158,8 @@ async def _end(process: Process) -> None:
     # asyncio sees no process end before its stdout is read to the end.
     draining = asyncio.create_task(_drain(process))
     for seconds, end in (
-        (_SECONDS_TO_LEAVE, process.terminate),
-        (_SECONDS_TO_BE_ENDED, process.kill),
+        (_EXIT_SECONDS, process.terminate),
+        (_GUARD_SECONDS, process.kill),
     ):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), seconds)

@@ -10,13 +10,13 @@ from mcp_types import SubscriptionsListenRequestParams
 _SECONDS_PER_CLIENT = 5
 
 
-class Listeners(Middleware):
+class ToolListNotifier(Middleware):
     """Tells every connected client when the list of tools has changed; fastmcp tells only the one whose call changed it."""
 
     def __init__(self, server: FastMCP) -> None:
         self._connections: set[Connection] = set()
         self._bus = InMemorySubscriptionBus()
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
         self._again = False
         # Clients of the protocol of 2026 ask for it by a request that fastmcp has no handler for.
         server._mcp_server.add_request_handler(  # noqa: SLF001
@@ -30,11 +30,11 @@ class Listeners(Middleware):
             self._remember(context.fastmcp_context.session._connection)  # noqa: SLF001 - as fastmcp's own do
         return await call_next(context)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell all, soon and once for what changes at the same time."""
         self._again = True
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell_all())
+        if self._notifying is None or self._notifying.done():
+            self._notifying = asyncio.create_task(self._notify_all())
 
     def _remember(self, connection: Connection) -> None:
         if connection in self._connections or not connection.has_standalone_channel:
@@ -42,7 +42,7 @@ class Listeners(Middleware):
         self._connections.add(connection)
         connection.exit_stack.callback(self._connections.discard, connection)
 
-    async def _tell_all(self) -> None:
+    async def _notify_all(self) -> None:
         while self._again:
             self._again = False
             await self._bus.publish(ToolsListChanged())

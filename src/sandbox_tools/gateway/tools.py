@@ -3,12 +3,17 @@ from typing import Annotated, Any
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from sandbox_tools.gateway.config_files import UnreadableFile
+from sandbox_tools.gateway.config_files import InvalidConfigFile
 from sandbox_tools.gateway.gateway import Gateway, Status
-from sandbox_tools.gateway.server_config import SEPARATOR, Entry, InvalidEntry, Source
+from sandbox_tools.gateway.server_config import (
+    SEPARATOR,
+    ConfigSource,
+    InvalidServerConfig,
+    ServerConfig,
+)
 
-_SECONDS_TO_BE_READY = 30
-_MOST_OF_A_LOG = 2000
+_READY_TIMEOUT_SECONDS = 30
+_MAX_LOG = 2000
 
 Name = Annotated[str, Field(description="The server's name, as mcp_list_servers has it.")]
 
@@ -45,7 +50,7 @@ class GatewayTools:
 
     async def mcp_list_servers(self) -> ServerList:
         """List the MCP servers behind this one: which are on, whether they work and why not, and the names of their tools."""
-        await self._gateway.bring_about()
+        await self._gateway.reconcile()
         return ServerList(
             servers=[_told(status) for status in self._gateway.statuses()],
             problems=self._gateway.sources.problems(),
@@ -99,11 +104,11 @@ class GatewayTools:
             "headers": headers,
         }
         document = {key: value for key, value in given.items() if value}
-        self._check(Entry.of(name, document, Source.USER))
+        self._check(ServerConfig.of(name, document, ConfigSource.USER))
         content = self._content()
         content["mcpServers"] = {**content.get("mcpServers", {}), name: document}
-        _switches(content).pop(name, None)
-        return await self._changed(name, content)
+        _enabled_overrides(content).pop(name, None)
+        return await self._apply(name, content)
 
     async def mcp_remove_server(self, name: Name) -> ServerList:
         """Remove an MCP server that was added by mcp_add_server, and end its processes."""
@@ -112,73 +117,73 @@ class GatewayTools:
         if servers.pop(name, None) is None:
             known = self._known(name)
             raise ToolError(
-                f"{name} is {known.entry.source}, not added here, and cannot be removed."
+                f"{name} is {known.config.source}, not added here, and cannot be removed."
                 " Switch it off by mcp_disable_server."
             )
         content["mcpServers"] = servers
-        _switches(content).pop(name, None)
+        _enabled_overrides(content).pop(name, None)
         self._user.replace(content)
         return await self.mcp_list_servers()
 
     async def mcp_enable_server(self, name: Name) -> ServerStatus:
         """Switch an MCP server on and wait up to 30 s for its tools. It stays on until it is switched off."""
-        return await self._switched(name, on=True)
+        return await self._set_enabled(name, on=True)
 
     async def mcp_disable_server(self, name: Name) -> ServerStatus:
         """Switch an MCP server off: its tools go and its processes end. It stays off until it is switched on."""
-        return await self._switched(name, on=False)
+        return await self._set_enabled(name, on=False)
 
-    async def _switched(self, name: str, *, on: bool) -> ServerStatus:
+    async def _set_enabled(self, name: str, *, on: bool) -> ServerStatus:
         self._known(name)
         content = self._content()
-        _switches(content)[name] = on
-        return await self._changed(name, content)
+        _enabled_overrides(content)[name] = on
+        return await self._apply(name, content)
 
-    async def _changed(self, name: str, content: dict[str, Any]) -> ServerStatus:
+    async def _apply(self, name: str, content: dict[str, Any]) -> ServerStatus:
         self._user.replace(content)
-        await self._gateway.bring_about()
+        await self._gateway.reconcile()
         if upstream := self._gateway.upstreams.get(name):
-            await upstream.settle(_SECONDS_TO_BE_READY)
+            await upstream.wait_until_ready(_READY_TIMEOUT_SECONDS)
         return _told(self._known(name))
 
     def _content(self) -> dict[str, Any]:
         try:
             return self._user.load()
-        except UnreadableFile as error:
+        except InvalidConfigFile as error:
             raise ToolError(str(error)) from None
 
     def _known(self, name: str) -> Status:
         if status := self._gateway.status(name):
             return status
-        names = ", ".join(status.entry.name for status in self._gateway.statuses())
+        names = ", ".join(status.config.name for status in self._gateway.statuses())
         raise ToolError(f"There is no MCP server {name!r}. There are: {names}.")
 
-    def _check(self, entry: Entry) -> None:
-        known = self._gateway.status(entry.name)
-        if known is not None and known.entry.source is Source.SETTINGS:
-            raise ToolError(f"{entry.name} is given by the sandbox's server. Take another name.")
+    def _check(self, config: ServerConfig) -> None:
+        known = self._gateway.status(config.name)
+        if known is not None and known.config.source is ConfigSource.SETTINGS:
+            raise ToolError(f"{config.name} is given by the sandbox's server. Take another name.")
         try:
-            entry.launch(self._gateway.variables())
-        except InvalidEntry as error:
+            config.launch(self._gateway.variables())
+        except InvalidServerConfig as error:
             raise ToolError(str(error)) from None
 
 
-def _switches(content: dict[str, Any]) -> dict[str, Any]:
+def _enabled_overrides(content: dict[str, Any]) -> dict[str, Any]:
     switched = content.get("switched")
     content["switched"] = dict(switched) if isinstance(switched, dict) else {}
     return content["switched"]  # type: ignore[no-any-return]
 
 
 def _told(status: Status) -> ServerStatus:
-    entry, failure = status.entry, status.failure
+    config, failure = status.config, status.failure
     return ServerStatus(
-        name=entry.name,
+        name=config.name,
         state=status.state,
         error=str(failure) if failure else None,
-        tools=[f"{entry.name}{SEPARATOR}{tool}" for tool in status.tools],
-        transport=entry.transport,
-        source=entry.source,
-        description=entry.description,
+        tools=[f"{config.name}{SEPARATOR}{tool}" for tool in status.tools],
+        transport=config.transport,
+        source=config.source,
+        description=config.description,
         log=str(status.log) if status.log else None,
         log_end=_end_of_log(status) if failure else None,
     )
@@ -188,5 +193,5 @@ def _end_of_log(status: Status) -> str | None:
     if status.log is None:
         return None
     with status.log.open("rb") as file:
-        file.seek(max(0, status.log.stat().st_size - _MOST_OF_A_LOG))
-        return file.read(_MOST_OF_A_LOG).decode(errors="replace") or None
+        file.seek(max(0, status.log.stat().st_size - _MAX_LOG))
+        return file.read(_MAX_LOG).decode(errors="replace") or None

@@ -21,15 +21,15 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from sandbox_tools.gateway.connection import Connection
-from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.errors import UpstreamError
 from sandbox_tools.gateway.http_transport import over_http, over_sse
-from sandbox_tools.gateway.server_config import Launch, Transport
+from sandbox_tools.gateway.server_config import LaunchSpec, Transport
 from sandbox_tools.gateway.stdio_transport import over_stdio
 
-_MOST_TOOLS = 1000
-_MOST_PAGES = 50
-_MOST_OF_ITS_LIST = 256 * 1024
-_ABOUT_MISSING = (
+_MAX_TOOLS = 1000
+_MAX_PAGES = 50
+_MAX_SERVER_LIST_BYTES = 256 * 1024
+_TOOLS_LEFT_OUT = (
     "{} of its {} tools are left out: their descriptions are longer than what clients can be told."
 )
 
@@ -44,7 +44,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patience:
+class Timeouts:
     """How long servers are waited for, in seconds."""
 
     start: float = 120  # `npx` may have to fetch a package first
@@ -65,11 +65,11 @@ class Upstream:
     def __init__(
         self,
         name: str,
-        launch: Launch,
+        launch: LaunchSpec,
         *,
         directory: Path,
         log: Path,
-        patience: Patience,
+        timeouts: Timeouts,
         changed: Callable[[], None],
     ) -> None:
         self.name = name
@@ -77,19 +77,19 @@ class Upstream:
         self.log = log
         self.state = State.STARTING
         self.tools: tuple[Tool, ...] = ()
-        self.failure: Failed | None = None
+        self.failure: UpstreamError | None = None
         self.size = 0  # in bytes, of the list of its tools
         self._directory = directory
-        self._patience = patience
-        self._changed = changed
+        self._timeouts = timeouts
+        self._apply = changed
         self._session: _Session | None = None
         self._calls = 0
         self._began = asyncio.get_running_loop().time()
-        self._settled = asyncio.Event()
-        self._look_again = asyncio.Event()
+        self._started_event = asyncio.Event()
+        self._refresh = asyncio.Event()
         # It outlives the call that may have started it, and shall know nothing of whose that was.
         self._task = asyncio.create_task(
-            self._live(), name=f"mcp-{name}", context=contextvars.Context()
+            self._run(), name=f"mcp-{name}", context=contextvars.Context()
         )
 
     async def stop(self) -> None:
@@ -97,19 +97,19 @@ class Upstream:
         self._task.cancel()
         await asyncio.wait({self._task})
 
-    async def settle(self, seconds: float) -> None:
+    async def wait_until_ready(self, seconds: float) -> None:
         """Wait until it is ready or has failed for the first time, but no longer than that."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), seconds)
+            await asyncio.wait_for(self._started_event.wait(), seconds)
 
     @property
-    def is_settled(self) -> bool:
-        return self._settled.is_set()
+    def has_started(self) -> bool:
+        return self._started_event.is_set()
 
-    async def settle_since_start(self, seconds: float) -> None:
+    async def wait_since_start(self, seconds: float) -> None:
         left = self._began + seconds - asyncio.get_running_loop().time()
         if left > 0:
-            await self.settle(left)
+            await self.wait_until_ready(left)
 
     async def call(
         self, tool: str, arguments: dict[str, object], progress: ProgressFnT
@@ -117,55 +117,57 @@ class Upstream:
         """Have it carry out a tool; cancelled, it is told so."""
         session = self._session
         if session is None:
-            raise self._why_it_is_not_there()
+            raise self._unavailable()
         self._calls += 1
         try:
             return await session.call_tool(tool, arguments, progress_callback=progress)
         except MCPError as error:
-            self._look_again.set()
+            self._refresh.set()
             if error.code == CONNECTION_CLOSED:
                 if self._session is session:
                     self._session, self.state, self.failure = None, State.STARTING, None
-                raise Failed("It ended during the call; it is started again.") from error
-            raise Failed("", error.error.message) from error
+                raise UpstreamError("It ended during the call; it is started again.") from error
+            raise UpstreamError("", error.error.message) from error
         except ValidationError as error:
-            raise Failed.of(error) from error
+            raise UpstreamError.of(error) from error
         finally:
             self._calls -= 1
 
-    def _why_it_is_not_there(self) -> Failed:
+    def _unavailable(self) -> UpstreamError:
         if self.failure is None:
-            return Failed("It is still being started. Try again in some seconds.")
-        return Failed(f"{self.failure} It is tried again by itself; mcp_list_servers tells more.")
+            return UpstreamError("It is still being started. Try again in some seconds.")
+        return UpstreamError(
+            f"{self.failure} It is tried again by itself; mcp_list_servers tells more."
+        )
 
-    async def _live(self) -> None:
-        retry = self._patience.retry
+    async def _run(self) -> None:
+        retry = self._timeouts.retry
         while True:
             began = asyncio.get_running_loop().time()
             try:
                 async with self._connected() as (connection, session):
                     await self._follow(connection, session)
             except Exception as error:  # noqa: BLE001 - whatever it fails of is told, and it is tried again
-                self._fail(Failed.of(error))
-            if asyncio.get_running_loop().time() - began > 2 * self._patience.longest_retry:
-                retry = self._patience.retry
+                self._fail(UpstreamError.of(error))
+            if asyncio.get_running_loop().time() - began > 2 * self._timeouts.longest_retry:
+                retry = self._timeouts.retry
             await asyncio.sleep(retry)
-            retry = min(2 * retry, self._patience.longest_retry)
+            retry = min(2 * retry, self._timeouts.longest_retry)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[Connection, _Session]]:
         async with contextlib.AsyncExitStack() as stack:
-            async with asyncio.timeout(self._patience.start):
+            async with asyncio.timeout(self._timeouts.start):
                 connection = await stack.enter_async_context(self._transport())
                 session = _Session(
                     connection.received, connection.sent, message_handler=self._notice
                 )
                 await stack.enter_async_context(session)
-                with _telling_why(connection):
-                    await _agree(session)
-                    tools = await _listed(session)
+                with _raising_failure(connection):
+                    await _handshake(session)
+                    tools = await _list_tools_of(session)
             self._session, self.state = session, State.READY
-            self._accept(tools)
+            self._accept_tools(tools)
             try:
                 yield connection, session
             finally:
@@ -181,24 +183,22 @@ class Upstream:
     async def _follow(self, connection: Connection, session: _Session) -> None:
         """Keep the list of tools up to date until the connection is lost."""
         while True:
-            await self._until_something_happens(connection)
+            await self._wait_for_event(connection)
             if connection.failure is not None:
                 raise connection.failure
-            if self._calls and not self._look_again.is_set():
+            if self._calls and not self._refresh.is_set():
                 continue  # it is there, and may be too busy to say so
-            self._look_again.clear()
-            with _telling_why(connection):
-                async with asyncio.timeout(self._patience.start):
-                    self._accept(await _listed(session))
+            self._refresh.clear()
+            with _raising_failure(connection):
+                async with asyncio.timeout(self._timeouts.start):
+                    self._accept_tools(await _list_tools_of(session))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(connection.ended.wait(), self._patience.relist)
+                await asyncio.wait_for(connection.ended.wait(), self._timeouts.relist)
 
-    async def _until_something_happens(self, connection: Connection) -> None:
+    async def _wait_for_event(self, connection: Connection) -> None:
         # A process is seen to end; whether somebody still listens at a url shows only when it is asked.
-        seconds = None if connection.ends_by_itself else self._patience.probe
-        waits = [
-            asyncio.ensure_future(event.wait()) for event in (connection.ended, self._look_again)
-        ]
+        seconds = None if connection.reports_exit else self._timeouts.probe
+        waits = [asyncio.ensure_future(event.wait()) for event in (connection.ended, self._refresh)]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -207,35 +207,37 @@ class Upstream:
 
     async def _notice(self, message: object) -> None:
         if isinstance(message, ToolListChangedNotification):
-            self._look_again.set()
+            self._refresh.set()
 
-    def _fail(self, failure: Failed) -> None:
-        if self.failure is None or self.failure.sentence != failure.sentence:
-            _log.warning("mcp server failed name=%s why=%s", self.name, failure.sentence)
+    def _fail(self, failure: UpstreamError) -> None:
+        if self.failure is None or self.failure.message != failure.message:
+            _log.warning("mcp server failed name=%s why=%s", self.name, failure.message)
         self.failure, self.state = failure, State.FAILED
-        self._offer(())
+        self._set_tools(())
 
-    def _accept(self, listed: Sequence[Tool]) -> None:
+    def _accept_tools(self, listed: Sequence[Tool]) -> None:
         """Offer those of its tools that do not keep clients from being told of all others."""
-        room, fitting = _MOST_OF_ITS_LIST, list[Tool]()
+        room, accepted = _MAX_SERVER_LIST_BYTES, list[Tool]()
         for tool in listed:
             if (size := len(tool.model_dump_json(by_alias=True).encode())) <= room:
-                fitting.append(tool)
+                accepted.append(tool)
                 room -= size
-        missing = len(listed) - len(fitting)
-        self.size = _MOST_OF_ITS_LIST - room
-        self.failure = Failed(_ABOUT_MISSING.format(missing, len(listed))) if missing else None
-        self._offer(tuple(fitting))
+        missing = len(listed) - len(accepted)
+        self.size = _MAX_SERVER_LIST_BYTES - room
+        self.failure = (
+            UpstreamError(_TOOLS_LEFT_OUT.format(missing, len(listed))) if missing else None
+        )
+        self._set_tools(tuple(accepted))
 
-    def _offer(self, tools: tuple[Tool, ...]) -> None:
+    def _set_tools(self, tools: tuple[Tool, ...]) -> None:
         before, self.tools = self.tools, tools
-        self._settled.set()
+        self._started_event.set()
         if tools != before:
-            self._changed()
+            self._apply()
 
 
 @contextlib.contextmanager
-def _telling_why(connection: Connection) -> Iterator[None]:
+def _raising_failure(connection: Connection) -> Iterator[None]:
     """Of a connection that broke, tell the reason rather than that it did."""
     try:
         yield
@@ -245,7 +247,7 @@ def _telling_why(connection: Connection) -> Iterator[None]:
         raise
 
 
-async def _agree(session: _Session) -> None:
+async def _handshake(session: _Session) -> None:
     """Agree on a version: the handshake first, since by it a server also tells of changes unasked."""
     try:
         await session.initialize()
@@ -255,13 +257,13 @@ async def _agree(session: _Session) -> None:
         await negotiate_auto(session)
 
 
-async def _listed(session: _Session) -> tuple[Tool, ...]:
+async def _list_tools_of(session: _Session) -> tuple[Tool, ...]:
     tools: list[Tool] = []
     cursor = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
         tools += page.tools
         cursor = page.next_cursor
-        if not cursor or len(tools) >= _MOST_TOOLS:
+        if not cursor or len(tools) >= _MAX_TOOLS:
             break
-    return tuple(tools[:_MOST_TOOLS])
+    return tuple(tools[:_MAX_TOOLS])

@@ -2,8 +2,8 @@ from fastmcp import FastMCP
 
 from sandbox_tools.ports.tools import Exposing
 from sandbox_tools.toolkit.annotations import READS
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
 
-def register(server: FastMCP, ground: Ground) -> None:
-    server.tool(Exposing(ground.settings).expose_port, annotations=READS)
+def register(server: FastMCP, context: ToolsetContext) -> None:
+    server.tool(Exposing(context.settings).expose_port, annotations=READS)

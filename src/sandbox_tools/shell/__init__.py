@@ -7,14 +7,14 @@ from sandbox_tools.shell.shells import Shells
 from sandbox_tools.shell.tmux import Tmux
 from sandbox_tools.shell.tools import ShellTools
 from sandbox_tools.toolkit.annotations import ADDS, DESTROYS, REACHES_OUT, READS
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
 
-def register(server: FastMCP, ground: Ground) -> None:
+def register(server: FastMCP, context: ToolsetContext) -> None:
     state = state_directory()
     shells = Shells(Tmux("sandbox"), state / "shells")
-    commands = Commands(ground, OutputFiles(state / "outputs"), shells)
-    tools = ShellTools(ground, shells)
+    commands = Commands(context, OutputFiles(state / "outputs"), shells)
+    tools = ShellTools(context, shells)
     for tool, annotations in (
         (commands.run_command, REACHES_OUT),
         (tools.shell_open, ADDS),

@@ -32,7 +32,7 @@ def _changed(path: Path) -> int:
         return 0
 
 
-class Output:
+class CommandOutput:
     """What a command writes: its beginning and end at hand, the whole in a file once it is long."""
 
     def __init__(
@@ -41,40 +41,40 @@ class Output:
         *,
         head: int = 10_000,
         tail: int = 20_000,
-        most_in_file: int = 64 * 1024 * 1024,
+        max_file_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._open_file = open_file
         self._head_size = head
         self._tail_size = tail
-        self._most_in_file = most_in_file
-        self._begun = bytearray()
+        self._max_file_bytes = max_file_bytes
+        self._head = bytearray()
         self._end = bytearray()
         self._descriptor: int | None = None
         self._in_file = 0
-        self._not_kept: str | None = None
+        self._spill_error: str | None = None
         self.file: Path | None = None
         self.size = 0
 
     def add(self, data: bytes) -> None:
         if self.size + len(data) > self._head_size + self._tail_size:
-            self.keep_whole()
+            self.spill()
         if self._descriptor is not None:
             self._write(data)
         self.size += len(data)
-        room = max(0, self._head_size - len(self._begun))
-        self._begun += data[:room]
+        room = max(0, self._head_size - len(self._head))
+        self._head += data[:room]
         self._end += data[room:]
         if len(self._end) > 2 * self._tail_size:
             del self._end[: -self._tail_size]
 
-    def keep_whole(self) -> Path | None:
+    def spill(self) -> Path | None:
         """Have a file with all that was and will be written, if there is room for one."""
-        if self.file is None and self._not_kept is None:
+        if self.file is None and self._spill_error is None:
             try:
                 self._descriptor, self.file = self._open_file()
             except OSError as error:
-                self._not_kept = error.strerror
-            self._write(bytes(self._begun + self._end))
+                self._spill_error = error.strerror
+            self._write(bytes(self._head + self._end))
         return self.file
 
     def close(self) -> None:
@@ -82,30 +82,30 @@ class Output:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def last_line(self, at_most: int = 200) -> str:
+    def last_line(self, limit: int = 200) -> str:
         """Give the last line with anything in it, for who watches."""
-        seen = (self._end or self._begun)[-4 * at_most :].decode(errors="replace")
+        seen = (self._end or self._head)[-4 * limit :].decode(errors="replace")
         lines = [line for line in seen.replace("\r", "\n").split("\n") if line.strip()]
-        return lines[-1].strip()[-at_most:] if lines else ""
+        return lines[-1].strip()[-limit:] if lines else ""
 
     def text(self) -> str:
         """Give it whole, or its beginning and end with what is between them counted."""
-        head, tail = self._begun, self._end[-self._tail_size :]
+        head, tail = self._head, self._end[-self._tail_size :]
         cut = self.size - len(head) - len(tail)
         if cut <= 0:
             return (head + tail).decode(errors="replace")
-        between = f"\n[… {cut} bytes cut; {self._where()} …]\n"
-        return f"{_decoded(head)}{between}{_decoded(tail)}"
+        between = f"\n[… {cut} bytes cut; {self._describe_file()} …]\n"
+        return f"{_decode_piece(head)}{between}{_decode_piece(tail)}"
 
-    def _where(self) -> str:
+    def _describe_file(self) -> str:
         if self.file is None:
-            return f"they could not be kept: {self._not_kept}"
+            return f"they could not be kept: {self._spill_error}"
         if self._in_file < self.size:
             return f"the first {self._in_file} bytes are in {self.file}"
         return f"the whole is in {self.file}"
 
     def _write(self, data: bytes) -> None:
-        view = memoryview(data)[: max(0, self._most_in_file - self._in_file)]
+        view = memoryview(data)[: max(0, self._max_file_bytes - self._in_file)]
         while view and self._descriptor is not None:
             try:
                 written = os.write(self._descriptor, view)
@@ -116,6 +116,6 @@ class Output:
             view = view[written:]
 
 
-def _decoded(piece: bytes | bytearray) -> str:
+def _decode_piece(piece: bytes | bytearray) -> str:
     """Decode a piece that may begin or end within a character."""
     return piece.decode(errors="replace").strip("\ufffd")

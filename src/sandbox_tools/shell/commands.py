@@ -7,20 +7,20 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import Field
 
-from sandbox_tools.shell.command_output import Output, OutputFiles
+from sandbox_tools.shell.command_output import CommandOutput, OutputFiles
 from sandbox_tools.shell.directories import directory
-from sandbox_tools.shell.environment import own_environment, settings_environment
-from sandbox_tools.shell.process import Ended, run
+from sandbox_tools.shell.environment import inherited_environment, sandbox_environment
+from sandbox_tools.shell.process import CommandResult, run
 from sandbox_tools.shell.shells import Shells
-from sandbox_tools.toolkit.context import Ground
+from sandbox_tools.toolkit.context import ToolsetContext
 
-_MOST_BYTES = 128 * 1024 - 1  # what Linux lets one argument have, with its end
+_MAX_BYTES = 128 * 1024 - 1  # what Linux lets one argument have, with its end
 _KILLED = 128 + signal.SIGKILL
 
 
 class Commands:
-    def __init__(self, ground: Ground, files: OutputFiles, shells: Shells) -> None:
-        self._ground = ground
+    def __init__(self, context: ToolsetContext, files: OutputFiles, shells: Shells) -> None:
+        self._context = context
         self._files = files
         self._shells = shells
 
@@ -52,74 +52,74 @@ class Commands:
         output is cut in the middle; the answer names the file that has the whole. With `background` the answer is a name by
         which shell_view shows its output and exit code, shell_write gives it input, and shell_kill ends it.
         """
-        where = directory(self._ground.workspace, cwd)
+        where = directory(self._context.workspace, cwd)
         if background:
-            return await self._start(checked(command), where)
-        output = Output(self._files.open)
+            return await self._start(check_command(command), where)
+        output = CommandOutput(self._files.open)
 
-        async def tell(seconds: float, line: str) -> None:
+        async def report(seconds: float, line: str) -> None:
             await context.report_progress(min(seconds, timeout_s), timeout_s, line or None)
 
         try:
             ended = await run(
-                checked(command),
+                check_command(command),
                 cwd=where,
-                environment=own_environment()
+                environment=inherited_environment()
                 | {"TERM": "dumb"}
-                | settings_environment(self._ground.settings),
+                | sandbox_environment(self._context.settings),
                 timeout=timedelta(seconds=timeout_s),
                 output=output,
-                tell=tell,
+                report=report,
             )
         finally:
             output.close()
-        return f"{with_line_end(output.text())}[{_about(ended, output, timeout_s)}]"
+        return f"{end_with_newline(output.text())}[{_describe_result(ended, output, timeout_s)}]"
 
     async def _start(self, command: str, cwd: Path) -> str:
-        environment = settings_environment(self._ground.settings)
+        environment = sandbox_environment(self._context.settings)
         shell = await self._shells.start(command, cwd=cwd, environment=environment)
         return (
             f"{shell.name} runs in the background. See its output with shell_view, end it with shell_kill. What its"
-            f" terminal gets is in {shell.place.recorded(1)}. A person joins it with:"
+            f" terminal gets is in {shell.directory.recorded(1)}. A person joins it with:"
             f" {self._shells.tmux.attach_command(shell.name)}"
         )
 
 
-def checked(command: str) -> str:
+def check_command(command: str) -> str:
     """Refuse what no process can be given."""
     if "\0" in command:
         raise ToolError("The command has a NUL character, which no command can have.")
-    if len(command.encode(errors="surrogateescape")) > _MOST_BYTES:
+    if len(command.encode(errors="surrogateescape")) > _MAX_BYTES:
         raise ToolError(
             "The command is longer than 128 KiB. Write it to a file with write_file, and run that."
         )
     return command
 
 
-def with_line_end(text: str) -> str:
+def end_with_newline(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
-def _about(ended: Ended, output: Output, timeout_s: float) -> str:
+def _describe_result(ended: CommandResult, output: CommandOutput, timeout_s: float) -> str:
     if ended.timed_out or ended.exit_code is None:
         how = "killed" if not ended.survived else "some of it cannot be killed and still runs"
         return (
             f"{how}: it had not ended after {timeout_s:g} s. Give it a larger timeout_s, or run it"
             " with background=true"
         )
-    told = how_it_ended(ended.exit_code)
+    text = describe_exit(ended.exit_code)
     if not output.size:
-        told = f"no output; {told}"
+        text = f"no output; {text}"
     if ended.left_running:
-        told += f"; processes that it started still run, and write to {output.file or 'nowhere'}"
-    return told
+        text += f"; processes that it started still run, and write to {output.file or 'nowhere'}"
+    return text
 
 
-def how_it_ended(exit_code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     if exit_code < 0:
-        told = f"killed by signal {-exit_code} ({signal.strsignal(-exit_code)})"
+        text = f"killed by signal {-exit_code} ({signal.strsignal(-exit_code)})"
     else:
-        told = f"exit code {exit_code}"
+        text = f"exit code {exit_code}"
     if exit_code in (_KILLED, -signal.SIGKILL):
-        told += ", perhaps since the sandbox had no memory left"
-    return told
+        text += ", perhaps since the sandbox had no memory left"
+    return text

@@ -15,7 +15,7 @@ def state_directory() -> Path:
 
 def directory(workspace: Workspace, given: str | None) -> Path:
     """Find the directory that something is to run in."""
-    path = workspace.path(given) if given else workspace.root
+    path = workspace.resolve(given) if given else workspace.root
     if not path.is_dir():
         what = "is no directory" if path.exists() else "does not exist"
         raise ToolError(f"The directory {path} {what}. Give another cwd, or make it first.")

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import anyio
 
-from sandbox_tools.shell.command_output import Output
-from sandbox_tools.shell.process_tree import end_family
-from sandbox_tools.shell.shell_monitor import exited
+from sandbox_tools.shell.command_output import CommandOutput
+from sandbox_tools.shell.process_tree import terminate_process_tree
+from sandbox_tools.shell.shell_monitor import wait_for_exit
 
-_AT_ONCE = 64 * 1024
-_MOST_AFTER_THE_END = 1024 * 1024  # what a pipe may hold at most, unless root made it larger
-_BETWEEN_TELLINGS_S = 1.0
+_CHUNK_BYTES = 64 * 1024
+_MAX_PIPE_BYTES = 1024 * 1024  # what a pipe may hold at most, unless root made it larger
+_PROGRESS_INTERVAL_S = 1.0
 
-Tell = Callable[[float, str], Awaitable[None]]
+ReportProgress = Callable[[float, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class CommandResult:
     exit_code: int | None  # negative: the signal that ended it
     timed_out: bool
     survived: bool  # not all of it could be killed
@@ -34,24 +34,24 @@ async def run(
     cwd: Path,
     environment: Mapping[str, str],
     timeout: timedelta,
-    output: Output,
-    tell: Tell,
-) -> Ended:
+    output: CommandOutput,
+    report: ReportProgress,
+) -> CommandResult:
     """Run a command until it ends, or its time is over, or the call is cancelled, and all of it ends then."""
     with _started(command, cwd=cwd, environment=environment) as (process, reading):
         survived = False
         with _read_into(output, reading):
             try:
-                timed_out = not await _wait(process.pid, timeout, output, tell)
+                timed_out = not await _wait(process.pid, timeout, output, report)
             finally:
                 if process.poll() is None:
                     with anyio.CancelScope(shield=True):
-                        survived = not await end_family(process.pid)
+                        survived = not await terminate_process_tree(process.pid)
                     process.poll()  # where the call was cancelled, nobody asks for its end any more
-        left_running = _read_rest(output, reading)
+        left_running = _read_remaining(output, reading)
         if left_running:
-            _keep_reading(output, reading)
-    return Ended(
+            _drain_in_background(output, reading)
+    return CommandResult(
         exit_code=process.poll(),
         timed_out=timed_out,
         survived=survived,
@@ -84,28 +84,30 @@ def _started(
         os.close(reading)
 
 
-async def _wait(pid: int, timeout: timedelta, output: Output, tell: Tell) -> bool:
+async def _wait(
+    pid: int, timeout: timedelta, output: CommandOutput, report: ReportProgress
+) -> bool:
     """Tell now and then how far it is; false if it has not ended in time."""
     now = asyncio.get_running_loop().time
     start = now()
-    ended = asyncio.ensure_future(exited(pid))
+    ended = asyncio.ensure_future(wait_for_exit(pid))
     try:
         while (left := timeout.total_seconds() - (now() - start)) > 0:
-            await asyncio.wait({ended}, timeout=min(left, _BETWEEN_TELLINGS_S))
+            await asyncio.wait({ended}, timeout=min(left, _PROGRESS_INTERVAL_S))
             if ended.done():
                 return True
-            await tell(now() - start, output.last_line())
+            await report(now() - start, output.last_line())
         return False
     finally:
         ended.cancel()
 
 
 @contextmanager
-def _read_into(output: Output, reading: int) -> Iterator[None]:
+def _read_into(output: CommandOutput, reading: int) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        data = os.read(reading, _AT_ONCE)
+        data = os.read(reading, _CHUNK_BYTES)
         if data:
             output.add(data)
         else:
@@ -118,12 +120,12 @@ def _read_into(output: Output, reading: int) -> Iterator[None]:
         loop.remove_reader(reading)
 
 
-def _read_rest(output: Output, reading: int) -> bool:
+def _read_remaining(output: CommandOutput, reading: int) -> bool:
     """Read what was written before the end; whether others may write more."""
     read = 0
-    while read < _MOST_AFTER_THE_END:
+    while read < _MAX_PIPE_BYTES:
         try:
-            data = os.read(reading, _AT_ONCE)
+            data = os.read(reading, _CHUNK_BYTES)
         except BlockingIOError:
             return True
         if not data:
@@ -133,10 +135,10 @@ def _read_rest(output: Output, reading: int) -> bool:
     return True
 
 
-def _keep_reading(output: Output, reading: int) -> None:
+def _drain_in_background(output: CommandOutput, reading: int) -> None:
     """Have another process write down what comes, so that nobody who still writes waits or is killed for it."""
     os.set_blocking(reading, True)
-    kept = os.open(output.keep_whole() or os.devnull, os.O_WRONLY | os.O_APPEND)
+    kept = os.open(output.spill() or os.devnull, os.O_WRONLY | os.O_APPEND)
     try:
         subprocess.Popen(
             ("cat",),  # noqa: S607

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_LOOKS_BEFORE_KILL = 40
-_LOOKS_IN_ALL = 80
-_BETWEEN_LOOKS_S = 0.05
-_SUDO_WITHIN_S = 5.0
+_POLLS_BEFORE_KILL = 40
+_MAX_POLLS = 80
+_POLL_INTERVAL_S = 0.05
+_SUDO_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Process:
     session: int
 
 
-def family(leader: int) -> set[Process]:
+def find_process_tree(leader: int) -> set[Process]:
     """Find who belongs to a command: its session, and all their descendants in whatever session."""
-    living = list(_living())
+    living = list(_running_processes())
     children: dict[int, list[Process]] = {}
     for process in living:
         children.setdefault(process.parent, []).append(process)
@@ -37,54 +37,56 @@ def family(leader: int) -> set[Process]:
     return found
 
 
-async def end_family(leader: int, also: Iterable[Process] = ()) -> bool:
+async def terminate_process_tree(leader: int, also: Iterable[Process] = ()) -> bool:
     """Ask all processes of a command to end, and after 2 s kill those that have not; whether all are gone."""
-    asked = family(leader) | set(also)
-    await _signal(_remaining(leader, asked), signal.SIGTERM)
-    for look in range(_LOOKS_IN_ALL):
-        await asyncio.sleep(_BETWEEN_LOOKS_S)
-        left = _remaining(leader, asked)
+    signalled = find_process_tree(leader) | set(also)
+    await _signal(_remaining(leader, signalled), signal.SIGTERM)
+    for attempt in range(_MAX_POLLS):
+        await asyncio.sleep(_POLL_INTERVAL_S)
+        left = _remaining(leader, signalled)
         if not left:
             return True
-        if look >= _LOOKS_BEFORE_KILL:  # again and again: some may have started others meanwhile
+        if attempt >= _POLLS_BEFORE_KILL:  # again and again: some may have started others meanwhile
             await _signal(left, signal.SIGKILL)
     return False
 
 
-def _remaining(leader: int, asked: set[Process]) -> set[Process]:
-    known = {(process.pid, process.started) for process in asked}
-    return family(leader) | {p for p in _living() if (p.pid, p.started) in known}
+def _remaining(leader: int, signalled: set[Process]) -> set[Process]:
+    known = {(process.pid, process.started) for process in signalled}
+    return find_process_tree(leader) | {
+        p for p in _running_processes() if (p.pid, p.started) in known
+    }
 
 
 async def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
-    of_others = []
+    not_permitted = []
     for process in processes:
         try:
             os.kill(process.pid, number)
         except ProcessLookupError:
             continue
         except PermissionError:
-            of_others.append(process.pid)
-    if of_others:
-        await _signal_by_sudo(of_others, number)
+            not_permitted.append(process.pid)
+    if not_permitted:
+        await _signal_with_sudo(not_permitted, number)
 
 
-async def _signal_by_sudo(pids: Iterable[int], number: signal.Signals) -> None:
+async def _signal_with_sudo(pids: Iterable[int], number: signal.Signals) -> None:
     """Have root do it, as what became another user's did by sudo, where it asks for no password."""
     arguments = ("-n", "kill", f"-{number}", *map(str, pids))
     with suppress(FileNotFoundError, TimeoutError):
-        asked = await asyncio.create_subprocess_exec(
+        signalled = await asyncio.create_subprocess_exec(
             "sudo", *arguments, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
         )
-        await asyncio.wait_for(asked.wait(), _SUDO_WITHIN_S)
+        await asyncio.wait_for(signalled.wait(), _SUDO_TIMEOUT_S)
 
 
-def lives(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Tell whether there is such a process, and it has not ended."""
     return _find(Path(f"/proc/{pid}")) is not None
 
 
-def _living() -> Iterable[Process]:
+def _running_processes() -> Iterable[Process]:
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
             process = _find(directory)

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_tools.shell.shell_directory import Place
+from sandbox_tools.shell.shell_directory import ShellDirectory
 from sandbox_tools.shell.tmux import Pane
 
 
@@ -10,7 +10,7 @@ class Shell:
     """A shell, or a command in the background, with what tmux and its directory tell about it."""
 
     pane: Pane
-    place: Place
+    directory: ShellDirectory
     background: str | None
 
     @property
@@ -23,12 +23,12 @@ class Shell:
             return False
         return (
             self.background is not None
-            or self.place.running() is not None
-            or _foreground(self.pane.pid) != self.pane.pid
+            or self.directory.running() is not None
+            or _foreground_group(self.pane.pid) != self.pane.pid
         )
 
 
-def _foreground(shell: int) -> int:
+def _foreground_group(shell: int) -> int:
     """Find the process group that has the terminal: at its prompt the shell itself."""
     try:
         stat = Path(f"/proc/{shell}/stat").read_bytes()

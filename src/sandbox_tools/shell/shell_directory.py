@@ -13,7 +13,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEPT = 5
 
 
-class Place:
+class ShellDirectory:
     """The directory by which a shell and the tool server tell each other things; see hooks.bash."""
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class Place:
         self._write("shell.json", json.dumps({"pane": pane, "pid": pid, "background": background}))
 
     def description(self) -> dict[str, str | int | None]:
-        """Give what `describe` was told, or nothing if there is no shell."""
+        """Give what `describe` was text, or nothing if there is no shell."""
         try:
             described = json.loads((self.path / "shell.json").read_bytes())
         except (OSError, ValueError):
@@ -54,13 +54,13 @@ class Place:
 
     def request(self, number: int, command: str) -> "Recording":
         """Lay down a command for the shell to take, and forget those of long ago."""
-        word = secrets.token_hex(8)
+        nonce = secrets.token_hex(8)
         self.recorded(number).touch(0o600)
         self._write(f"{number}.command", f"{command}\n")
-        self._write("request", f"{number} {word}\n")
+        self._write("request", f"{number} {nonce}\n")
         for old in self.path.glob(f"{number - _KEPT}.*"):
             old.unlink(missing_ok=True)
-        return Recording(self.recorded(number), word)
+        return Recording(self.recorded(number), nonce)
 
     def withdraw(self) -> None:
         """Have the shell not take later what it has not taken in time."""
@@ -87,10 +87,10 @@ class Place:
     def exit_code(self, number: int) -> int | None:
         """Give that of a command that has ended."""
         try:
-            told = (self.path / f"{number}.end").read_text()
+            text = (self.path / f"{number}.end").read_text()
         except FileNotFoundError:
             return None
-        return int(told) if told.endswith("\n") and told.strip().isdigit() else None
+        return int(text) if text.endswith("\n") and text.strip().isdigit() else None
 
     def running(self) -> int | None:
         """Give the number of the command that the shell was asked to run and has not ended."""
@@ -109,10 +109,10 @@ class Place:
 class Recording:
     """What the terminal got since a command was begun, in which marks tell what the command wrote."""
 
-    def __init__(self, path: Path, word: str) -> None:
+    def __init__(self, path: Path, nonce: str) -> None:
         self.path = path
-        self._begin = f"\x1b]133;C;sandbox={word}\a".encode()
-        self._end = f"\x1b]133;D;sandbox={word}\a".encode()
+        self._begin = f"\x1b]133;C;sandbox={nonce}\a".encode()
+        self._end = f"\x1b]133;D;sandbox={nonce}\a".encode()
 
     @property
     def size(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 
-class Watch:
+class ShellMonitor:
     """Wakes who waits for a shell: when it tells something, and when it ends."""
 
     def __init__(self) -> None:
@@ -18,27 +18,27 @@ class Watch:
     @contextmanager
     def of(cls, wake: Path, pid: int) -> Iterator[Self]:
         """Watch a shell by the FIFO that it writes to and by its process."""
-        watch = cls()
+        monitor = cls()
         loop = asyncio.get_running_loop()
         # Opened for writing too, so that it is not at its end whenever no shell has it open.
-        told = os.open(wake, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        loop.add_reader(told, watch._on_told, told)
+        fifo = os.open(wake, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        loop.add_reader(fifo, monitor._on_wake, fifo)
         try:
-            with _on_end(loop, pid, watch._on_end):
-                yield watch
+            with _on_end(loop, pid, monitor._on_end):
+                yield monitor
         finally:
-            loop.remove_reader(told)
-            os.close(told)
+            loop.remove_reader(fifo)
+            os.close(fifo)
 
-    async def changed(self, within_s: float) -> None:
+    async def wait_for_change(self, within_s: float) -> None:
         """Wait until something has changed since this was asked last, but only so long."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), within_s)
         self._event.clear()
 
-    def _on_told(self, told: int) -> None:
+    def _on_wake(self, fifo: int) -> None:
         with suppress(BlockingIOError):
-            os.read(told, 4096)
+            os.read(fifo, 4096)
         self._event.set()
 
     def _on_end(self) -> None:
@@ -46,7 +46,7 @@ class Watch:
         self._event.set()
 
 
-async def exited(pid: int) -> None:
+async def wait_for_exit(pid: int) -> None:
     """Wait until a process has ended."""
     ended = asyncio.Event()
     with _on_end(asyncio.get_running_loop(), pid, ended.set):

@@ -15,14 +15,14 @@ _MOVING = re.compile(f"[\r\b{_ERASE}]")
 _MARK = re.compile(r"\x1b\]133;[CD];[^\x07]*\x07")
 
 
-def plain(sent: bytes) -> str:
-    text = _MARK.sub("", sent.decode(errors="replace")).replace("\r\n", "\n")
+def render_terminal_text(data: bytes) -> str:
+    text = _MARK.sub("", data.decode(errors="replace")).replace("\r\n", "\n")
     text = _FULL_SCREEN.sub("", text)
     text = _SEQUENCE.sub("", _ERASING.sub(_ERASE, text))
-    return "\n".join(map(_shown, text.split("\n")))
+    return "\n".join(map(_overwrite_line, text.split("\n")))
 
 
-def _shown(line: str) -> str:
+def _overwrite_line(line: str) -> str:
     """Write over what a carriage return or backspace goes back to, as progress bars do."""
     if not _MOVING.search(line):
         return line

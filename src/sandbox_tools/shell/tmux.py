@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.shell.environment import own_environment
-from sandbox_tools.shell.process_tree import lives
+from sandbox_tools.shell.environment import inherited_environment
+from sandbox_tools.shell.process_tree import is_alive
 
 _CONFIGURATION = Path(__file__).with_name("tmux.conf")
 _FIELDS = (
@@ -20,16 +20,16 @@ _FIELDS = (
 )
 _FORMAT = "|".join(f"#{{{name}}}" for name in _FIELDS.split())
 _GONE = ("no server running", "error connecting", "can't find", "no current", "lost server")
-_ENDING = b"server exited unexpectedly"
+_SERVER_EXITING = b"server exited unexpectedly"
 _TRIES = 10
-_PATIENCE_S = 60
-_LOOKS_FOR_A_STATUS = 100
+_TIMEOUT_S = 60
+_MAX_STATUS_POLLS = 100
 _RECORDED_BLOCKS = 64 * 1024  # of 512 bytes
 
-MOST_RECORDED = _RECORDED_BLOCKS * 512
+MAX_RECORDED_BYTES = _RECORDED_BLOCKS * 512
 
 
-class Gone(Exception):
+class TmuxTargetNotFound(Exception):
     """There is no tmux server, or it does not have what was asked for."""
 
 
@@ -62,44 +62,46 @@ class Tmux:
         for command in commands:
             arguments += [*map(_escaped, command), ";"]
         for _ in range(_TRIES):
-            done = await _call(arguments[:-1], stdin or b"")
-            if _ENDING not in done.stderr:  # an old server was about to end, and has done nothing
+            done = await _run_tmux(arguments[:-1], stdin or b"")
+            if (
+                _SERVER_EXITING not in done.stderr
+            ):  # an old server was about to end, and has done nothing
                 break
             await asyncio.sleep(0.05)
         if done.returncode:
-            _fail(done.stderr.decode(errors="replace").strip())
+            _raise_error(done.stderr.decode(errors="replace").strip())
         return done.stdout.decode(errors="replace")
 
     async def panes(self) -> list[Pane]:
-        for _ in range(_LOOKS_FOR_A_STATUS):
+        for _ in range(_MAX_STATUS_POLLS):
             panes = await self._panes()
             ending = [pane for pane in panes if pane.is_ending]
             if not ending:
                 break
-            _remind(ending[0].server)
+            _send_sigchld(ending[0].server)
             await asyncio.sleep(0.02)
         return panes
 
     async def _panes(self) -> list[Pane]:
         try:
-            told = await self.run(("list-panes", "-a", "-F", _FORMAT))
-        except Gone:
+            output = await self.run(("list-panes", "-a", "-F", _FORMAT))
+        except TmuxTargetNotFound:
             return []
-        return [_parse(line) for line in told.splitlines()]
+        return [_parse(line) for line in output.splitlines()]
 
     async def screen(self, pane: Pane, *, above: int = 0) -> str:
         """Give what the terminal shows, and so many lines that have left it at the top."""
-        told = await self.run(("capture-pane", "-p", "-J", "-t", pane.id, "-S", str(-above)))
-        return "\n".join(line.rstrip() for line in told.rstrip().split("\n"))
+        output = await self.run(("capture-pane", "-p", "-J", "-t", pane.id, "-S", str(-above)))
+        return "\n".join(line.rstrip() for line in output.rstrip().split("\n"))
 
 
-def _remind(server: int) -> None:
-    """Have tmux look whether children of its have ended: of one in five it never hears (3.3a), though it is told."""
+def _send_sigchld(server: int) -> None:
+    """Have tmux look whether children of its have ended: of one in five it never hears (3.3a), though it is output."""
     with suppress(ProcessLookupError):
         os.kill(server, signal.SIGCHLD)
 
 
-async def _call(arguments: Sequence[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
+async def _run_tmux(arguments: Sequence[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     try:
         # In a thread, not asyncio's: uvloop leaves its pipes open in the tmux server, which never closes them.
         return await asyncio.to_thread(
@@ -107,10 +109,10 @@ async def _call(arguments: Sequence[str], stdin: bytes) -> subprocess.CompletedP
             arguments,
             input=stdin,
             capture_output=True,
-            env=own_environment(),
+            env=inherited_environment(),
             start_new_session=True,
             check=False,
-            timeout=_PATIENCE_S,
+            timeout=_TIMEOUT_S,
         )
     except FileNotFoundError:
         raise ToolError(
@@ -135,10 +137,10 @@ def _escaped(argument: str) -> str:
     return f"{argument[:-1]}\\;" if argument.endswith(";") else argument
 
 
-def _fail(told: str) -> None:
-    if any(sign in told for sign in _GONE) or not told:
-        raise Gone(told)
-    raise ToolError(f"tmux, which shells run in, refused: {told}.")
+def _raise_error(output: str) -> None:
+    if any(sign in output for sign in _GONE) or not output:
+        raise TmuxTargetNotFound(output)
+    raise ToolError(f"tmux, which shells run in, refused: {output}.")
 
 
 def _parse(line: str) -> Pane:
@@ -148,7 +150,7 @@ def _parse(line: str) -> Pane:
         id=pane,
         pid=int(pid),
         server=int(server),
-        is_ending=not status and not ended_by and not lives(int(pid)),
+        is_ending=not status and not ended_by and not is_alive(int(pid)),
         exit_code=-int(ended_by) if ended_by else int(status) if status else None,
         created=int(created),
         full_screen=full == "1",

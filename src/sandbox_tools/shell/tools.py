@@ -8,25 +8,25 @@ from fastmcp import Context
 from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from sandbox_tools.shell.commands import checked, how_it_ended, with_line_end
+from sandbox_tools.shell.commands import check_command, describe_exit, end_with_newline
 from sandbox_tools.shell.directories import directory
-from sandbox_tools.shell.environment import settings_environment
+from sandbox_tools.shell.environment import sandbox_environment
 from sandbox_tools.shell.shell import Shell
-from sandbox_tools.shell.shell_monitor import Watch
-from sandbox_tools.shell.shell_runner import Ran, Turns
+from sandbox_tools.shell.shell_monitor import ShellMonitor
+from sandbox_tools.shell.shell_runner import ShellResult, ShellRunner
 from sandbox_tools.shell.shells import NAME, Shells
-from sandbox_tools.shell.terminal_text import plain
-from sandbox_tools.shell.tmux import MOST_RECORDED
-from sandbox_tools.toolkit.context import Ground
-from sandbox_tools.toolkit.truncation import cut_middle
+from sandbox_tools.shell.terminal_text import render_terminal_text
+from sandbox_tools.shell.tmux import MAX_RECORDED_BYTES
+from sandbox_tools.toolkit.context import ToolsetContext
+from sandbox_tools.toolkit.truncation import truncate_middle
 
 _HEAD, _TAIL = 10_000, 20_000
-_ESCAPED_AT_MOST = 4  # so many times longer may be what a terminal gets than what it shows
+_MAX_ESCAPE_RATIO = 4  # so many times longer may be what a terminal gets than what it shows
 _KEY = re.compile(
     r"(?:[CMS]-)*(?:[!-~]|Enter|Escape|Tab|BTab|Space|BSpace|Up|Down|Left|Right|Home|End"
     r"|PageUp|PageDown|PPage|NPage|IC|DC|F(?:[1-9]|1[0-2]))"
 )
-_SETTLES_S = 0.2
+_REDRAW_INTERVAL_S = 0.2
 
 ShellName = Annotated[str, Field(description="Its name, as shell_open or shell_list tell it.")]
 
@@ -45,10 +45,10 @@ class ShellStates(BaseModel):
 
 
 class ShellTools:
-    def __init__(self, ground: Ground, shells: Shells) -> None:
-        self._ground = ground
+    def __init__(self, context: ToolsetContext, shells: Shells) -> None:
+        self._context = context
         self._shells = shells
-        self._turns = Turns(shells)
+        self._runner = ShellRunner(shells)
 
     async def shell_open(
         self,
@@ -67,7 +67,7 @@ class ShellTools:
         """
         shell = await self._shells.open(
             name,
-            cwd=directory(self._ground.workspace, cwd),
+            cwd=directory(self._context.workspace, cwd),
             environment=self._environment(),
         )
         attach = self._shells.tmux.attach_command(shell.name)
@@ -91,16 +91,16 @@ class ShellTools:
         it asks with shell_write, or interrupt it with shell_write and the keys C-c, as happens when the call is cancelled.
         """
 
-        async def tell(seconds: float, line: str) -> None:
+        async def report(seconds: float, line: str) -> None:
             await context.report_progress(min(seconds, timeout_s), timeout_s, line or None)
 
-        ran = await self._turns.run(
-            shell, checked(command), timeout=timedelta(seconds=timeout_s), tell=tell
+        ran = await self._runner.run(
+            shell, check_command(command), timeout=timedelta(seconds=timeout_s), report=report
         )
-        if not ran.over and ran.exit_code is None:
-            return await self._tell_running(shell, ran, timeout_s)
+        if not ran.shell_ended and ran.exit_code is None:
+            return await self._format_running(shell, ran, timeout_s)
         text = await self._output(shell, ran)
-        return f"{with_line_end(text)}[{_about(shell, ran, text)}]"
+        return f"{end_with_newline(text)}[{_describe_result(shell, ran, text)}]"
 
     async def shell_view(
         self,
@@ -144,14 +144,14 @@ class ShellTools:
         ] = None,
     ) -> str:
         """Type text into a shell or press keys in it: input for the program that runs, and see what it shows then."""
-        pressed = [*(["Enter"] if text and enter else []), *_checked_keys(keys or [])]
+        pressed = [*(["Enter"] if text and enter else []), *_check_keys(keys or [])]
         if not text and not pressed:
             raise ToolError("There is nothing to write: give a text, or keys, or both.")
         found = await self._shells.find(shell)
         if found.pane.exit_code is not None:
             raise ToolError(f"{shell} has ended, and reads nothing. Open a shell with shell_open.")
         await self._shells.write(found, text, pressed)
-        await self._settle(found)
+        await self._wait_until_redrawn(found)
         return await self._view(await self._shells.find(shell), 0)
 
     async def shell_kill(self, shell: ShellName) -> str:
@@ -167,24 +167,24 @@ class ShellTools:
     def _environment(self) -> dict[str, str]:
         # A pager would wait for somebody to leave it.
         pagers = dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat")
-        return pagers | settings_environment(self._ground.settings)
+        return pagers | sandbox_environment(self._context.settings)
 
-    async def _tell_running(self, name: str, ran: Ran, timeout_s: float) -> str:
+    async def _format_running(self, name: str, ran: ShellResult, timeout_s: float) -> str:
         shell = await self._shells.find(name)
         text = (
-            cut_middle(await self._shells.tmux.screen(shell.pane))
+            truncate_middle(await self._shells.tmux.screen(shell.pane))
             if shell.pane.full_screen
             else await self._output(name, ran)
         )
-        return f"{with_line_end(text)}[still running after {timeout_s:g} s; see shell_view and shell_write]"
+        return f"{end_with_newline(text)}[still running after {timeout_s:g} s; see shell_view and shell_write]"
 
-    async def _output(self, name: str, ran: Ran) -> str:
+    async def _output(self, name: str, ran: ShellResult) -> str:
         """Give what the command wrote, its beginning and end if that is much."""
         head, tail, between = await asyncio.to_thread(
-            ran.recording.ends, head=_HEAD * _ESCAPED_AT_MOST, tail=_TAIL * _ESCAPED_AT_MOST
+            ran.recording.ends, head=_HEAD * _MAX_ESCAPE_RATIO, tail=_TAIL * _MAX_ESCAPE_RATIO
         )
-        first, last = plain(head), plain(tail)
-        if ran.recording.size >= MOST_RECORDED:
+        first, last = render_terminal_text(head), render_terminal_text(tail)
+        if ran.recording.size >= MAX_RECORDED_BYTES:
             shell = await self._shells.find(name)
             last = await self._shells.tmux.screen(shell.pane, above=200)
         elif not between and len(first) <= _HEAD + _TAIL:
@@ -192,31 +192,35 @@ class ShellTools:
         elif not between:
             first, last = first[:-_TAIL], first[-_TAIL:]
         return (
-            f"{first[:_HEAD]}\n[… cut; {'the beginning' if ran.recording.size >= MOST_RECORDED else 'the whole'},"
+            f"{first[:_HEAD]}\n[… cut; {'the beginning' if ran.recording.size >= MAX_RECORDED_BYTES else 'the whole'},"
             f" as the terminal got it, is in {ran.recording.path} …]\n{last[-_TAIL:]}"
         )
 
     async def _view(self, shell: Shell, lines_above: int) -> str:
         screen = await self._shells.tmux.screen(shell.pane, above=lines_above)
-        return f"{with_line_end(cut_middle(screen))}[{self._told_state(shell)}]"
+        return f"{end_with_newline(truncate_middle(screen))}[{self._describe_state(shell)}]"
 
-    def _told_state(self, shell: Shell) -> str:
+    def _describe_state(self, shell: Shell) -> str:
         state = self._state(shell)
         if shell.pane.exit_code is not None:
-            return f"ended: {how_it_ended(shell.pane.exit_code)}"
+            return f"ended: {describe_exit(shell.pane.exit_code)}"
         if state.state == "running":
-            running = shell.place.running()
-            since = f" for {time.time() - shell.place.began_at(running):.0f} s" if running else ""
+            running = shell.directory.running()
+            since = (
+                f" for {time.time() - shell.directory.began_at(running):.0f} s" if running else ""
+            )
             return f"running{since}: {state.command}"
         if state.exit_code is None:
             return "idle"
-        return f"idle; the last command ended: {how_it_ended(state.exit_code)}"
+        return f"idle; the last command ended: {describe_exit(state.exit_code)}"
 
     def _state(self, shell: Shell) -> ShellState:
-        last = shell.place.last()
+        last = shell.directory.last()
         running = shell.is_running()
-        asked = shell.background is not None or shell.place.running() is not None or not running
-        command = shell.place.command(last)[:500] if asked else shell.pane.program
+        signalled = (
+            shell.background is not None or shell.directory.running() is not None or not running
+        )
+        command = shell.directory.command(last)[:500] if signalled else shell.pane.program
         ended = shell.pane.exit_code
         return ShellState(
             name=shell.name,
@@ -224,18 +228,18 @@ class ShellTools:
             command=command or None,
             exit_code=None
             if running
-            else shell.place.exit_code(last)
+            else shell.directory.exit_code(last)
             if ended is None and last
             else ended,
             cwd=shell.pane.cwd,
             attach=self._shells.tmux.attach_command(shell.name),
         )
 
-    async def _settle(self, shell: Shell) -> None:
+    async def _wait_until_redrawn(self, shell: Shell) -> None:
         """Give a program a moment to show what it makes of its input."""
         before = None
         for _ in range(10):
-            await asyncio.sleep(_SETTLES_S)
+            await asyncio.sleep(_REDRAW_INTERVAL_S)
             now = await self._shells.tmux.screen(shell.pane)
             if now == before:
                 return
@@ -244,16 +248,16 @@ class ShellTools:
 
 async def _wait_until_ended(shell: Shell, within_s: float, context: Context) -> None:
     end = asyncio.get_running_loop().time() + within_s
-    with Watch.of(shell.place.wake, shell.pane.pid) as watch:
-        while shell.is_running() and not watch.ended:
+    with ShellMonitor.of(shell.directory.wake, shell.pane.pid) as monitor:
+        while shell.is_running() and not monitor.ended:
             left = end - asyncio.get_running_loop().time()
             if left <= 0:
                 return
-            await watch.changed(min(1.0, left))
+            await monitor.wait_for_change(min(1.0, left))
             await context.report_progress(within_s - left, within_s)
 
 
-def _checked_keys(keys: list[str]) -> list[str]:
+def _check_keys(keys: list[str]) -> list[str]:
     for key in keys:
         if not _KEY.fullmatch(key):
             raise ToolError(
@@ -264,10 +268,10 @@ def _checked_keys(keys: list[str]) -> list[str]:
     return keys
 
 
-def _about(name: str, ran: Ran, text: str) -> str:
-    told = "no output; " if not text else ""
-    if not ran.over:
+def _describe_result(name: str, ran: ShellResult, text: str) -> str:
+    prefix = "no output; " if not text else ""
+    if not ran.shell_ended:
         assert ran.exit_code is not None
-        return told + how_it_ended(ran.exit_code)
-    how = f" ({how_it_ended(ran.exit_code)})" if ran.exit_code is not None else ""
-    return f"{told}the shell {name} has ended{how}"
+        return prefix + describe_exit(ran.exit_code)
+    how = f" ({describe_exit(ran.exit_code)})" if ran.exit_code is not None else ""
+    return f"{prefix}the shell {name} has ended{how}"

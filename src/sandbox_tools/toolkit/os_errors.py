@@ -5,11 +5,11 @@ from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
-_MOST_NEIGHBOURS = 1_000
-_MOST_TOLD = 5
+_MAX_NEIGHBOURS = 1_000
+_MAX_LISTED = 5
 
 
-def sentence_about(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Say what is wrong with a file, and what to do, for who sees neither errno nor the machine."""
     if not isinstance(error.filename, str | os.PathLike):
         return f"{error.strerror}."
@@ -32,7 +32,7 @@ def _about_absent(path: Path) -> str:
         return f"{path} is a symlink to {path.readlink()}, which is not there."
     if there != path.parent:
         return f"There is no {path}: of this path only {there} exists."
-    near = get_close_matches(path.name, _names(there), n=_MOST_TOLD, cutoff=0.6)
+    near = get_close_matches(path.name, _names(there), n=_MAX_LISTED, cutoff=0.6)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"There is no {path.name} in {there}.{hint}"
 
@@ -46,7 +46,7 @@ def _about_no_directory(path: Path) -> str:
 def _names(directory: Path) -> list[str]:
     try:
         with os.scandir(directory) as entries:
-            return [entry.name for entry in islice(entries, _MOST_NEIGHBOURS)]
+            return [entry.name for entry in islice(entries, _MAX_NEIGHBOURS)]
     except OSError:
         return []
 

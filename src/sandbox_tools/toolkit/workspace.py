@@ -10,11 +10,11 @@ class Workspace:
 
     root: Path
 
-    def path(self, given: str) -> Path:
+    def resolve(self, path: str) -> Path:
         """Make a path absolute, with `~` as the home directory; symlinks and `..` stay as they are."""
-        if "\0" in given:
+        if "\0" in path:
             raise ToolError("A path has no NUL character in it.")
         try:
-            return self.root / Path(given).expanduser()
+            return self.root / Path(path).expanduser()
         except RuntimeError:
-            raise ToolError(f"There is no user {given.partition('/')[0]} with a home.") from None
+            raise ToolError(f"There is no user {path.partition('/')[0]} with a home.") from None

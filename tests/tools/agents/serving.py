@@ -16,7 +16,7 @@ from tests.ports import free_port
 from tests.tools.agents.model_endpoint import ModelEndpoint
 from tests.tools.serving import write_settings
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 Event = dict[str, Any]
 
 
@@ -71,7 +71,7 @@ class AgentServer:
             *("--workspace", str(self.workspace), *options),
             env=self.environment,
         )
-        async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient() as client:
+        async with asyncio.timeout(TIMEOUT_SECONDS), httpx.AsyncClient() as client:
             while True:
                 try:
                     await client.get(f"http://127.0.0.1:{self.port}/health")
@@ -115,7 +115,7 @@ class AgentClient:
         return events
 
     async def next(self) -> Event:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             event: Event = json.loads(await self.socket.recv())
         return event
 

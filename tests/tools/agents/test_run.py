@@ -4,7 +4,7 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 
-from tests.tools.agents.serving import PATIENCE_SECONDS
+from tests.tools.agents.serving import TIMEOUT_SECONDS
 
 
 @asynccontextmanager
@@ -30,7 +30,7 @@ async def run_agent(server, *options, pieces=1, **request):
 
 
 async def lines_of(process):
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         output = await process.stdout.read()
         await process.wait()
     return [json.loads(line) for line in output.splitlines()]
@@ -55,7 +55,7 @@ async def test_a_run_tells_its_messages_and_ends_with_its_result(agent_server):
 
 async def test_a_signal_interrupts_a_run(agent_server):
     async with run_agent(agent_server, prompt="model, hang") as process:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while json.loads(await process.stdout.readline())["type"] != "message":
                 pass
         process.send_signal(signal.SIGTERM)
@@ -66,7 +66,7 @@ async def test_a_signal_interrupts_a_run(agent_server):
 
 async def test_an_agent_stops_when_its_run_is_killed(agent_server):
     async with run_agent(agent_server, prompt="model, hang") as process:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             session = json.loads(await process.stdout.readline())["session_id"]
         process.kill()
         await process.wait()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.agents.serving import PATIENCE_SECONDS, started_agent_server
+from tests.tools.agents.serving import TIMEOUT_SECONDS, started_agent_server
 
 
 def messages(events, kind):
@@ -19,7 +19,7 @@ def messages(events, kind):
 
 async def no_process_is_left(server):
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while children.read_text():  # noqa: ASYNC110 - nobody else hears of it
             await asyncio.sleep(0.05)
 

@@ -4,7 +4,7 @@ import pytest
 import pytest_asyncio
 from fastmcp.exceptions import ToolError
 
-from tests.tools.agents.serving import PATIENCE_SECONDS
+from tests.tools.agents.serving import TIMEOUT_SECONDS
 from tests.tools.serving import started_tool_server, write_settings
 
 
@@ -19,7 +19,7 @@ async def tool_server(agent_server, tmp_path_factory):
 
 @pytest_asyncio.fixture
 async def tools(tool_server, agent_server):
-    async with tool_server.client(agent_server.token, timeout=PATIENCE_SECONDS) as client:
+    async with tool_server.client(agent_server.token, timeout=TIMEOUT_SECONDS) as client:
         yield client
 
 
@@ -53,7 +53,7 @@ async def test_a_cancelled_call_stops_the_agent(tools, agent_server):
     call = asyncio.create_task(
         tools.call_tool("claude_code", {"prompt": prompt}, progress_handler=note)
     )
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await begun.wait()
         async with agent_server.client() as client:
             await client.ask(type="sessions")

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from sandbox_tools.agent_server.event_encoding import MOST_OF_AN_EVENT, fit
+from sandbox_tools.agent_server.event_encoding import MAX_EVENT, encode_event
 from sandbox_tools.agent_server.transcript import Transcript
 
 
@@ -26,7 +26,7 @@ async def test_a_follower_gets_what_it_missed_and_then_what_comes():
 
 
 async def test_a_slow_follower_is_told_of_the_gap_and_memory_stays_bounded():
-    transcript = Transcript(most_bytes=1000)
+    transcript = Transcript(max_bytes=1000)
     first = transcript.last
     events = transcript.follow()
     transcript.append({"number": 0})
@@ -58,11 +58,11 @@ async def test_numbers_of_an_agent_server_that_ended_are_in_a_gap():
     ],
 )
 def test_an_event_of_any_size_fits(event):
-    encoded = fit({"seq": 1, "type": "message", "message": event})
-    assert len(encoded) <= MOST_OF_AN_EVENT
+    encoded = encode_event({"seq": 1, "type": "message", "message": event})
+    assert len(encoded) <= MAX_EVENT
     assert json.loads(encoded)["seq"] == 1
     assert b"cut" in encoded
 
 
 def test_half_a_character_becomes_one_that_all_can_read():
-    assert json.loads(fit({"text": "a\ud800b"})) == {"text": "a?b"}
+    assert json.loads(encode_event({"text": "a\ud800b"})) == {"text": "a?b"}

@@ -12,7 +12,7 @@ from mcp_types import ImageContent, TextContent
 from tests.browser import find_chromium
 from tests.tools.browser.site import running_site
 
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Browsing:
     async def until(self, happened: str, tool: str, **arguments) -> str:
         """Call a tool, and go on until something is told that a busy machine may be late with."""
         told = await self(tool, **arguments)
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             while happened not in told:
                 told += "\n" + await self("tabs")
         return told

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Site:
 
     def wait_until_asked(self, path: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: path in self.asked, _PATIENCE_SECONDS)
+            assert self._changed.wait_for(lambda: path in self.asked, _TIMEOUT_SECONDS)
 
     def answer(self, target: str, cookie: str) -> Answer:
         path = urlsplit(target).path
@@ -43,7 +43,7 @@ class Site:
             self._changed.notify_all()
         answer = self._answers.get(path, Answer("there is nothing", status=404))
         if answer.held_until:
-            answer.held_until.wait(_PATIENCE_SECONDS)
+            answer.held_until.wait(_TIMEOUT_SECONDS)
         return answer
 
 

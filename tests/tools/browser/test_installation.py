@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.browser.chromium import _held
+from sandbox_tools.browser.chromium import _locked_profile
 from sandbox_tools.browser.navigation import complete_url
 from sandbox_tools.server import make_server
 from sandbox_tools.toolkit.settings_file import SettingsFile
@@ -33,12 +33,12 @@ def test_playwright_is_not_loaded_before_it_is_used():
 
 
 def test_a_profile_is_one_browsers_and_a_lock_left_over_keeps_nobody_out(tmp_path):
-    with _held(tmp_path) as profile:
+    with _locked_profile(tmp_path) as profile:
         profile.mkdir()
         (profile / "SingletonLock").symlink_to("another-host-4711")
-        with pytest.raises(ToolError, match="Another tool server"), _held(tmp_path):
+        with pytest.raises(ToolError, match="Another tool server"), _locked_profile(tmp_path):
             pass
-    with _held(tmp_path):
+    with _locked_profile(tmp_path):
         assert not (profile / "SingletonLock").is_symlink()
 
 

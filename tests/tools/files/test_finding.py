@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from fastmcp.exceptions import ToolError
 
-from sandbox_tools.files.glob_patterns import InvalidPattern, compile_glob
-from sandbox_tools.files.grep_tool import Grepping
+from sandbox_tools.files.glob_patterns import InvalidGlob, compile_glob
+from sandbox_tools.files.grep_tool import GrepTool
 from sandbox_tools.toolkit.workspace import Workspace
 from tests.tools.waiting import until
 
@@ -128,7 +128,7 @@ def test_a_pattern_takes_no_time_however_many_ways_there_are_to_match_it(pattern
 
 
 def test_braces_that_make_too_much_of_a_pattern_are_refused():
-    with pytest.raises(InvalidPattern, match="braces"):
+    with pytest.raises(InvalidGlob, match="braces"):
         compile_glob("{1,2,3,4,5,6,7,8}" * 20)
 
 
@@ -137,7 +137,7 @@ def grep(tmp_path):
     """Call the tool in a temporary workspace; its path is left out of the answers."""
 
     async def search(pattern, **options):
-        answer = await Grepping(Workspace(tmp_path)).grep(pattern, **options)
+        answer = await GrepTool(Workspace(tmp_path)).grep(pattern, **options)
         return answer.replace(f"{tmp_path}/", "").splitlines()
 
     return search
@@ -152,7 +152,7 @@ async def endless_search(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\nexec tail -f /dev/null -- --no-config\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    return asyncio.create_task(Grepping(Workspace(tmp_path)).grep("needle"))
+    return asyncio.create_task(GrepTool(Workspace(tmp_path)).grep("needle"))
 
 
 async def test_lines_are_found_with_their_path_and_number(grep, tmp_path):

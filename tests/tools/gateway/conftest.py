@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sandbox_tools.gateway.config_files import Sources
+from sandbox_tools.gateway.config_files import ConfigFiles
 from sandbox_tools.gateway.gateway import Gateway
-from sandbox_tools.gateway.upstream import Patience
+from sandbox_tools.gateway.upstream import Timeouts
 from sandbox_tools.toolkit.settings_file import SettingsFile
 from tests.tools.serving import started_tool_server, write_settings
 
 SMALL_SERVER = [sys.executable, str(Path(__file__).with_name("small_server.py"))]
-QUICK = Patience(start=60, retry=0.05, longest_retry=0.1, probe=0.1, relist=0.05)
+QUICK = Timeouts(start=60, retry=0.05, longest_retry=0.1, probe=0.1, relist=0.05)
 
 
 def small_server(*arguments, **more):
@@ -37,7 +37,7 @@ class Files:
         self.user.parent.mkdir()
 
     def sources(self):
-        return Sources(SettingsFile(self.settings), shipped=self.shipped, user=self.user)
+        return ConfigFiles(SettingsFile(self.settings), shipped=self.shipped, user=self.user)
 
     def say(self, file, servers, **more):
         new = file.with_suffix(".new")
@@ -56,6 +56,6 @@ def files(tmp_path):
 @pytest_asyncio.fixture
 async def gateway(files, tmp_path):
     """Make one in this process, which is tried again sooner."""
-    gateway = Gateway(files.sources(), directory=tmp_path, logs=tmp_path, patience=QUICK)
+    gateway = Gateway(files.sources(), directory=tmp_path, logs=tmp_path, timeouts=QUICK)
     async with gateway.serving():
         yield gateway

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 
 
 def alive(pid: int) -> bool:
@@ -14,7 +14,7 @@ def alive(pid: int) -> bool:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(_PATIENCE_SECONDS):
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
         while not condition():  # noqa: ASYNC110 - other processes set no event of ours
             await asyncio.sleep(0.02)
 

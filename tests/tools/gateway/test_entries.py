@@ -1,10 +1,15 @@
 import pytest
 
-from sandbox_tools.gateway.server_config import Entry, InvalidEntry, Source, Transport
+from sandbox_tools.gateway.server_config import (
+    ConfigSource,
+    InvalidServerConfig,
+    ServerConfig,
+    Transport,
+)
 
 
 def launch(document, *, name="one", **variables):
-    return Entry.of(name, document, Source.USER).launch(variables)
+    return ServerConfig.of(name, document, ConfigSource.USER).launch(variables)
 
 
 def test_variables_are_put_in_wherever_a_value_may_have_them():
@@ -30,7 +35,9 @@ def test_headers_and_the_url_of_a_remote_server_have_them_too():
 
 
 def test_a_variable_that_is_not_set_is_named():
-    with pytest.raises(InvalidEntry, match="headers wants the variable KEY, which is not set"):
+    with pytest.raises(
+        InvalidServerConfig, match="headers wants the variable KEY, which is not set"
+    ):
         launch({"url": "http://localhost/", "headers": {"X": "${KEY}"}})
 
 
@@ -58,13 +65,13 @@ def test_a_type_is_believed(kind):
     ],
 )
 def test_what_is_no_entry_is_refused_in_a_sentence(document):
-    with pytest.raises(InvalidEntry, match=r"^It.*\.$"):
+    with pytest.raises(InvalidServerConfig, match=r"^It.*\.$"):
         launch(document)
 
 
 @pytest.mark.parametrize("name", ["", "a__b", "_a", "a_", "a b", "a/b", "ä", "a" * 41, "a\n"])
 def test_names_that_could_be_taken_for_others_are_refused(name):
-    with pytest.raises(InvalidEntry, match="name"):
+    with pytest.raises(InvalidServerConfig, match="name"):
         launch({"command": "x"}, name=name)
 
 
@@ -76,5 +83,5 @@ def test_other_names_are_not(name):
 def test_secrets_are_not_in_what_is_printed_of_an_entry():
     made = launch({"command": "x", "env": {"A": "s3cret"}})
     assert "s3cret" not in repr(made)
-    entry = Entry.of("a", {"url": "http://s3cret/"}, Source.USER)
+    entry = ServerConfig.of("a", {"url": "http://s3cret/"}, ConfigSource.USER)
     assert "s3cret" not in repr(entry)

@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from sandbox_tools.gateway.errors import Failed
+from sandbox_tools.gateway.errors import UpstreamError
 from sandbox_tools.gateway.gateway import Gateway
-from sandbox_tools.gateway.upstream import Patience, State
+from sandbox_tools.gateway.upstream import State, Timeouts
 from tests.tools.gateway.conftest import small_server
 from tests.tools.gateway.processes import alive, until, until_gone
 
@@ -77,7 +77,7 @@ async def test_one_that_crashes_is_told_and_started_again(files, gateway, tmp_pa
     files.set({"one": small_server()})
     await until_state(gateway, "one", State.READY)
     [first] = await processes(gateway, "one")
-    with pytest.raises(Failed, match="ended"):
+    with pytest.raises(UpstreamError, match="ended"):
         await call(gateway, "one", "crash")
     await until(lambda: not alive(first))
     await until_state(gateway, "one", State.READY)
@@ -118,7 +118,7 @@ async def test_half_a_character_is_told_as_a_question_mark(files, gateway):
 async def test_an_answer_that_is_none_is_told(files, gateway):
     files.set({"one": small_server("--no-content")})
     await until_state(gateway, "one", State.READY)
-    with pytest.raises(Failed, match="does not speak MCP as it should"):
+    with pytest.raises(UpstreamError, match="does not speak MCP as it should"):
         await call(gateway, "one", "say", text="hello")
 
 
@@ -144,7 +144,7 @@ async def test_one_that_never_answers_is_given_up_and_leaves_no_process(files, t
         files.sources(),
         directory=tmp_path,
         logs=tmp_path,
-        patience=Patience(start=0.5, retry=600, longest_retry=600),
+        timeouts=Timeouts(start=0.5, retry=600, longest_retry=600),
     )
     pid = tmp_path / "pid"
     files.set({"one": python(f"import os,time; print(os.getpid(), file=open('{pid}', 'w')); time.sleep(600)")})  # fmt: skip

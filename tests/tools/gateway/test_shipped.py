@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_tools.gateway.server_config import Entry, InvalidEntry, Source, Transport
+from sandbox_tools.gateway.server_config import (
+    ConfigSource,
+    InvalidServerConfig,
+    ServerConfig,
+    Transport,
+)
 
 _SHIPPED = Path(__file__).parents[3] / "docker/sandbox/mcp.json"
 _SERVERS = json.loads(_SHIPPED.read_bytes())["mcpServers"]
@@ -15,12 +20,12 @@ def test_the_shipped_servers_are_there_to_be_switched_on():
         *("playwright", "context7", "ctxkit", "sequential-thinking", "awesome-copilot")
     }
     for name, document in _SERVERS.items():
-        assert Entry.of(name, document, Source.SHIPPED).disabled
+        assert ServerConfig.of(name, document, ConfigSource.SHIPPED).disabled
 
 
 @pytest.mark.parametrize("name", _SERVERS)
 def test_each_can_be_launched_with_the_variables_it_names(name):
-    entry = Entry.of(name, _SERVERS[name], Source.SHIPPED)
+    entry = ServerConfig.of(name, _SERVERS[name], ConfigSource.SHIPPED)
     launch = entry.launch({"CTXKIT_URL": "http://127.0.0.1:9000/mcp"})
     if launch.transport is Transport.STDIO:
         packages = [one for one in launch.args if one.startswith("@")]
@@ -29,8 +34,8 @@ def test_each_can_be_launched_with_the_variables_it_names(name):
 
 
 def test_the_one_without_a_package_says_what_it_wants():
-    with pytest.raises(InvalidEntry, match="CTXKIT_URL"):
-        Entry.of("ctxkit", _SERVERS["ctxkit"], Source.SHIPPED).launch({})
+    with pytest.raises(InvalidServerConfig, match="CTXKIT_URL"):
+        ServerConfig.of("ctxkit", _SERVERS["ctxkit"], ConfigSource.SHIPPED).launch({})
 
 
 def test_the_ports_are_those_that_are_documented():

@@ -2,8 +2,8 @@ import stat
 
 import pytest
 
-from sandbox_tools.gateway.config_files import UnreadableFile
-from sandbox_tools.gateway.server_config import Source
+from sandbox_tools.gateway.config_files import InvalidConfigFile
+from sandbox_tools.gateway.server_config import ConfigSource
 
 
 def test_the_last_one_who_names_a_server_is_believed(files):
@@ -11,17 +11,17 @@ def test_the_last_one_who_names_a_server_is_believed(files):
     files.say(files.shipped, {"a": {"command": "1"}, "b": {"command": "1"}, "c": {"command": "1"}})
     files.say(files.user, {"b": {"command": "2"}, "c": {"command": "2"}})
     files.set({"c": {"command": "3"}})
-    entries = sources.entries()
+    entries = sources.configs()
     assert {name: entries[name].document["command"] for name in "abc"} == {
         "a": "1",
         "b": "2",
         "c": "3",
     }
-    assert [entries[name].source for name in ("claude", *"abc")] == list(Source)
+    assert [entries[name].source for name in ("claude", *"abc")] == list(ConfigSource)
 
 
 def test_the_agents_own_servers_are_there_to_be_switched_on(files):
-    entries = files.sources().entries()
+    entries = files.sources().configs()
     assert {name for name, entry in entries.items() if entry.disabled} == {"claude", "codex"}
 
 
@@ -29,36 +29,36 @@ def test_a_switch_counts_whoever_named_the_server(files):
     files.say(files.shipped, {"a": {"command": "1", "disabled": True}})
     files.set({"c": {"command": "3"}})
     files.say(files.user, {}, switched={"a": True, "c": False, "claude": True})
-    entries = files.sources().entries()
+    entries = files.sources().configs()
     assert [entries[name].disabled for name in ("a", "c", "claude")] == [False, True, False]
 
 
 def test_a_file_that_is_replaced_is_read_again(files):
     sources = files.sources()
     files.say(files.shipped, {"a": {"command": "1"}})
-    assert "a" in sources.entries()
+    assert "a" in sources.configs()
     files.say(files.shipped, {"b": {"command": "1"}})
-    assert "b" in sources.entries()
-    assert "a" not in sources.entries()
+    assert "b" in sources.configs()
+    assert "a" not in sources.configs()
     files.shipped.unlink()
-    assert "b" not in sources.entries()
+    assert "b" not in sources.configs()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"mcpServers": []}'])
 def test_a_file_that_somebody_broke_counts_as_it_was_before_and_is_told(files, content):
     sources = files.sources()
     files.say(files.user, {"a": {"command": "1"}})
-    sources.entries()
+    sources.configs()
     files.user.write_text(content)
-    assert "a" in sources.entries()
+    assert "a" in sources.configs()
     assert [str(files.user) in problem for problem in sources.problems()] == [True]
-    with pytest.raises(UnreadableFile):
+    with pytest.raises(InvalidConfigFile):
         sources.user.load()
 
 
 def test_what_is_no_server_in_a_file_harms_no_other(files):
     files.say(files.user, {"a": 3, "b": {"command": "1"}})
-    assert {"a", "b"} <= files.sources().entries().keys()
+    assert {"a", "b"} <= files.sources().configs().keys()
 
 
 def test_the_users_file_is_for_its_owner_alone(files):
