@@ -132,10 +132,10 @@ def _of_operation(call: str, operation: Described, common: set[tuple[int, str]])
     yield f"{operation['description'].strip()}\n"
     yield from _parameters(operation.get("parameters", []))
     if (body := operation.get("requestBody")) is not None:
-        optional = "" if body.get("required") else ", which may be left out"
+        optional = "" if body.get("required") else " (optional)"
         kinds = (_type(each.get("schema", {})) for each in body["content"].values())
         yield f"- Body: {' or '.join(kinds)}{optional}"
-    yield f"- Answers: {_answers(operation)}"
+    yield f"- Responses: {_answers(operation)}"
     own = set(_codes(operation)) - common - {(413, "body-too-large")}
     if problems := _said(own - {(415, "unsupported-media-type"), (404, "route-not-found")}):
         yield f"- Problems: {problems}"
@@ -163,7 +163,7 @@ def _bounds(schema: Described) -> Iterator[str]:
     if "minimum" in kind and kind.get("maximum", math.inf) < _TOO_LARGE_TO_TELL:
         yield f"{kind['minimum']:g} to {kind['maximum']:g}"
     if schema.get("default") not in (None, "", [], {}):
-        yield f"else {json.dumps(schema['default'], ensure_ascii=False)}"
+        yield f"default {json.dumps(schema['default'], ensure_ascii=False)}"
 
 
 def _answers(operation: Described) -> str:

@@ -28,8 +28,8 @@ class Example:
     """Preparation that the document does not show."""
     stand_in_for: str = ""
     """What a test program replaces in the sandbox; empty if the real thing answers."""
-    first: tuple[str, ...] = ()
-    """Fields of the answer that the document shows first."""
+    show: tuple[str, ...] = ()
+    """Fields of the answer that the document shows; empty for the first ten."""
     keep: dict[str, str] = field(default_factory=dict)
 
 
@@ -46,16 +46,16 @@ def read_answers() -> dict[str, str]:
 def record(answers: dict[str, str], *, server: str) -> None:
     """Store the answers, shortened and without secrets and ports of this machine."""
     port = server.rpartition(":")[2]
-    first = {example.operation: example.first for example in read_examples()}
+    show = {example.operation: example.show for example in read_examples()}
     kept = {
-        name: _shown(answer, first[name]).replace(port, "8100") for name, answer in answers.items()
+        name: _shown(answer, show[name]).replace(port, "8100") for name, answer in answers.items()
     }
     _ANSWERS.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
 
 
-def shape_of(answer: str, *, first: Sequence[str] = ()) -> Any:
+def shape_of(answer: str, *, show: Sequence[str] = ()) -> Any:
     """Reduce an answer to its kind and its field names."""
-    shown = _shown(answer, first)
+    shown = _shown(answer, show)
     try:
         told = json.loads(shown)
     except ValueError:
@@ -63,7 +63,7 @@ def shape_of(answer: str, *, first: Sequence[str] = ()) -> Any:
     return sorted(told) if isinstance(told, dict) else type(told).__name__
 
 
-def _shown(answer: str, first: Sequence[str]) -> str:
+def _shown(answer: str, show: Sequence[str]) -> str:
     open_text = re.sub(r"\b(sb[a-z]_)[A-Za-z0-9_-]{20,}", rf"\1{_MORE}", answer)
     try:
         told = json.loads(open_text)
@@ -74,7 +74,7 @@ def _shown(answer: str, first: Sequence[str]) -> str:
             [*(_short(line, _LONGEST_TEXT * 2) for line in lines[:_MOST_LINES]), *more]
         )
     if isinstance(told, dict):
-        told = {name: told[name] for name in first} | told
+        told = {name: told[name] for name in show} | {_MORE: _MORE} if show else told
     shortened = _shortened(told)
     if not isinstance(shortened, dict):
         return json.dumps(shortened, ensure_ascii=False)

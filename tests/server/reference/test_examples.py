@@ -21,8 +21,8 @@ def test_every_example_is_answered_as_the_reference_shows(tmp_path):
     if "RECORD_EXAMPLES" in os.environ:
         record(answers, server=server.url)
     shown = read_answers()
-    first = {example.operation: example.first for example in read_examples()}
-    assert {name: shape_of(told, first=first[name]) for name, told in answers.items()} == {
+    show = {example.operation: example.show for example in read_examples()}
+    assert {name: shape_of(told, show=show[name]) for name, told in answers.items()} == {
         name: shape_of(told) for name, told in shown.items()
     }
 
