@@ -19,11 +19,11 @@ known() { # url | api_key
     "$python" - "$1" <<'PYTHON'
 import sys
 
-from sandbox_client.protocol.address import AddressUnknown, find_address
+from sandbox_client.protocol.address import ConfigurationError, find_address
 
 try:
     print(getattr(find_address(api_key="" if sys.argv[1] == "url" else None), sys.argv[1]))
-except AddressUnknown:
+except ConfigurationError:
     pass
 PYTHON
 }

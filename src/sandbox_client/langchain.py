@@ -29,20 +29,20 @@ Path = Annotated[str, Field(description="Absolute, or relative to the working di
 def basic_tools(sandbox: AsyncSandbox | Sandbox) -> list[BaseTool]:
     """Make tools for commands and files, which need nothing in the sandbox."""
     if isinstance(sandbox, Sandbox):
-        work = _Work(sandbox)
+        functions_of = _Functions(sandbox)
         functions: list[Callable[..., Any]] = [
-            work.run_command,
-            work.read_file,
-            work.write_file,
-            work.list_files,
+            functions_of.run_command,
+            functions_of.read_file,
+            functions_of.write_file,
+            functions_of.list_files,
         ]
         return [StructuredTool.from_function(function, **_HANDLED) for function in functions]
-    begun = _AsyncWork(sandbox)
+    async_functions = _AsyncFunctions(sandbox)
     coroutines: list[Callable[..., Awaitable[Any]]] = [
-        begun.run_command,
-        begun.read_file,
-        begun.write_file,
-        begun.list_files,
+        async_functions.run_command,
+        async_functions.read_file,
+        async_functions.write_file,
+        async_functions.list_files,
     ]
     return [StructuredTool.from_function(coroutine=one, **_HANDLED) for one in coroutines]
 
@@ -60,67 +60,67 @@ async def async_mcp_tools(sandbox: AsyncSandbox) -> list[BaseTool]:
 _HANDLED: dict[str, Any] = {"handle_tool_error": True, "handle_validation_error": True}
 
 
-class _Work:
+class _Functions:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
     def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
         """Run a shell command in the sandbox, a Linux machine of your own, and return its output and exit code."""
-        with _told_to_the_model():
-            return _tell_command(self._sandbox.run(command, timeout_s=timeout_s))
+        with _tool_errors():
+            return _command_text(self._sandbox.run(command, timeout_s=timeout_s))
 
     def read_file(self, path: Path) -> str:
         """Read a text file in the sandbox."""
-        with _told_to_the_model():
-            return _tell_file(self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
+        with _tool_errors():
+            return _file_text(self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
 
     def write_file(self, path: Path, content: str) -> str:
         """Write a text file in the sandbox, in place of what is there; its directories are made."""
-        with _told_to_the_model():
+        with _tool_errors():
             self._sandbox.files.write(path, content)
             return f"{path} is written."
 
     def list_files(self, path: Path = ".") -> str:
         """List a directory of the sandbox; by default the working directory."""
-        with _told_to_the_model():
-            return _tell_files(list(self._sandbox.files.list(path)))
+        with _tool_errors():
+            return _listing_text(list(self._sandbox.files.list(path)))
 
 
-class _AsyncWork:
+class _AsyncFunctions:
     def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
 
     async def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
         """Run a shell command in the sandbox, a Linux machine of your own, and return its output and exit code."""
-        with _told_to_the_model():
-            return _tell_command(await self._sandbox.run(command, timeout_s=timeout_s))
+        with _tool_errors():
+            return _command_text(await self._sandbox.run(command, timeout_s=timeout_s))
 
     async def read_file(self, path: Path) -> str:
         """Read a text file in the sandbox."""
-        with _told_to_the_model():
-            return _tell_file(await self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
+        with _tool_errors():
+            return _file_text(await self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
 
     async def write_file(self, path: Path, content: str) -> str:
         """Write a text file in the sandbox, in place of what is there; its directories are made."""
-        with _told_to_the_model():
+        with _tool_errors():
             await self._sandbox.files.write(path, content)
             return f"{path} is written."
 
     async def list_files(self, path: Path = ".") -> str:
         """List a directory of the sandbox; by default the working directory."""
-        with _told_to_the_model():
-            return _tell_files([file async for file in self._sandbox.files.list(path)])
+        with _tool_errors():
+            return _listing_text([file async for file in self._sandbox.files.list(path)])
 
 
 @contextmanager
-def _told_to_the_model() -> Iterator[None]:
+def _tool_errors() -> Iterator[None]:
     try:
         yield
     except (SandboxError, UnicodeDecodeError) as error:
         raise ToolException(str(error)) from error
 
 
-def _tell_command(done: CommandOutcome) -> str:
+def _command_text(done: CommandOutcome) -> str:
     parts = [_cut(done.stdout.rstrip("\n")), _cut(done.stderr.rstrip("\n"))]
     ending = (
         f"exit code {done.exit_code}"
@@ -130,13 +130,13 @@ def _tell_command(done: CommandOutcome) -> str:
     return "\n".join([*filter(None, parts), f"[{ending}]"])
 
 
-def _tell_file(content: bytes) -> str:
+def _file_text(content: bytes) -> str:
     if b"\0" in content:
         raise ToolException("It is no text file.")
     return _cut(content.decode(errors="replace"))
 
 
-def _tell_files(files: Sequence[FileRead]) -> str:
+def _listing_text(files: Sequence[FileRead]) -> str:
     lines = [f"{file.type} {file.size} {file.name}" for file in files[:_MOST_FILES]]
     more = len(files) - len(lines)
     return "\n".join([*lines, *([f"… and {more} more"] if more else [])]) or "It is empty."
@@ -152,25 +152,25 @@ def _cut(text: str) -> str:
 
 def _of_tool(tool: Tool) -> BaseTool:
     def call(**arguments: Any) -> Any:
-        with _told_to_the_model():
-            return _tell_result(tool.call(arguments))
+        with _tool_errors():
+            return _result_content(tool.call(arguments))
 
-    return StructuredTool.from_function(call, **_told_of(tool), **_HANDLED)
+    return StructuredTool.from_function(call, **_description_of(tool), **_HANDLED)
 
 
 def _of_async_tool(tool: AsyncTool) -> BaseTool:
     async def call(**arguments: Any) -> Any:
-        with _told_to_the_model():
-            return _tell_result(await tool.call(arguments))
+        with _tool_errors():
+            return _result_content(await tool.call(arguments))
 
-    return StructuredTool.from_function(coroutine=call, **_told_of(tool), **_HANDLED)
+    return StructuredTool.from_function(coroutine=call, **_description_of(tool), **_HANDLED)
 
 
-def _told_of(tool: AsyncTool | Tool) -> dict[str, Any]:
+def _description_of(tool: AsyncTool | Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "args_schema": tool.input_schema}
 
 
-def _tell_result(result: ToolResult) -> str | list[dict[str, Any]]:
+def _result_content(result: ToolResult) -> str | list[dict[str, Any]]:
     """Give text as text, and what has images besides as LangChain's blocks of content."""
     if result.is_error:
         raise ToolException(result.text)

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_client.errors import AddressUnknown
+from sandbox_client.errors import ConfigurationError
 from sandbox_client.protocol.address import DEFAULT_URL, Address, config_file, find_address
 
 
@@ -41,24 +41,24 @@ def test_a_file_says_what_nobody_else_does(environment, write):
 
 def test_a_key_that_was_written_down_is_told_to_its_own_server_alone(environment, write):
     write('url = "https://written.example"\napi_key = "written"')
-    with pytest.raises(AddressUnknown, match="SANDBOX_SERVER_API_KEY"):
+    with pytest.raises(ConfigurationError, match="SANDBOX_SERVER_API_KEY"):
         find_address("https://other.example", environment=environment)
 
 
 def test_without_a_key_it_is_said_how_to_get_one(environment):
-    with pytest.raises(AddressUnknown, match="sandbox-server keys create"):
+    with pytest.raises(ConfigurationError, match="sandbox-server keys create"):
         find_address(environment=environment)
     assert find_address(api_key="", environment=environment).headers == {}
 
 
 @pytest.mark.parametrize("url", ["localhost:8100", "ftp://x", "http://", "http://x?a=b"])
 def test_what_is_no_address_is_refused(url):
-    with pytest.raises(AddressUnknown, match="address"):
+    with pytest.raises(ConfigurationError, match="address"):
         find_address(url, "k", environment={})
 
 
 @pytest.mark.parametrize("text", ["url = ", "api_key = 7"])
 def test_a_file_that_cannot_be_understood_is_named(environment, write, text):
     write(text)
-    with pytest.raises(AddressUnknown, match=r"client\.toml"):
+    with pytest.raises(ConfigurationError, match=r"client\.toml"):
         find_address(environment=environment)

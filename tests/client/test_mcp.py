@@ -17,7 +17,7 @@ from sandbox_client._async.transport import AsyncTransport
 from sandbox_client._sync.transport import Transport
 from sandbox_client.langchain import async_mcp_tools, mcp_tools
 from sandbox_client.protocol.address import Address
-from sandbox_client.protocol.mcp_messages import ToolProgress, ToolServerRefused
+from sandbox_client.protocol.mcp_messages import ToolProgress, ToolServerError
 from tests.client.threaded import Threaded
 from tests.tools.serving import started_tool_server
 
@@ -82,7 +82,7 @@ async def test_a_tool_that_there_is_none_of_is_no_success(session):
 
 async def test_a_request_that_is_refused_is_an_error(tool_server):
     async with opened("async", tool_server) as session:
-        with pytest.raises(ToolServerRefused):
+        with pytest.raises(ToolServerError):
             await session._ask("no/such/method", {})
 
 

@@ -11,8 +11,8 @@ from sandbox_client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from sandbox_client.protocol.deadline import Patience
-from sandbox_client.protocol.retries import LONGEST_PAUSE_S, Retries
+from sandbox_client.protocol.deadline import Deadline
+from sandbox_client.protocol.retries import LONGEST_DELAY_S, Retries
 
 REFUSED = Unreachable("http://x", "refused", was_sent=False)
 LOST = Unreachable("http://x", "lost", was_sent=True)
@@ -26,7 +26,7 @@ class Clock:
 
 
 def retries(*, seconds=60, **options):
-    return Retries(Patience(seconds), **{"may_repeat": True, **options})
+    return Retries(Deadline(seconds), **{"may_repeat": True, **options})
 
 
 def of_status(kind, status, retry_after=None):
@@ -54,54 +54,54 @@ def test_only_what_is_safe_and_of_use_is_tried_again(error, if_it_may_be_repeate
     for may_repeat, is_tried in ((True, if_it_may_be_repeated), (False, if_not)):
         attempts = retries(may_repeat=may_repeat)
         if is_tried:
-            assert attempts.pause_after(error) > 0
+            assert attempts.delay_after(error) > 0
         else:
             with pytest.raises(type(error)):
-                attempts.pause_after(error)
+                attempts.delay_after(error)
 
 
 def test_pauses_grow_and_are_bounded():
     attempts = retries(seconds=None)
-    pauses = [attempts.pause_after(LOST) for _ in range(20)]
+    pauses = [attempts.delay_after(LOST) for _ in range(20)]
     assert pauses[0] <= 0.1
-    assert all(pause <= LONGEST_PAUSE_S for pause in pauses)
-    assert pauses[-1] >= LONGEST_PAUSE_S / 2
+    assert all(pause <= LONGEST_DELAY_S for pause in pauses)
+    assert pauses[-1] >= LONGEST_DELAY_S / 2
 
 
 def test_the_server_is_waited_for_as_long_as_it_says():
-    assert retries().pause_after(of_status(RateLimited, 429, retry_after=7)) == 7
+    assert retries().delay_after(of_status(RateLimited, 429, retry_after=7)) == 7
 
 
 def test_nobody_waits_beyond_their_patience():
     with pytest.raises(RateLimited):
-        retries(seconds=5).pause_after(of_status(RateLimited, 429, retry_after=7))
+        retries(seconds=5).delay_after(of_status(RateLimited, 429, retry_after=7))
 
 
 def test_a_server_that_is_not_there_is_waited_for_less_long_than_one_that_refuses():
-    attempts = retries(seconds=600, outage=Patience(0))
-    assert attempts.pause_after(of_status(RateLimited, 429, retry_after=500)) == 500
+    attempts = retries(seconds=600, outage=Deadline(0))
+    assert attempts.delay_after(of_status(RateLimited, 429, retry_after=500)) == 500
     with pytest.raises(Unreachable):
-        attempts.pause_after(REFUSED)
+        attempts.delay_after(REFUSED)
 
 
 def test_who_asked_the_server_not_to_wait_hears_that_it_is_not_ready():
     with pytest.raises(NotReady):
-        retries(may_wait=False).pause_after(of_status(NotReady, 503))
+        retries(may_wait=False).delay_after(of_status(NotReady, 503))
 
 
 def test_it_is_known_whether_an_answer_was_lost():
     attempts = retries()
-    attempts.pause_after(REFUSED)
+    attempts.delay_after(REFUSED)
     assert not attempts.was_lost
-    attempts.pause_after(LOST)
+    attempts.delay_after(LOST)
     assert attempts.was_lost
 
 
 def test_patience_ends():
     clock = Clock()
-    patience = Patience(2, clock=clock)
-    assert patience.lasts(1)
-    assert patience.at_most(5) == 2
+    deadline = Deadline(2, clock=clock)
+    assert deadline.lasts(1)
+    assert deadline.at_most(5) == 2
     clock.now = 3
-    assert patience.is_over
-    assert not Patience(None).is_over
+    assert deadline.is_over
+    assert not Deadline(None).is_over

@@ -7,7 +7,7 @@ from sandbox_client.errors import (
     SandboxNotFound,
     TemplateNotFound,
     Unauthenticated,
-    WaitOver,
+    WaitTimeout,
 )
 from sandbox_client.models import SandboxState, SnapshotState
 
@@ -97,7 +97,7 @@ async def test_a_create_waits_for_a_place_and_tells_how_far_it_is(narrow):
 
 async def test_whoever_waits_no_longer_leaves_no_sandbox_behind(narrow):
     async with await narrow.create_sandbox(template="base") as first:
-        with pytest.raises(WaitOver) as over:
+        with pytest.raises(WaitTimeout) as over:
             await narrow.create_sandbox(template="base", wait_s=0.3)
         assert over.value.sandbox is not None
         assert over.value.sandbox.state is SandboxState.QUEUED

@@ -3,7 +3,12 @@ import asyncio
 import pytest
 
 from sandbox_client.errors import TerminalNotFound, Unauthenticated
-from sandbox_client.events import SandboxTurned, TerminalAttached, TerminalExit, TerminalResized
+from sandbox_client.events import (
+    SandboxStateChanged,
+    TerminalAttached,
+    TerminalExit,
+    TerminalResized,
+)
 from sandbox_client.models import CommandState, SandboxState
 from tests.engine.polling import until
 
@@ -122,7 +127,7 @@ async def test_a_viewer_sees_that_its_sandbox_sleeps_and_wakes_it_by_typing(clie
         await shown_until(events, b"before")
         await sandbox.pause()
         async for event in events:
-            if isinstance(event, SandboxTurned) and event.state is SandboxState.PAUSED:
+            if isinstance(event, SandboxStateChanged) and event.state is SandboxState.PAUSED:
                 break
         await terminal.send("after\n")
         await shown_until(events, b"after")

@@ -23,7 +23,7 @@ LONGEST_S = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A sandbox, one of its users, and where that user's commands start."""
 
     sandbox_id: str
@@ -55,7 +55,7 @@ async def sandbox_ids(server):
 )
 def place(request, sandbox_ids):
     template, user, directory = request.param
-    return Place(sandbox_ids[template], user, directory)
+    return Location(sandbox_ids[template], user, directory)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from sandbox_client._async.concurrency import Callback, tell
+from sandbox_client._async.concurrency import Callback, invoke
 from sandbox_client._async.streams import follow_stream
 from sandbox_client._async.transport import AsyncTransport
 from sandbox_client.events import AgentEnded, AgentEvent
@@ -22,7 +22,7 @@ class AsyncAgentRun:
 
     async def refresh(self) -> AgentRunOutcome:
         """Ask what has become of it; its `result` is there once it has ended."""
-        self.record = await self._transport.ask(AgentRunOutcome, call("GET", self._path))
+        self.record = await self._transport.fetch(AgentRunOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> AsyncGenerator[AgentEvent, None]:
@@ -47,19 +47,21 @@ class AsyncAgentRun:
     def _told(self) -> str:
         return f"{self._path}/events"
 
-    def _events(self, asked: Call, *, after: int | None = None) -> AsyncGenerator[AgentEvent, None]:
+    def _events(
+        self, request: Call, *, after: int | None = None
+    ) -> AsyncGenerator[AgentEvent, None]:
         return follow_stream(
             self._transport,
-            asked,
+            request,
             read_agent_event,
             after=after,
             is_last=lambda event: isinstance(event, AgentEnded),
         )
 
 
-async def tell_run(run: AsyncAgentRun, on_event: Callback[[AgentEvent]]) -> AgentRunOutcome:
+async def forward_events(run: AsyncAgentRun, on_event: Callback[[AgentEvent]]) -> AgentRunOutcome:
     """Tell what an agent says as it does, and give how that ended."""
     async with aclosing(run.follow()) as events:
         async for event in events:
-            await tell(on_event, event)
+            await invoke(on_event, event)
     return await run.refresh()

@@ -5,12 +5,12 @@ from typing import Self, Unpack
 
 import httpx
 
-from sandbox_client._async.events import tell_events, tell_log
+from sandbox_client._async.events import read_events, read_log
 from sandbox_client._async.operations import AsyncOperations
 from sandbox_client._async.pagination import list_all
 from sandbox_client._async.sandbox import AsyncSandbox
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client._async.waiting import Progress, arrive, first_wait, settled
+from sandbox_client._async.waiting import Progress, create_and_wait, initial_wait, wait_for_state
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
@@ -22,10 +22,10 @@ from sandbox_client.models import (
     SessionSandbox,
 )
 from sandbox_client.protocol.address import find_address
-from sandbox_client.protocol.calls import call, create, given, segment
-from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.calls import call, create, request_body, segment
+from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.options import SandboxOptions, SessionSandboxOptions
-from sandbox_client.protocol.outcomes import has_come_back
+from sandbox_client.protocol.outcomes import is_resumed
 
 
 class AsyncSandboxClient(AsyncOperations):
@@ -69,14 +69,16 @@ class AsyncSandboxClient(AsyncOperations):
         *,
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
-        **wanted: Unpack[SandboxOptions],
+        **options: Unpack[SandboxOptions],
     ) -> AsyncSandbox:
         """Create a sandbox and wait until it runs; without room it waits in the queue.
 
         If the wait is over before, or interrupted, the sandbox is deleted. With `wait_s=0` it is given as it is.
         """
-        asked = create("/v1/sandboxes", given(SandboxCreate, wanted))
-        record = await arrive(self._transport, asked, wait_s=wait_s, on_progress=on_progress)
+        request = create("/v1/sandboxes", request_body(SandboxCreate, options))
+        record = await create_and_wait(
+            self._transport, request, wait_s=wait_s, on_progress=on_progress
+        )
         return AsyncSandbox(self._transport, record, is_ours=True)
 
     async def session_sandbox(
@@ -85,28 +87,28 @@ class AsyncSandboxClient(AsyncOperations):
         *,
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
-        **wanted: Unpack[SessionSandboxOptions],
+        **options: Unpack[SessionSandboxOptions],
     ) -> AsyncSandbox:
         """Give a session's sandbox, which runs: found, resumed, or created. However many ask, there is one."""
-        patience = Patience(wait_s)
+        deadline = Deadline(wait_s)
         path = f"/v1/sandboxes/by-session/{segment(session_id)}"
-        first = first_wait(patience, on_progress)
-        asked = call("PUT", path, given(SessionSandbox, wanted), wait=first)
-        record = await self._transport.ask(SandboxRead, asked)
+        first = initial_wait(deadline, on_progress)
+        request = call("PUT", path, request_body(SessionSandbox, options), wait=first)
+        record = await self._transport.fetch(SandboxRead, request)
         if wait_s != 0:
-            record = await settled(
+            record = await wait_for_state(
                 self._transport,
                 record,
-                has_come_back,
-                patience=patience,
+                is_resumed,
+                deadline=deadline,
                 on_progress=on_progress,
             )
         return AsyncSandbox(self._transport, record)
 
     async def get_sandbox(self, sandbox_id: str) -> AsyncSandbox:
         """Find a sandbox, whatever state it is in."""
-        asked = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
-        return AsyncSandbox(self._transport, await self._transport.ask(SandboxRead, asked))
+        request = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
+        return AsyncSandbox(self._transport, await self._transport.fetch(SandboxRead, request))
 
     async def list_sandboxes(
         self,
@@ -136,7 +138,7 @@ class AsyncSandboxClient(AsyncOperations):
         follow: bool = True,
     ) -> AsyncGenerator[EventRead | LogGap, None]:
         """Give what happens to all sandboxes, from the start, after an event's `seq`, or with the last `tail` of them."""
-        return tell_events(
+        return read_events(
             self._transport,
             "/v1/events",
             after=after,
@@ -156,7 +158,7 @@ class AsyncSandboxClient(AsyncOperations):
         follow: bool = True,
     ) -> AsyncGenerator[LogItem, None]:
         """Give what happens to some sandboxes and what runs in them, in one order, until all have ended."""
-        return tell_log(
+        return read_log(
             self._transport,
             "/v1/logs",
             sandboxes=sandbox_ids,

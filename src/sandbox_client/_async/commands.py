@@ -3,7 +3,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal
 
-from sandbox_client._async.concurrency import Callback, tell
+from sandbox_client._async.concurrency import Callback, invoke
 from sandbox_client._async.starting import begin
 from sandbox_client._async.streams import follow_stream
 from sandbox_client._async.transport import AsyncTransport
@@ -38,7 +38,7 @@ class AsyncCommand:
 
     async def refresh(self) -> CommandOutcome:
         """Ask what has become of it, and what it has written."""
-        self.record = await self._transport.ask(CommandOutcome, call("GET", self._path))
+        self.record = await self._transport.fetch(CommandOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> AsyncGenerator[CommandEvent, None]:
@@ -64,7 +64,7 @@ class AsyncCommand:
     ) -> OutputPart:
         """Read some of one of its outputs, from a byte on."""
         query = {"stream": stream, "offset": offset, "limit": limit}
-        return await self._transport.ask(OutputPart, call("GET", self._output, query=query))
+        return await self._transport.fetch(OutputPart, call("GET", self._output, query=query))
 
     async def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
         """Write to its stdin, which it was started with; at the end, close that."""
@@ -89,11 +89,11 @@ class AsyncCommand:
         return f"{self._path}/output"
 
     def _events(
-        self, asked: Call, *, after: int | None = None
+        self, request: Call, *, after: int | None = None
     ) -> AsyncGenerator[CommandEvent, None]:
         return follow_stream(
             self._transport,
-            asked,
+            request,
             read_command_event,
             after=after,
             is_last=lambda event: isinstance(event, CommandExit),
@@ -104,8 +104,8 @@ async def start_command(
     transport: AsyncTransport, sandbox_path: str, body: CommandCreate
 ) -> AsyncCommand:
     """Start a command in the background; gives it when it runs."""
-    asked = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return AsyncCommand(transport, await transport.ask(CommandOutcome, asked))
+    request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
+    return AsyncCommand(transport, await transport.fetch(CommandOutcome, request))
 
 
 async def begin_command(
@@ -121,11 +121,11 @@ async def run_command(
     transport: AsyncTransport, sandbox_path: str, body: CommandCreate
 ) -> CommandOutcome:
     """Run a command to its end."""
-    asked = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return await AsyncCommand(transport, await transport.ask(CommandOutcome, asked)).wait()
+    request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
+    return await AsyncCommand(transport, await transport.fetch(CommandOutcome, request)).wait()
 
 
-async def tell_output(
+async def forward_output(
     command: AsyncCommand,
     on_stdout: Callback[[str]] | None,
     on_stderr: Callback[[str]] | None,
@@ -135,7 +135,7 @@ async def tell_output(
     async with aclosing(command.follow()) as events:
         async for event in events:
             if isinstance(event, CommandOutput):
-                await tell(callbacks[event.type], event.decoded)
+                await invoke(callbacks[event.type], event.decoded)
     return require_started(await command.refresh())
 
 

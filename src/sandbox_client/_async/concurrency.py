@@ -25,7 +25,7 @@ sleep = asyncio.sleep
 _PART = 1024 * 1024
 
 
-async def tell(callback: Callback[P] | None, *args: P.args, **kwargs: P.kwargs) -> None:
+async def invoke(callback: Callback[P] | None, *args: P.args, **kwargs: P.kwargs) -> None:
     """Call back, and wait for what that begins."""
     if callback is not None and inspect.isawaitable(begun := callback(*args, **kwargs)):
         await begun

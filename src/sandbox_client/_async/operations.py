@@ -23,7 +23,7 @@ from sandbox_client.models import (
     TicketScope,
     Version,
 )
-from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
 
@@ -32,19 +32,19 @@ class AsyncOperations(AsyncTemplates):
 
     async def version(self) -> Version:
         """Tell which server this is."""
-        return await self._transport.ask(Version, call("GET", "/version"))
+        return await self._transport.fetch(Version, call("GET", "/version"))
 
     async def health(self) -> Health:
         """Tell that the server's process is alive."""
-        return await self._transport.ask(Health, call("GET", "/healthz"))
+        return await self._transport.fetch(Health, call("GET", "/healthz"))
 
     async def readiness(self) -> Readiness:
         """Tell whether the server can serve requests, and if not, why."""
-        return await self._transport.ask(Readiness, call("GET", "/readyz").expecting(503))
+        return await self._transport.fetch(Readiness, call("GET", "/readyz").expecting(503))
 
     async def stats(self) -> Stats:
         """Tell how full it is and who waits: of everybody to an admin's key, to others of their own tenant."""
-        return await self._transport.ask(Stats, call("GET", "/v1/stats"))
+        return await self._transport.fetch(Stats, call("GET", "/v1/stats"))
 
     def list_snapshots(self) -> AsyncGenerator[SnapshotRead, None]:
         """Give all that was kept of sandboxes, newest first."""
@@ -52,12 +52,12 @@ class AsyncOperations(AsyncTemplates):
 
     async def get_snapshot(self, snapshot_id: str) -> SnapshotRead:
         """Tell what a snapshot is of, and whether it is ready."""
-        asked = call("GET", f"/v1/snapshots/{segment(snapshot_id)}")
-        return await self._transport.ask(SnapshotRead, asked)
+        request = call("GET", f"/v1/snapshots/{segment(snapshot_id)}")
+        return await self._transport.fetch(SnapshotRead, request)
 
     async def delete_snapshot(self, snapshot_id: str) -> None:
         """Have nothing created from a snapshot any more."""
-        await self._transport.remove(call("DELETE", f"/v1/snapshots/{segment(snapshot_id)}"))
+        await self._transport.delete(call("DELETE", f"/v1/snapshots/{segment(snapshot_id)}"))
 
     async def create_ticket(
         self,
@@ -67,14 +67,14 @@ class AsyncOperations(AsyncTemplates):
         ttl_s: float | None = None,
     ) -> TicketCreated:
         """Make a ticket for a browser, which sends no header with an EventSource or a WebSocket."""
-        said = {"scope": TicketScope(scope), "sandbox_id": sandbox_id, "ttl_s": ttl_s}
-        asked = call("POST", "/v1/tickets", given(TicketCreate, said))
-        return await self._transport.ask(TicketCreated, asked)
+        fields = {"scope": TicketScope(scope), "sandbox_id": sandbox_id, "ttl_s": ttl_s}
+        request = call("POST", "/v1/tickets", request_body(TicketCreate, fields))
+        return await self._transport.fetch(TicketCreated, request)
 
-    async def create_key(self, **wanted: Unpack[KeyOptions]) -> KeyCreated:
+    async def create_key(self, **options: Unpack[KeyOptions]) -> KeyCreated:
         """Make an API key; its secret can never be told again."""
-        asked = create("/v1/keys", given(KeyCreate, wanted))
-        return await self._transport.ask(KeyCreated, asked)
+        request = create("/v1/keys", request_body(KeyCreate, options))
+        return await self._transport.fetch(KeyCreated, request)
 
     def list_keys(self, *, tenant: str | None = None) -> AsyncGenerator[KeyRead, None]:
         """Give the API keys, newest first, and those that were revoked too."""
@@ -82,7 +82,7 @@ class AsyncOperations(AsyncTemplates):
 
     async def get_key(self, key_id: str) -> KeyRead:
         """Tell all of an API key but its secret."""
-        return await self._transport.ask(KeyRead, call("GET", _key(key_id)))
+        return await self._transport.fetch(KeyRead, call("GET", _key(key_id)))
 
     async def update_key(
         self,
@@ -91,11 +91,11 @@ class AsyncOperations(AsyncTemplates):
     ) -> KeyRead:
         """Change what an API key may do, and leave the rest as it is."""
         body = KeyUpdate.model_validate(changes)
-        return await self._transport.ask(KeyRead, call("PATCH", _key(key_id), body))
+        return await self._transport.fetch(KeyRead, call("PATCH", _key(key_id), body))
 
     async def revoke_key(self, key_id: str) -> None:
         """End an API key for good."""
-        await self._transport.remove(call("DELETE", _key(key_id)))
+        await self._transport.delete(call("DELETE", _key(key_id)))
 
     def list_tenants(self) -> AsyncGenerator[TenantRead, None]:
         """Give the tenants, oldest first."""
@@ -103,14 +103,14 @@ class AsyncOperations(AsyncTemplates):
 
     async def get_tenant(self, name: str) -> TenantRead:
         """Tell what a tenant may have, and what its sandboxes are when their requests do not say."""
-        asked = call("GET", f"/v1/tenants/{segment(name)}")
-        return await self._transport.ask(TenantRead, asked)
+        request = call("GET", f"/v1/tenants/{segment(name)}")
+        return await self._transport.fetch(TenantRead, request)
 
-    async def put_tenant(self, name: str, **wanted: Unpack[TenantOptions]) -> TenantRead:
+    async def put_tenant(self, name: str, **options: Unpack[TenantOptions]) -> TenantRead:
         """Make a tenant, or replace all that it may have; what is left out is as for a new one."""
-        body = TenantWrite.model_validate(wanted)
-        asked = call("PUT", f"/v1/tenants/{segment(name)}", body)
-        return await self._transport.ask(TenantRead, asked)
+        body = TenantWrite.model_validate(options)
+        request = call("PUT", f"/v1/tenants/{segment(name)}", body)
+        return await self._transport.fetch(TenantRead, request)
 
     def list_backends(self) -> AsyncGenerator[BackendRead, None]:
         """Give the providers of sandboxes, by name."""
@@ -118,14 +118,14 @@ class AsyncOperations(AsyncTemplates):
 
     async def get_backend(self, name: str) -> BackendRead:
         """Tell whether a provider of sandboxes answers, and what holds there."""
-        asked = call("GET", f"/v1/backends/{segment(name)}")
-        return await self._transport.ask(BackendRead, asked)
+        request = call("GET", f"/v1/backends/{segment(name)}")
+        return await self._transport.fetch(BackendRead, request)
 
     async def update_backend(self, name: str, *, drained: bool) -> BackendRead:
         """Let a provider have no new sandboxes, or let it have them again."""
         body = BackendUpdate(drained=drained)
-        asked = call("PATCH", f"/v1/backends/{segment(name)}", body)
-        return await self._transport.ask(BackendRead, asked)
+        request = call("PATCH", f"/v1/backends/{segment(name)}", body)
+        return await self._transport.fetch(BackendRead, request)
 
     def list_jobs(self) -> AsyncGenerator[JobRead, None]:
         """Give what was given up since every attempt failed."""

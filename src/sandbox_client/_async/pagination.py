@@ -11,8 +11,8 @@ async def list_all(
     """Give the items of a list, part by part as they are taken."""
     cursor: str | None = None
     while True:
-        asked = call("GET", path, query={**(query or {}), "cursor": cursor})
-        page = await transport.ask(kind, asked)
+        request = call("GET", path, query={**(query or {}), "cursor": cursor})
+        page = await transport.fetch(kind, request)
         for item in page.items:
             yield item
         cursor = page.next_cursor

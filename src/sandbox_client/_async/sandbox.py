@@ -1,14 +1,14 @@
 from collections.abc import AsyncGenerator, Iterable
 from typing import Unpack
 
-from sandbox_client._async.events import tell_events, tell_log
+from sandbox_client._async.events import read_events, read_log
 from sandbox_client._async.files import AsyncFiles
 from sandbox_client._async.lifecycle import AsyncLifecycle
 from sandbox_client._async.mcp import AsyncTool, AsyncToolSession
 from sandbox_client._async.pagination import list_all
-from sandbox_client._async.processes import AsyncPrograms
+from sandbox_client._async.processes import AsyncProcesses
 from sandbox_client._async.transport import AsyncTransport
-from sandbox_client._async.waiting import Progress, arrive
+from sandbox_client._async.waiting import Progress, create_and_wait
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
@@ -25,7 +25,7 @@ from sandbox_client.models import (
     TimelineEntry,
 )
 from sandbox_client.protocol.address import McpAddress
-from sandbox_client.protocol.calls import call, create, given
+from sandbox_client.protocol.calls import call, create, request_body
 from sandbox_client.protocol.options import ForkOptions
 
 
@@ -38,19 +38,19 @@ class AsyncPorts:
 
     async def get(self, port: int) -> PortUrls:
         """Tell where a port is reached, whether or not something listens there."""
-        return await self._transport.ask(PortUrls, call("GET", f"{self._path}/{port}"))
+        return await self._transport.fetch(PortUrls, call("GET", f"{self._path}/{port}"))
 
     async def link(
         self, port: int, *, ttl_s: float | None = None, path: str | None = None
     ) -> LinkCreated:
         """Make a link to a port for people without a key."""
-        body = given(LinkCreate, {"ttl_s": ttl_s, "path": path})
-        return await self._transport.ask(
+        body = request_body(LinkCreate, {"ttl_s": ttl_s, "path": path})
+        return await self._transport.fetch(
             LinkCreated, call("POST", f"{self._path}/{port}/links", body)
         )
 
 
-class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
+class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
     """A sandbox. One that was created here is deleted at the end of its block; one that was found stays."""
 
     def __init__(
@@ -79,11 +79,13 @@ class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
         *,
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
-        **own: Unpack[ForkOptions],
+        **options: Unpack[ForkOptions],
     ) -> "AsyncSandbox":
         """Start a copy of it with its files as they are now."""
-        asked = create(f"{self._path}/fork", given(SandboxFork, own))
-        record = await arrive(self._transport, asked, wait_s=wait_s, on_progress=on_progress)
+        request = create(f"{self._path}/fork", request_body(SandboxFork, options))
+        record = await create_and_wait(
+            self._transport, request, wait_s=wait_s, on_progress=on_progress
+        )
         return AsyncSandbox(self._transport, record, is_ours=True)
 
     def events(
@@ -96,7 +98,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
         follow: bool = True,
     ) -> AsyncGenerator[EventRead | LogGap, None]:
         """Give what happens to it until it has ended, from the start, after an event's `seq`, or with the last `tail`."""
-        return tell_events(
+        return read_events(
             self._transport,
             f"{self._path}/events",
             after=after,
@@ -115,7 +117,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
         follow: bool = True,
     ) -> AsyncGenerator[LogItem, None]:
         """Give what happens to it and what runs in it, in one order, until it has ended."""
-        return tell_log(
+        return read_log(
             self._transport,
             f"{self._path}/logs",
             after=after,
@@ -126,8 +128,8 @@ class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
 
     async def snapshot(self, name: str | None = None) -> SnapshotRead:
         """Keep it as it is now; the snapshot's id is a template to create sandboxes from."""
-        asked = create(f"{self._path}/snapshots", given(SnapshotCreate, {"name": name}))
-        return await self._transport.ask(SnapshotRead, asked)
+        request = create(f"{self._path}/snapshots", request_body(SnapshotCreate, {"name": name}))
+        return await self._transport.fetch(SnapshotRead, request)
 
     def list_snapshots(self) -> AsyncGenerator[SnapshotRead, None]:
         """Give what was kept of it, newest first."""
@@ -135,10 +137,10 @@ class AsyncSandbox(AsyncLifecycle, AsyncPrograms):
 
     async def metrics(self) -> list[MetricRead]:
         """Tell what it used over time, oldest first."""
-        asked = call("GET", f"{self._path}/metrics")
-        return (await self._transport.ask(Page[MetricRead], asked)).items
+        request = call("GET", f"{self._path}/metrics")
+        return (await self._transport.fetch(Page[MetricRead], request)).items
 
     async def timeline(self) -> list[TimelineEntry]:
         """Tell how it came to be what it is: each state it was in, what caused it, who, and why."""
-        told = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
-        return [entry async for entry in told]
+        entries = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
+        return [entry async for entry in entries]

@@ -11,7 +11,7 @@ from sandbox_client.models import (
     TemplateRead,
     TemplateRebuild,
 )
-from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import TemplateOptions
 
 
@@ -24,23 +24,23 @@ class AsyncTemplates:
         """Give your own templates and everybody's, newest first."""
         return list_all(self._transport, "/v1/templates", Page[TemplateRead])
 
-    async def create_template(self, name: str, **wanted: Unpack[TemplateOptions]) -> TemplateRead:
+    async def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
         """Have a template built; what is created from it waits until it is ready."""
-        asked = create("/v1/templates", given(TemplateCreate, {"name": name, **wanted}))
-        return await self._transport.ask(TemplateRead, asked)
+        request = create("/v1/templates", request_body(TemplateCreate, {"name": name, **options}))
+        return await self._transport.fetch(TemplateRead, request)
 
     async def get_template(self, name: str) -> TemplateRead:
         """Tell where a template is, and how its builds went."""
-        return await self._transport.ask(TemplateRead, call("GET", _path(name)))
+        return await self._transport.fetch(TemplateRead, call("GET", _path(name)))
 
     async def delete_template(self, name: str) -> None:
         """Have nothing created from a template any more."""
-        await self._transport.remove(call("DELETE", _path(name)))
+        await self._transport.delete(call("DELETE", _path(name)))
 
-    async def rebuild_template(self, name: str, **wanted: Unpack[TemplateOptions]) -> TemplateRead:
+    async def rebuild_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
         """Build a template again: as before, or all of it as it is said now."""
-        asked = create(f"{_path(name)}/builds", given(TemplateRebuild, wanted))
-        return await self._transport.ask(TemplateRead, asked)
+        request = create(f"{_path(name)}/builds", request_body(TemplateRebuild, options))
+        return await self._transport.fetch(TemplateRead, request)
 
     def list_template_builds(self, name: str) -> AsyncGenerator[TemplateBuildRead, None]:
         """Give a template's last build at each backend."""
@@ -50,8 +50,8 @@ class AsyncTemplates:
         self, name: str, backend: str, *, offset: int = 0
     ) -> TemplateBuildLog:
         """Tell how a build goes, and what it said after so many characters."""
-        asked = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
-        return await self._transport.ask(TemplateBuildLog, asked)
+        request = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
+        return await self._transport.fetch(TemplateBuildLog, request)
 
 
 def _path(name: str) -> str:

@@ -16,7 +16,7 @@ from sandbox_client.events.parsing import read_terminal_event
 from sandbox_client.models import TerminalRead, TerminalResize
 from sandbox_client.protocol.calls import call
 from sandbox_client.protocol.retries import Retries
-from sandbox_client.protocol.websocket_close import require_to_go_on
+from sandbox_client.protocol.websocket_close import should_reattach
 
 _LARGEST_INPUT = 256 * 1024
 
@@ -24,10 +24,10 @@ _LARGEST_INPUT = 256 * 1024
 class _Attachment:
     """One connection, and the offset of the byte that comes next by it."""
 
-    def __init__(self, socket: ClientConnection, held: AsyncExitStack) -> None:
+    def __init__(self, socket: ClientConnection, stack: AsyncExitStack) -> None:
         self.socket = socket
         self.offset = 0
-        self._held = held
+        self._held = stack
 
     @property
     def is_open(self) -> bool:
@@ -76,13 +76,13 @@ class AsyncTerminal:
                 message = await attachment.socket.recv()
             except ConnectionClosed as closed:
                 await attachment.close()
-                if not require_to_go_on(closed):
+                if not should_reattach(closed):
                     return
                 await self._wait_after(attachment, closed)
                 attachment = await self._attached(instead_of=attachment)
                 continue
             self._lost = None
-            event = self._heed(attachment, message)
+            event = self._handle(attachment, message)
             if isinstance(event, TerminalExit):
                 await self.close()
                 yield event
@@ -103,12 +103,12 @@ class AsyncTerminal:
 
     async def refresh(self) -> TerminalRead:
         """Ask what has become of it."""
-        self.record = await self._transport.ask(TerminalRead, call("GET", self.record.path))
+        self.record = await self._transport.fetch(TerminalRead, call("GET", self.record.path))
         return self.record
 
     async def kill(self) -> None:
         """End it with what runs in it."""
-        await self._transport.remove(call("DELETE", self.record.path))
+        await self._transport.delete(call("DELETE", self.record.path))
 
     async def close(self) -> None:
         """Leave it; it runs on."""
@@ -127,7 +127,9 @@ class AsyncTerminal:
                 f"The connection broke, and what was sent may not have arrived: {closed}."
             ) from None
 
-    def _heed(self, attachment: _Attachment, message: bytes | str) -> bytes | TerminalEvent | None:
+    def _handle(
+        self, attachment: _Attachment, message: bytes | str
+    ) -> bytes | TerminalEvent | None:
         if isinstance(message, bytes):
             return self._show(attachment, message) or None
         event = read_terminal_event(message)
@@ -154,14 +156,14 @@ class AsyncTerminal:
                 try:
                     self._attachment = await self._attach()
                 except SandboxError as error:
-                    pause = self._outage().pause_after(error)
+                    pause = self._outage().delay_after(error)
                     await sleep(pause)
             return self._attachment
 
     async def _attach(self) -> _Attachment:
         after = "" if self.offset is None else f"?after={self.offset}"
         address = self._transport.address
-        held = AsyncExitStack()
+        stack = AsyncExitStack()
         connecting = connect(
             f"{address.websocket_url}{self.record.path}{after}",
             additional_headers=address.headers,
@@ -171,17 +173,17 @@ class AsyncTerminal:
             max_size=None,
         )
         try:
-            return _Attachment(await held.enter_async_context(connecting), held)
+            return _Attachment(await stack.enter_async_context(connecting), stack)
         except InvalidStatus as refused:
-            answer = refused.response
-            raise error_of(answer.status_code, answer.headers, bytes(answer.body)) from None
+            response = refused.response
+            raise error_of(response.status_code, response.headers, bytes(response.body)) from None
         except (OSError, InvalidHandshake) as error:
             raise Unreachable(address.url, str(error), was_sent=True) from error
 
     async def _wait_after(self, attachment: _Attachment, closed: ConnectionClosed) -> None:
         if self._attachment is attachment:  # nobody else has one by now
             error = Unreachable(self._transport.address.url, str(closed), was_sent=True)
-            await sleep(self._outage().pause_after(error))
+            await sleep(self._outage().delay_after(error))
 
     def _outage(self) -> Retries:
         self._lost = self._lost or self._transport.retries(call("GET", self.record.path))

@@ -1,7 +1,7 @@
 from collections.abc import Generator
 from contextlib import closing
 
-from sandbox_client._sync.concurrency import Callback, tell
+from sandbox_client._sync.concurrency import Callback, invoke
 from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
 from sandbox_client.events import AgentEnded, AgentEvent
@@ -22,7 +22,7 @@ class AgentRun:
 
     def refresh(self) -> AgentRunOutcome:
         """Ask what has become of it; its `result` is there once it has ended."""
-        self.record = self._transport.ask(AgentRunOutcome, call("GET", self._path))
+        self.record = self._transport.fetch(AgentRunOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> Generator[AgentEvent, None, None]:
@@ -48,20 +48,20 @@ class AgentRun:
         return f"{self._path}/events"
 
     def _events(
-        self, asked: Call, *, after: int | None = None
+        self, request: Call, *, after: int | None = None
     ) -> Generator[AgentEvent, None, None]:
         return follow_stream(
             self._transport,
-            asked,
+            request,
             read_agent_event,
             after=after,
             is_last=lambda event: isinstance(event, AgentEnded),
         )
 
 
-def tell_run(run: AgentRun, on_event: Callback[[AgentEvent]]) -> AgentRunOutcome:
+def forward_events(run: AgentRun, on_event: Callback[[AgentEvent]]) -> AgentRunOutcome:
     """Tell what an agent says as it does, and give how that ended."""
     with closing(run.follow()) as events:
         for event in events:
-            tell(on_event, event)
+            invoke(on_event, event)
     return run.refresh()

@@ -5,12 +5,12 @@ from typing import Self, Unpack
 
 import httpx
 
-from sandbox_client._sync.events import tell_events, tell_log
+from sandbox_client._sync.events import read_events, read_log
 from sandbox_client._sync.operations import Operations
 from sandbox_client._sync.pagination import list_all
 from sandbox_client._sync.sandbox import Sandbox
 from sandbox_client._sync.transport import Transport
-from sandbox_client._sync.waiting import Progress, arrive, first_wait, settled
+from sandbox_client._sync.waiting import Progress, create_and_wait, initial_wait, wait_for_state
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
@@ -22,10 +22,10 @@ from sandbox_client.models import (
     SessionSandbox,
 )
 from sandbox_client.protocol.address import find_address
-from sandbox_client.protocol.calls import call, create, given, segment
-from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.calls import call, create, request_body, segment
+from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.options import SandboxOptions, SessionSandboxOptions
-from sandbox_client.protocol.outcomes import has_come_back
+from sandbox_client.protocol.outcomes import is_resumed
 
 
 class SandboxClient(Operations):
@@ -69,14 +69,14 @@ class SandboxClient(Operations):
         *,
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
-        **wanted: Unpack[SandboxOptions],
+        **options: Unpack[SandboxOptions],
     ) -> Sandbox:
         """Create a sandbox and wait until it runs; without room it waits in the queue.
 
         If the wait is over before, or interrupted, the sandbox is deleted. With `wait_s=0` it is given as it is.
         """
-        asked = create("/v1/sandboxes", given(SandboxCreate, wanted))
-        record = arrive(self._transport, asked, wait_s=wait_s, on_progress=on_progress)
+        request = create("/v1/sandboxes", request_body(SandboxCreate, options))
+        record = create_and_wait(self._transport, request, wait_s=wait_s, on_progress=on_progress)
         return Sandbox(self._transport, record, is_ours=True)
 
     def session_sandbox(
@@ -85,28 +85,28 @@ class SandboxClient(Operations):
         *,
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
-        **wanted: Unpack[SessionSandboxOptions],
+        **options: Unpack[SessionSandboxOptions],
     ) -> Sandbox:
         """Give a session's sandbox, which runs: found, resumed, or created. However many ask, there is one."""
-        patience = Patience(wait_s)
+        deadline = Deadline(wait_s)
         path = f"/v1/sandboxes/by-session/{segment(session_id)}"
-        first = first_wait(patience, on_progress)
-        asked = call("PUT", path, given(SessionSandbox, wanted), wait=first)
-        record = self._transport.ask(SandboxRead, asked)
+        first = initial_wait(deadline, on_progress)
+        request = call("PUT", path, request_body(SessionSandbox, options), wait=first)
+        record = self._transport.fetch(SandboxRead, request)
         if wait_s != 0:
-            record = settled(
+            record = wait_for_state(
                 self._transport,
                 record,
-                has_come_back,
-                patience=patience,
+                is_resumed,
+                deadline=deadline,
                 on_progress=on_progress,
             )
         return Sandbox(self._transport, record)
 
     def get_sandbox(self, sandbox_id: str) -> Sandbox:
         """Find a sandbox, whatever state it is in."""
-        asked = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
-        return Sandbox(self._transport, self._transport.ask(SandboxRead, asked))
+        request = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
+        return Sandbox(self._transport, self._transport.fetch(SandboxRead, request))
 
     def list_sandboxes(
         self,
@@ -136,7 +136,7 @@ class SandboxClient(Operations):
         follow: bool = True,
     ) -> Generator[EventRead | LogGap, None, None]:
         """Give what happens to all sandboxes, from the start, after an event's `seq`, or with the last `tail` of them."""
-        return tell_events(
+        return read_events(
             self._transport,
             "/v1/events",
             after=after,
@@ -156,7 +156,7 @@ class SandboxClient(Operations):
         follow: bool = True,
     ) -> Generator[LogItem, None, None]:
         """Give what happens to some sandboxes and what runs in them, in one order, until all have ended."""
-        return tell_log(
+        return read_log(
             self._transport,
             "/v1/logs",
             sandboxes=sandbox_ids,

@@ -3,7 +3,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any, Literal
 
-from sandbox_client._sync.concurrency import Callback, tell
+from sandbox_client._sync.concurrency import Callback, invoke
 from sandbox_client._sync.starting import begin
 from sandbox_client._sync.streams import follow_stream
 from sandbox_client._sync.transport import Transport
@@ -38,7 +38,7 @@ class Command:
 
     def refresh(self) -> CommandOutcome:
         """Ask what has become of it, and what it has written."""
-        self.record = self._transport.ask(CommandOutcome, call("GET", self._path))
+        self.record = self._transport.fetch(CommandOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> Generator[CommandEvent, None, None]:
@@ -64,7 +64,7 @@ class Command:
     ) -> OutputPart:
         """Read some of one of its outputs, from a byte on."""
         query = {"stream": stream, "offset": offset, "limit": limit}
-        return self._transport.ask(OutputPart, call("GET", self._output, query=query))
+        return self._transport.fetch(OutputPart, call("GET", self._output, query=query))
 
     def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
         """Write to its stdin, which it was started with; at the end, close that."""
@@ -85,11 +85,11 @@ class Command:
         return f"{self._path}/output"
 
     def _events(
-        self, asked: Call, *, after: int | None = None
+        self, request: Call, *, after: int | None = None
     ) -> Generator[CommandEvent, None, None]:
         return follow_stream(
             self._transport,
-            asked,
+            request,
             read_command_event,
             after=after,
             is_last=lambda event: isinstance(event, CommandExit),
@@ -98,8 +98,8 @@ class Command:
 
 def start_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
     """Start a command in the background; gives it when it runs."""
-    asked = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return Command(transport, transport.ask(CommandOutcome, asked))
+    request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
+    return Command(transport, transport.fetch(CommandOutcome, request))
 
 
 def begin_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
@@ -109,11 +109,11 @@ def begin_command(transport: Transport, sandbox_path: str, body: CommandCreate) 
 
 def run_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> CommandOutcome:
     """Run a command to its end."""
-    asked = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
-    return Command(transport, transport.ask(CommandOutcome, asked)).wait()
+    request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
+    return Command(transport, transport.fetch(CommandOutcome, request)).wait()
 
 
-def tell_output(
+def forward_output(
     command: Command,
     on_stdout: Callback[[str]] | None,
     on_stderr: Callback[[str]] | None,
@@ -123,7 +123,7 @@ def tell_output(
     with closing(command.follow()) as events:
         for event in events:
             if isinstance(event, CommandOutput):
-                tell(callbacks[event.type], event.decoded)
+                invoke(callbacks[event.type], event.decoded)
     return require_started(command.refresh())
 
 

@@ -25,7 +25,7 @@ sleep = time.sleep
 _PART = 1024 * 1024
 
 
-def tell(callback: Callback[P] | None, *args: P.args, **kwargs: P.kwargs) -> None:
+def invoke(callback: Callback[P] | None, *args: P.args, **kwargs: P.kwargs) -> None:
     if callback is not None:
         callback(*args, **kwargs)
 

@@ -9,7 +9,7 @@ from sandbox_client.models import EventRead, LogEvent, LogGap, LogRecord, Page
 from sandbox_client.protocol.calls import Query, call
 
 
-def tell_events(
+def read_events(
     transport: Transport,
     path: str,
     *,
@@ -23,11 +23,11 @@ def tell_events(
     query: Query = {"type": list(types), "cause": list(causes)}
     if not follow:
         return list_all(transport, path, Page[EventRead | LogGap], {**query, "after": after})
-    asked = call("GET", path, query={**query, "tail": tail})
-    return follow_stream(transport, asked, read_event, after=after)
+    request = call("GET", path, query={**query, "tail": tail})
+    return follow_stream(transport, request, read_event, after=after)
 
 
-def tell_log(
+def read_log(
     transport: Transport,
     path: str,
     *,
@@ -42,5 +42,5 @@ def tell_log(
     if not follow:
         kind = Page[LogEvent | LogRecord | LogGap]
         return list_all(transport, path, kind, {**query, "after": after})
-    asked = call("GET", path, query={**query, "tail": tail})
-    return follow_stream(transport, asked, read_log_item, after=after)
+    request = call("GET", path, query={**query, "tail": tail})
+    return follow_stream(transport, request, read_log_item, after=after)

@@ -19,7 +19,7 @@ from sandbox_client.events import FileEvent, WatchEnded, WatchGap
 from sandbox_client.events.parsing import read_file_event
 from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
 from sandbox_client.protocol.calls import Call, Query, call
-from sandbox_client.protocol.file_version import FileVersion, part_header
+from sandbox_client.protocol.file_version import FileVersion, range_header
 from sandbox_client.protocol.retries import Retries
 
 _PART = 1024 * 1024
@@ -46,14 +46,16 @@ class Files:
 
     def stat(self, path: str) -> FileVersion:
         """Tell a file's size and version without reading it."""
-        asked = self._content("HEAD", path)
+        request = self._content("HEAD", path)
         try:
-            answer = self._transport.send(asked)
+            response = self._transport.send(request)
         except UnexpectedAnswer:  # to HEAD nothing says what is wrong
-            instead = self._content("GET", path).with_headers(part_header(0, 1))
+            instead = self._content("GET", path).with_headers(range_header(0, 1))
             self._transport.send(instead)
-            answer = self._transport.send(asked)
-        return FileVersion.told_in(answer.headers, size=int(answer.headers["content-length"]))
+            response = self._transport.send(request)
+        return FileVersion.from_headers(
+            response.headers, size=int(response.headers["content-length"])
+        )
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or a directory."""
@@ -79,16 +81,16 @@ class Files:
     ) -> Generator[bytes, None, None]:
         """Give a file's bytes as they come; where the connection breaks, it goes on in the same version."""
         read, version = 0, None
-        lost: Retries | None = None
+        retries: Retries | None = None
         while limit is None or read < limit:
-            headers = part_header(offset + read, None if limit is None else limit - read)
-            asked = self._content("GET", path).with_headers(headers)
+            headers = range_header(offset + read, None if limit is None else limit - read)
+            request = self._content("GET", path).with_headers(headers)
             if version is not None:
-                asked = asked.with_headers({"If-Match": version})
+                request = request.with_headers({"If-Match": version})
             try:
-                with self._transport.attempt(asked) as answer:
-                    version, lost = answer.headers.get("etag"), None
-                    for part in answer.iter_bytes(_PART):
+                with self._transport.attempt(request) as response:
+                    version, retries = response.headers.get("etag"), None
+                    for part in response.iter_bytes(_PART):
                         read += len(part)
                         yield part
                     return
@@ -97,8 +99,8 @@ class Files:
             except SandboxError as error:
                 if read and version is None:
                     raise
-                lost = lost or self._transport.retries(asked)
-                pause = lost.pause_after(error)
+                retries = retries or self._transport.retries(request)
+                pause = retries.delay_after(error)
             sleep(pause)
 
     def download(self, path: str, to: Path | str | BinaryIO) -> None:
@@ -119,9 +121,9 @@ class Files:
         With `if_match` it replaces only the version with that etag.
         """
         conditions = _conditions(if_match, must_be_new=must_be_new)
-        asked = self._content("PUT", path, headers=conditions)
-        answer = self._put(asked, content, may_repeat=not conditions)
-        return FileVersion.told_in(answer)
+        request = self._content("PUT", path, headers=conditions)
+        response = self._put(request, content, may_repeat=not conditions)
+        return FileVersion.from_headers(response)
 
     def upload(self, source: Path | str, path: str) -> FileVersion:
         """Write a file with what is in one here."""
@@ -129,29 +131,29 @@ class Files:
 
     def delete(self, path: str, *, recursive: bool = False, if_match: str | None = None) -> None:
         """Delete a file, a link, or a directory, which has to be empty unless `recursive`."""
-        asked = self._content("DELETE", path, headers=_conditions(if_match))
-        self._transport.remove(asked.with_query(recursive=recursive))
+        request = self._content("DELETE", path, headers=_conditions(if_match))
+        self._transport.delete(request.with_query(recursive=recursive))
 
     def move(self, source: str, to: str) -> FileRead:
         """Give a file or a directory another path, with the directories above that."""
         body = FileMove(source=source, to=to)
-        asked = call("POST", f"{self._path}/move", body, query={"user": self._user})
-        return self._transport.ask(FileRead, asked)
+        request = call("POST", f"{self._path}/move", body, query={"user": self._user})
+        return self._transport.fetch(FileRead, request)
 
     def mkdir(self, path: str) -> FileRead:
         """Make a directory, with those above it; it may be there."""
         body, query = DirectoryCreate(path=path), {"user": self._user}
-        asked = call("POST", f"{self._path}/mkdir", body, query=query, may_repeat=True)
-        return self._transport.ask(FileRead, asked)
+        request = call("POST", f"{self._path}/mkdir", body, query=query, may_repeat=True)
+        return self._transport.fetch(FileRead, request)
 
     def watch(
         self, path: str = ".", *, recursive: bool = False
     ) -> Generator[FileEvent, None, None]:
         """Give what happens in a directory from now on; a WatchEnded, as the last, says why no more will come."""
-        asked = call("GET", f"{self._path}/watch", query=self._query(path, recursive=recursive))
+        request = call("GET", f"{self._path}/watch", query=self._query(path, recursive=recursive))
         return follow_stream(
             self._transport,
-            asked,
+            request,
             read_file_event,
             missed=WatchGap(),
             is_last=lambda event: isinstance(event, WatchEnded),
@@ -162,9 +164,9 @@ class Files:
     ) -> Generator[bytes, None, None]:
         """Give a directory as an archive, part by part."""
         query = self._query(path, format=ArchiveFormat(kind).value)
-        asked = call("GET", f"{self._path}/archive", query=query, headers=_AS_IT_IS)
-        with self._transport.attempt(asked.silent_for(_PACKING_S)) as answer:
-            yield from answer.iter_bytes(_PART)
+        request = call("GET", f"{self._path}/archive", query=query, headers=_AS_IT_IS)
+        with self._transport.attempt(request.with_read_timeout(_PACKING_S)) as response:
+            yield from response.iter_bytes(_PART)
 
     def pack(
         self,
@@ -179,18 +181,20 @@ class Files:
 
     def unpack(self, path: str, content: Content) -> None:
         """Unpack an archive (tar or tar.gz) into a directory, over what is there."""
-        asked = call("PUT", f"{self._path}/archive", query=self._query(path))
-        self._put(asked.silent_for(_PACKING_S), content)
+        request = call("PUT", f"{self._path}/archive", query=self._query(path))
+        self._put(request.with_read_timeout(_PACKING_S), content)
 
-    def _put(self, asked: Call, content: Content, *, may_repeat: bool = True) -> Mapping[str, str]:
+    def _put(
+        self, request: Call, content: Content, *, may_repeat: bool = True
+    ) -> Mapping[str, str]:
         again = may_repeat and isinstance(content, bytes | str | Path)
-        asked = asked.once() if not again else asked
+        request = request.once() if not again else request
         if isinstance(content, Path):
-            asked = asked.with_headers({"Content-Length": str(content.stat().st_size)})
+            request = request.with_headers({"Content-Length": str(content.stat().st_size)})
         if isinstance(content, bytes | str):
             whole = content.encode() if isinstance(content, str) else content
-            return (self._transport.send(asked.with_body(whole))).headers
-        return (self._transport.send(asked, parts=lambda: parts_of(content))).headers
+            return (self._transport.send(request.with_body(whole))).headers
+        return (self._transport.send(request, parts=lambda: parts_of(content))).headers
 
     def _content(self, method: str, path: str, *, headers: Mapping[str, str] | None = None) -> Call:
         headers = {**_AS_IT_IS, **(headers or {})}

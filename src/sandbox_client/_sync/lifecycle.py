@@ -3,13 +3,13 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from sandbox_client._sync.transport import Transport
-from sandbox_client._sync.waiting import Progress, first_wait, settled
+from sandbox_client._sync.waiting import Progress, initial_wait, wait_for_state
 from sandbox_client.errors import SandboxError
 from sandbox_client.models import KeepAlive, SandboxRead, SandboxUpdate
-from sandbox_client.protocol.calls import call, given
-from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.calls import call, request_body
+from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.options import SandboxChanges
-from sandbox_client.protocol.outcomes import has_come_back, is_paused
+from sandbox_client.protocol.outcomes import is_paused, is_resumed
 
 
 class Lifecycle:
@@ -48,42 +48,42 @@ class Lifecycle:
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
     ) -> SandboxRead:
         """Wait until it runs; waking it is `resume`."""
-        self.record = settled(
+        self.record = wait_for_state(
             self._transport,
             self.refresh(),
-            has_come_back,
-            patience=Patience(wait_s),
+            is_resumed,
+            deadline=Deadline(wait_s),
             on_progress=on_progress,
         )
         return self.record
 
     def pause(self, *, wait_s: float | None = 60) -> SandboxRead:
         """Freeze it; its memory and files survive until it is resumed."""
-        patience = Patience(wait_s)
-        asked = call("POST", f"{self._path}/pause", may_repeat=True)
-        record = self._transport.ask(SandboxRead, asked)
-        self.record = settled(self._transport, record, is_paused, patience=patience)
+        deadline = Deadline(wait_s)
+        request = call("POST", f"{self._path}/pause", may_repeat=True)
+        record = self._transport.fetch(SandboxRead, request)
+        self.record = wait_for_state(self._transport, record, is_paused, deadline=deadline)
         return self.record
 
     def resume(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
     ) -> SandboxRead:
         """Let it run on; without room it waits in the queue."""
-        patience = Patience(wait_s)
-        first = first_wait(patience, on_progress)
-        asked = call("POST", f"{self._path}/resume", may_repeat=True, wait=first)
-        self.record = settled(
+        deadline = Deadline(wait_s)
+        first = initial_wait(deadline, on_progress)
+        request = call("POST", f"{self._path}/resume", may_repeat=True, wait=first)
+        self.record = wait_for_state(
             self._transport,
-            self._transport.ask(SandboxRead, asked),
-            has_come_back,
-            patience=patience,
+            self._transport.fetch(SandboxRead, request),
+            is_resumed,
+            deadline=deadline,
             on_progress=on_progress,
         )
         return self.record
 
     def delete(self) -> None:
         """End it and all that is in it; one that has ended already stays so."""
-        self._transport.remove(call("DELETE", self._path))
+        self._transport.delete(call("DELETE", self._path))
 
     def update(self, **changes: Unpack[SandboxChanges]) -> SandboxRead:
         """Change what is named, and leave the rest as it is."""
@@ -91,11 +91,11 @@ class Lifecycle:
 
     def keepalive(self, awake_s: float = 300, *, timeout_s: float | None = None) -> SandboxRead:
         """Keep it from its idle pause for so long, though nothing happens in it."""
-        body = given(KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
-        asked = call("POST", f"{self._path}/keepalive", body, may_repeat=True)
-        self.record = self._transport.ask(SandboxRead, asked)
+        body = request_body(KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
+        request = call("POST", f"{self._path}/keepalive", body, may_repeat=True)
+        self.record = self._transport.fetch(SandboxRead, request)
         return self.record
 
     def _ask(self, method: str, body: SandboxUpdate | None = None) -> SandboxRead:
-        self.record = self._transport.ask(SandboxRead, call(method, self._path, body))
+        self.record = self._transport.fetch(SandboxRead, call(method, self._path, body))
         return self.record

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import httpx
 
-from sandbox_client._sync.concurrency import Callback, Lock, tell
+from sandbox_client._sync.concurrency import Callback, Lock, invoke
 from sandbox_client._sync.transport import Transport
 from sandbox_client.errors import SandboxError
 from sandbox_client.errors.parsing import error_of, unexpected
@@ -75,7 +75,7 @@ class ToolSession:
         cursor: dict[str, str] = {}
         while True:
             listed = self._ask("tools/list", cursor)
-            found += [Tool(self, messages.read_tool(told)) for told in listed["tools"]]
+            found += [Tool(self, messages.read_tool(data)) for data in listed["tools"]]
             if not listed.get("nextCursor"):
                 return found
             cursor = {"cursor": listed["nextCursor"]}
@@ -88,9 +88,9 @@ class ToolSession:
         on_progress: Callback[[ToolProgress]] | None = None,
     ) -> ToolResult:
         """Use a tool by its name; where it fails, the result says so."""
-        asked = {"name": name, "arguments": dict(arguments or {})}
-        told = self._ask("tools/call", asked, on_progress=on_progress)
-        return messages.read_result(told)
+        request = {"name": name, "arguments": dict(arguments or {})}
+        data = self._ask("tools/call", request, on_progress=on_progress)
+        return messages.read_result(data)
 
     def _ask(
         self,
@@ -101,12 +101,12 @@ class ToolSession:
     ) -> dict[str, Any]:
         for _ in range(2):
             session = self._headers()
-            answer = self._exchange(method, params, session, on_progress)
-            if answer is not None:
-                return messages.result_of(answer)
+            response = self._exchange(method, params, session, on_progress)
+            if response is not None:
+                return messages.result_of(response)
             if self._session is session:
                 self._session = None  # forgotten there: nothing was carried out
-        raise messages.ToolServerRefused("The tool server forgets its sessions at once.")
+        raise messages.ToolServerError("The tool server forgets its sessions at once.")
 
     def _headers(self) -> dict[str, str]:
         with self._beginning:
@@ -115,12 +115,12 @@ class ToolSession:
             return self._session
 
     def _begin(self) -> dict[str, str]:
-        hello = messages.request(next(self._numbers), "initialize", messages.HELLO)
-        with self._transport.attempt(self._address.with_body(hello)) as answer:
-            result = messages.result_of(self._answer(answer, None))
+        hello = messages.request(next(self._numbers), "initialize", messages.INITIALIZE_PARAMS)
+        with self._transport.attempt(self._address.with_body(hello)) as response:
+            result = messages.result_of(self._answer(response, None))
             session = {"MCP-Protocol-Version": str(result.get("protocolVersion"))}
-            if "mcp-session-id" in answer.headers:
-                session["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+            if "mcp-session-id" in response.headers:
+                session["Mcp-Session-Id"] = response.headers["mcp-session-id"]
         begun = messages.notification("notifications/initialized", {})
         self._transport.send(self._address.with_body(begun).with_headers(session))
         return session
@@ -136,27 +136,27 @@ class ToolSession:
         number = next(self._numbers)
         token = {} if on_progress is None else {"_meta": {"progressToken": number}}
         body = messages.request(number, method, {**params, **token})
-        asked = self._address.with_body(body).with_headers(session)
-        with self._transport.attempt(asked.expecting(HTTPStatus.NOT_FOUND)) as answer:
-            if answer.status_code != HTTPStatus.NOT_FOUND:
-                return self._answer(answer, on_progress)
-            said = answer.read()
-        if answer.headers.get("content-type") == _PROBLEM:  # it is the sandbox that is not there
-            raise error_of(answer.status_code, answer.headers, said)
+        request = self._address.with_body(body).with_headers(session)
+        with self._transport.attempt(request.expecting(HTTPStatus.NOT_FOUND)) as response:
+            if response.status_code != HTTPStatus.NOT_FOUND:
+                return self._answer(response, on_progress)
+            content = response.read()
+        if response.headers.get("content-type") == _PROBLEM:  # it is the sandbox that is not there
+            raise error_of(response.status_code, response.headers, content)
         return None
 
     def _answer(
-        self, answer: httpx.Response, on_progress: Callback[[ToolProgress]] | None
+        self, response: httpx.Response, on_progress: Callback[[ToolProgress]] | None
     ) -> dict[str, Any]:
-        if not answer.headers.get("content-type", "").startswith(EVENT_STREAM):
-            return messages.read_message(answer.read())
+        if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+            return messages.read_message(response.read())
         parser = EventParser()
-        for content in answer.iter_bytes():
+        for content in response.iter_bytes():
             for event in parser.feed(content):
                 message = messages.read_message(event.data)
                 if "result" in message or "error" in message:
                     return message
                 progress = messages.progress_in(message)
                 if progress is not None:
-                    tell(on_progress, progress)
-        raise unexpected(answer.status_code, b"a stream that ended without an answer")
+                    invoke(on_progress, progress)
+        raise unexpected(response.status_code, b"a stream that ended without an answer")

@@ -11,8 +11,8 @@ def list_all(
     """Give the items of a list, part by part as they are taken."""
     cursor: str | None = None
     while True:
-        asked = call("GET", path, query={**(query or {}), "cursor": cursor})
-        page = transport.ask(kind, asked)
+        request = call("GET", path, query={**(query or {}), "cursor": cursor})
+        page = transport.fetch(kind, request)
         yield from page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -2,14 +2,14 @@ from collections.abc import Generator, Iterable
 from contextlib import closing
 from typing import Unpack
 
-from sandbox_client._sync.agent_runs import AgentRun, tell_run
+from sandbox_client._sync.agent_runs import AgentRun, forward_events
 from sandbox_client._sync.commands import (
     Command,
     begin_command,
+    forward_output,
     require_success,
     run_command,
     start_command,
-    tell_output,
 )
 from sandbox_client._sync.concurrency import Callback
 from sandbox_client._sync.pagination import list_all
@@ -30,11 +30,11 @@ from sandbox_client.models import (
     TerminalCreate,
     TerminalRead,
 )
-from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import AgentRunOptions, CommandOptions, TerminalOptions
 
 
-class Programs:
+class Processes:
     """What runs in a sandbox: commands, agents and terminals. A paused sandbox wakes for them."""
 
     _transport: Transport
@@ -47,42 +47,44 @@ class Programs:
         check: bool = False,
         on_stdout: Callback[[str]] | None = None,
         on_stderr: Callback[[str]] | None = None,
-        **how: Unpack[CommandOptions],
+        **options: Unpack[CommandOptions],
     ) -> CommandOutcome:
         """Run a command to its end; with `check` it raises what does not exit with 0.
 
         What it writes is told as it does where there is somebody to tell. It runs on if nobody waits any more.
         """
-        body = given(CommandCreate, {"cmd": cmd, **how})
+        body = request_body(CommandCreate, {"cmd": cmd, **options})
         if on_stdout is None and on_stderr is None:
             outcome = run_command(self._transport, self._path, body)
         else:
             command = begin_command(self._transport, self._path, body)
-            outcome = tell_output(command, on_stdout, on_stderr)
+            outcome = forward_output(command, on_stdout, on_stderr)
         return require_success(outcome) if check else outcome
 
     def stream(
-        self, cmd: str, **how: Unpack[CommandOptions]
+        self, cmd: str, **options: Unpack[CommandOptions]
     ) -> Generator[CommandEvent, None, None]:
         """Run a command and give what it writes as it does, until it has ended."""
-        command = self.begin(cmd, **how)
+        command = self.begin(cmd, **options)
         with closing(command.follow()) as events:
             yield from events
 
-    def begin(self, cmd: str, *, stdin: bool = False, **how: Unpack[CommandOptions]) -> Command:
+    def begin(self, cmd: str, *, stdin: bool = False, **options: Unpack[CommandOptions]) -> Command:
         """Begin a command that somebody waits for, so that its sandbox is not idle meanwhile; gives it at once, to be followed."""
-        body = given(CommandCreate, {"cmd": cmd, "stdin": stdin, **how})
+        body = request_body(CommandCreate, {"cmd": cmd, "stdin": stdin, **options})
         return begin_command(self._transport, self._path, body)
 
-    def start(self, cmd: str, *, stdin: bool = False, **how: Unpack[CommandOptions]) -> Command:
+    def start(self, cmd: str, *, stdin: bool = False, **options: Unpack[CommandOptions]) -> Command:
         """Start a command that runs in the background; gives it when it has started."""
-        body = given(CommandCreate, {"cmd": cmd, "stdin": stdin, "background": True, **how})
+        body = request_body(
+            CommandCreate, {"cmd": cmd, "stdin": stdin, "background": True, **options}
+        )
         return start_command(self._transport, self._path, body)
 
     def get_command(self, command_id: str) -> Command:
         """Find a command, to follow it or to see what has become of it."""
-        asked = call("GET", f"{self._path}/commands/{segment(command_id)}")
-        return Command(self._transport, self._transport.ask(CommandOutcome, asked))
+        request = call("GET", f"{self._path}/commands/{segment(command_id)}")
+        return Command(self._transport, self._transport.fetch(CommandOutcome, request))
 
     def list_commands(
         self, *, states: Iterable[CommandState | str] = ()
@@ -97,39 +99,39 @@ class Programs:
         prompt: str,
         *,
         on_event: Callback[[AgentEvent]] | None = None,
-        **how: Unpack[AgentRunOptions],
+        **options: Unpack[AgentRunOptions],
     ) -> AgentRunOutcome:
         """Have a coding agent carry out a prompt to its end; what it says is told as it does."""
-        run = self.start_agent(agent, prompt, **how)
-        return run.wait() if on_event is None else tell_run(run, on_event)
+        run = self.start_agent(agent, prompt, **options)
+        return run.wait() if on_event is None else forward_events(run, on_event)
 
     def start_agent(
-        self, agent: AgentName | str, prompt: str, **how: Unpack[AgentRunOptions]
+        self, agent: AgentName | str, prompt: str, **options: Unpack[AgentRunOptions]
     ) -> AgentRun:
         """Have a coding agent begin with a prompt."""
-        body = given(AgentRunCreate, {"agent": agent, "prompt": prompt, **how})
+        body = request_body(AgentRunCreate, {"agent": agent, "prompt": prompt, **options})
         record = begin(self._transport, self._path, "agent/runs", body, AgentRunOutcome)
         return AgentRun(self._transport, record)
 
     def get_agent_run(self, run_id: str) -> AgentRun:
         """Find an agent's run, to follow it or to see what has become of it."""
-        asked = call("GET", f"{self._path}/agent/runs/{segment(run_id)}")
-        return AgentRun(self._transport, self._transport.ask(AgentRunOutcome, asked))
+        request = call("GET", f"{self._path}/agent/runs/{segment(run_id)}")
+        return AgentRun(self._transport, self._transport.fetch(AgentRunOutcome, request))
 
     def list_agent_runs(self, *, running: bool = False) -> Generator[AgentRunRead, None, None]:
         """Give the runs of agents in it, newest first."""
         path, query = f"{self._path}/agent/runs", {"running": running}
         return list_all(self._transport, path, Page[AgentRunRead], query)
 
-    def open_terminal(self, **wanted: Unpack[TerminalOptions]) -> Terminal:
+    def open_terminal(self, **options: Unpack[TerminalOptions]) -> Terminal:
         """Start a terminal, by default a login shell; it runs on when nobody is attached."""
-        asked = create(f"{self._path}/terminals", given(TerminalCreate, wanted))
-        return Terminal(self._transport, self._transport.ask(TerminalRead, asked))
+        request = create(f"{self._path}/terminals", request_body(TerminalCreate, options))
+        return Terminal(self._transport, self._transport.fetch(TerminalRead, request))
 
     def attach_terminal(self, terminal_id: str, *, after: int | None = None) -> Terminal:
         """Find a terminal, to see it from the start, or from after so many bytes, and to type in it."""
-        asked = call("GET", f"{self._path}/terminals/{segment(terminal_id)}")
-        record = self._transport.ask(TerminalRead, asked)
+        request = call("GET", f"{self._path}/terminals/{segment(terminal_id)}")
+        record = self._transport.fetch(TerminalRead, request)
         return Terminal(self._transport, record, after=after)
 
     def list_terminals(

@@ -1,14 +1,14 @@
 from collections.abc import Generator, Iterable
 from typing import Unpack
 
-from sandbox_client._sync.events import tell_events, tell_log
+from sandbox_client._sync.events import read_events, read_log
 from sandbox_client._sync.files import Files
 from sandbox_client._sync.lifecycle import Lifecycle
 from sandbox_client._sync.mcp import Tool, ToolSession
 from sandbox_client._sync.pagination import list_all
-from sandbox_client._sync.processes import Programs
+from sandbox_client._sync.processes import Processes
 from sandbox_client._sync.transport import Transport
-from sandbox_client._sync.waiting import Progress, arrive
+from sandbox_client._sync.waiting import Progress, create_and_wait
 from sandbox_client.events import LogItem
 from sandbox_client.models import (
     EventRead,
@@ -25,7 +25,7 @@ from sandbox_client.models import (
     TimelineEntry,
 )
 from sandbox_client.protocol.address import McpAddress
-from sandbox_client.protocol.calls import call, create, given
+from sandbox_client.protocol.calls import call, create, request_body
 from sandbox_client.protocol.options import ForkOptions
 
 
@@ -38,17 +38,17 @@ class Ports:
 
     def get(self, port: int) -> PortUrls:
         """Tell where a port is reached, whether or not something listens there."""
-        return self._transport.ask(PortUrls, call("GET", f"{self._path}/{port}"))
+        return self._transport.fetch(PortUrls, call("GET", f"{self._path}/{port}"))
 
     def link(
         self, port: int, *, ttl_s: float | None = None, path: str | None = None
     ) -> LinkCreated:
         """Make a link to a port for people without a key."""
-        body = given(LinkCreate, {"ttl_s": ttl_s, "path": path})
-        return self._transport.ask(LinkCreated, call("POST", f"{self._path}/{port}/links", body))
+        body = request_body(LinkCreate, {"ttl_s": ttl_s, "path": path})
+        return self._transport.fetch(LinkCreated, call("POST", f"{self._path}/{port}/links", body))
 
 
-class Sandbox(Lifecycle, Programs):
+class Sandbox(Lifecycle, Processes):
     """A sandbox. One that was created here is deleted at the end of its block; one that was found stays."""
 
     def __init__(self, transport: Transport, record: SandboxRead, *, is_ours: bool = False) -> None:
@@ -75,11 +75,11 @@ class Sandbox(Lifecycle, Programs):
         *,
         wait_s: float | None = 600,
         on_progress: Progress | None = None,
-        **own: Unpack[ForkOptions],
+        **options: Unpack[ForkOptions],
     ) -> "Sandbox":
         """Start a copy of it with its files as they are now."""
-        asked = create(f"{self._path}/fork", given(SandboxFork, own))
-        record = arrive(self._transport, asked, wait_s=wait_s, on_progress=on_progress)
+        request = create(f"{self._path}/fork", request_body(SandboxFork, options))
+        record = create_and_wait(self._transport, request, wait_s=wait_s, on_progress=on_progress)
         return Sandbox(self._transport, record, is_ours=True)
 
     def events(
@@ -92,7 +92,7 @@ class Sandbox(Lifecycle, Programs):
         follow: bool = True,
     ) -> Generator[EventRead | LogGap, None, None]:
         """Give what happens to it until it has ended, from the start, after an event's `seq`, or with the last `tail`."""
-        return tell_events(
+        return read_events(
             self._transport,
             f"{self._path}/events",
             after=after,
@@ -111,7 +111,7 @@ class Sandbox(Lifecycle, Programs):
         follow: bool = True,
     ) -> Generator[LogItem, None, None]:
         """Give what happens to it and what runs in it, in one order, until it has ended."""
-        return tell_log(
+        return read_log(
             self._transport,
             f"{self._path}/logs",
             after=after,
@@ -122,8 +122,8 @@ class Sandbox(Lifecycle, Programs):
 
     def snapshot(self, name: str | None = None) -> SnapshotRead:
         """Keep it as it is now; the snapshot's id is a template to create sandboxes from."""
-        asked = create(f"{self._path}/snapshots", given(SnapshotCreate, {"name": name}))
-        return self._transport.ask(SnapshotRead, asked)
+        request = create(f"{self._path}/snapshots", request_body(SnapshotCreate, {"name": name}))
+        return self._transport.fetch(SnapshotRead, request)
 
     def list_snapshots(self) -> Generator[SnapshotRead, None, None]:
         """Give what was kept of it, newest first."""
@@ -131,10 +131,10 @@ class Sandbox(Lifecycle, Programs):
 
     def metrics(self) -> list[MetricRead]:
         """Tell what it used over time, oldest first."""
-        asked = call("GET", f"{self._path}/metrics")
-        return (self._transport.ask(Page[MetricRead], asked)).items
+        request = call("GET", f"{self._path}/metrics")
+        return (self._transport.fetch(Page[MetricRead], request)).items
 
     def timeline(self) -> list[TimelineEntry]:
         """Tell how it came to be what it is: each state it was in, what caused it, who, and why."""
-        told = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
-        return list(told)
+        entries = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
+        return list(entries)

@@ -15,10 +15,10 @@ def begin(
     transport: Transport, sandbox_path: str, what: str, body: BaseModel, kind: type[Model]
 ) -> Model:
     """Have something run in a sandbox, to be followed from its first byte on; a paused sandbox is woken before."""
-    asked = create(f"{sandbox_path}/{what}", body, wait=0)
+    request = create(f"{sandbox_path}/{what}", body, wait=0)
     try:
-        return transport.ask(kind, asked)
+        return transport.fetch(kind, request)
     except NotReady:
-        woken = call("POST", f"{sandbox_path}/resume", may_repeat=True, wait=LONGEST_WAIT_S)
-        transport.ask(SandboxRead, woken)
-    return transport.ask(kind, asked)
+        resume = call("POST", f"{sandbox_path}/resume", may_repeat=True, wait=LONGEST_WAIT_S)
+        transport.fetch(SandboxRead, resume)
+    return transport.fetch(kind, request)

@@ -11,13 +11,13 @@ from sandbox_client.protocol.sse import EventParser
 
 T = TypeVar("T")
 
-_COME_BACK_S = 1.0  # where the server does not say when
+_RECONNECT_S = 1.0  # where the server does not say when
 
 
 def follow_stream(
     transport: Transport,
     call: Call,
-    read: Callable[[str, str], T | None],
+    parse: Callable[[str, str], T | None],
     *,
     after: int | None = None,
     missed: T | None = None,
@@ -28,31 +28,31 @@ def follow_stream(
     Of a stream that replays nothing, `missed` is given wherever something may be.
     """
     parser = EventParser(last_id="" if after is None else str(after))
-    lost: Retries | None = None
-    begun = False
+    retries: Retries | None = None
+    is_reconnect = False
     while True:
         pause = 0.0
         try:
-            with transport.attempt(_from(call, parser.last_id)) as answer:
-                if answer.status_code == HTTPStatus.NO_CONTENT:
+            with transport.attempt(_from(call, parser.last_id)) as response:
+                if response.status_code == HTTPStatus.NO_CONTENT:
                     return
-                lost = None
-                if begun and missed is not None:
+                retries = None
+                if is_reconnect and missed is not None:
                     yield missed
-                begun = True
-                for content in answer.iter_bytes():
+                is_reconnect = True
+                for content in response.iter_bytes():
                     for event in parser.feed(content):
-                        told = read(event.data, event.id)
-                        if told is not None:
-                            yield told
-                            if is_last(told):
+                        item = parse(event.data, event.id)
+                        if item is not None:
+                            yield item
+                            if is_last(item):
                                 return
         except SandboxError as error:
-            lost = lost or transport.retries(call)
-            pause = lost.pause_after(error)
+            retries = retries or transport.retries(call)
+            pause = retries.delay_after(error)
         retry_s = parser.retry_s
         parser = EventParser(last_id=parser.last_id)
-        sleep(max(pause, _COME_BACK_S if begun and retry_s is None else retry_s or 0))
+        sleep(max(pause, _RECONNECT_S if is_reconnect and retry_s is None else retry_s or 0))
 
 
 def _from(call: Call, last_id: str) -> Call:

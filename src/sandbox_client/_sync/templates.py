@@ -11,7 +11,7 @@ from sandbox_client.models import (
     TemplateRead,
     TemplateRebuild,
 )
-from sandbox_client.protocol.calls import call, create, given, segment
+from sandbox_client.protocol.calls import call, create, request_body, segment
 from sandbox_client.protocol.options import TemplateOptions
 
 
@@ -24,23 +24,23 @@ class Templates:
         """Give your own templates and everybody's, newest first."""
         return list_all(self._transport, "/v1/templates", Page[TemplateRead])
 
-    def create_template(self, name: str, **wanted: Unpack[TemplateOptions]) -> TemplateRead:
+    def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
         """Have a template built; what is created from it waits until it is ready."""
-        asked = create("/v1/templates", given(TemplateCreate, {"name": name, **wanted}))
-        return self._transport.ask(TemplateRead, asked)
+        request = create("/v1/templates", request_body(TemplateCreate, {"name": name, **options}))
+        return self._transport.fetch(TemplateRead, request)
 
     def get_template(self, name: str) -> TemplateRead:
         """Tell where a template is, and how its builds went."""
-        return self._transport.ask(TemplateRead, call("GET", _path(name)))
+        return self._transport.fetch(TemplateRead, call("GET", _path(name)))
 
     def delete_template(self, name: str) -> None:
         """Have nothing created from a template any more."""
-        self._transport.remove(call("DELETE", _path(name)))
+        self._transport.delete(call("DELETE", _path(name)))
 
-    def rebuild_template(self, name: str, **wanted: Unpack[TemplateOptions]) -> TemplateRead:
+    def rebuild_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
         """Build a template again: as before, or all of it as it is said now."""
-        asked = create(f"{_path(name)}/builds", given(TemplateRebuild, wanted))
-        return self._transport.ask(TemplateRead, asked)
+        request = create(f"{_path(name)}/builds", request_body(TemplateRebuild, options))
+        return self._transport.fetch(TemplateRead, request)
 
     def list_template_builds(self, name: str) -> Generator[TemplateBuildRead, None, None]:
         """Give a template's last build at each backend."""
@@ -48,8 +48,8 @@ class Templates:
 
     def get_template_build(self, name: str, backend: str, *, offset: int = 0) -> TemplateBuildLog:
         """Tell how a build goes, and what it said after so many characters."""
-        asked = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
-        return self._transport.ask(TemplateBuildLog, asked)
+        request = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
+        return self._transport.fetch(TemplateBuildLog, request)
 
 
 def _path(name: str) -> str:

@@ -11,7 +11,7 @@ from sandbox_client.errors import NotFound, SandboxError, Unreachable
 from sandbox_client.errors.parsing import error_of
 from sandbox_client.protocol.address import Address
 from sandbox_client.protocol.calls import Call, read_as
-from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.deadline import Deadline
 from sandbox_client.protocol.retries import Retries
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -50,10 +50,10 @@ class Transport:
     def close(self) -> None:
         self._http.close()
 
-    def retries(self, call: Call, patience: Patience | None = None) -> Retries:
+    def retries(self, call: Call, deadline: Deadline | None = None) -> Retries:
         return Retries(
-            patience or Patience(self._retry_for_s),
-            outage=Patience(self._retry_for_s),
+            deadline or Deadline(self._retry_for_s),
+            outage=Deadline(self._retry_for_s),
             may_repeat=call.may_repeat,
             may_wait=call.wait != 0,
         )
@@ -63,25 +63,25 @@ class Transport:
         call: Call,
         *,
         parts: Parts | None = None,
-        patience: Patience | None = None,
+        deadline: Deadline | None = None,
         retries: Retries | None = None,
     ) -> httpx.Response:
         """Give the whole answer to a request; raises what is no success."""
-        retries = retries or self.retries(call, patience)
+        retries = retries or self.retries(call, deadline)
         while True:
             try:
-                with self.attempt(call, parts) as answer:
-                    answer.read()
-                    return answer
+                with self.attempt(call, parts) as response:
+                    response.read()
+                    return response
             except SandboxError as error:
-                pause = retries.pause_after(error)
+                pause = retries.delay_after(error)
             sleep(pause)
 
-    def ask(self, kind: type[Model], call: Call, *, patience: Patience | None = None) -> Model:
-        answer = self.send(call, patience=patience)
-        return read_as(kind, answer.content, status=answer.status_code)
+    def fetch(self, kind: type[Model], call: Call, *, deadline: Deadline | None = None) -> Model:
+        response = self.send(call, deadline=deadline)
+        return read_as(kind, response.content, status=response.status_code)
 
-    def remove(self, call: Call) -> None:
+    def delete(self, call: Call) -> None:
         """Have something gone; where an answer was lost, it may be since then."""
         retries = self.retries(call)
         try:
@@ -93,7 +93,7 @@ class Transport:
     @contextmanager
     def attempt(self, call: Call, parts: Parts | None = None) -> Iterator[httpx.Response]:
         """Send a request once; gives its answer before that is read."""
-        silence = self.timeout if call.silence is None else call.silence
+        read_timeout = self.timeout if call.read_timeout is None else call.read_timeout
         request = self._http.build_request(
             call.method,
             call.path,
@@ -101,27 +101,29 @@ class Transport:
             headers=dict(call.headers),
             content=call.body if parts is None else parts(),
             timeout=httpx.Timeout(
-                silence, connect=min(silence, _CONNECT_S), read=silence + (call.wait or 0)
+                read_timeout,
+                connect=min(read_timeout, _CONNECT_S),
+                read=read_timeout + (call.wait or 0),
             ),
         )
         try:
-            answer = self._http.send(request, stream=True)
+            response = self._http.send(request, stream=True)
         except _NEVER_SENT as error:
             raise self._unreachable(error, was_sent=False) from error
         except httpx.TransportError as error:
             raise self._unreachable(error, was_sent=True) from error
         try:
-            if not answer.is_success and answer.status_code != call.expected:
-                raise error_of(answer.status_code, answer.headers, answer.read())
-            yield answer
+            if not response.is_success and response.status_code != call.expected:
+                raise error_of(response.status_code, response.headers, response.read())
+            yield response
         except httpx.TransportError as error:
             raise self._unreachable(error, was_sent=True) from error
         finally:
-            answer.close()
+            response.close()
 
     def _unreachable(self, error: httpx.TransportError, *, was_sent: bool) -> Unreachable:
-        said = str(error) or type(error).__name__
-        return Unreachable(self.address.url, said, was_sent=was_sent)
+        reason = str(error) or type(error).__name__
+        return Unreachable(self.address.url, reason, was_sent=was_sent)
 
 
 def _trust(address: Address) -> ssl.SSLContext | bool:

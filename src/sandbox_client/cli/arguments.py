@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sandbox_client.cli.output.durations import read_duration
+from sandbox_client.cli.output.durations import parse_duration
 
 ENV: dict[str, Any] = {
     "action": "append",
@@ -95,7 +95,7 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 
 def duration(text: str) -> timedelta:
     try:
-        return read_duration(text)
+        return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

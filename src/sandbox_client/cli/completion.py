@@ -31,7 +31,7 @@ async def completion(invocation: Invocation) -> None:
     for action in _actions(parser):
         if action.dest in _OF and not action.choices:
             action.complete = _OF[action.dest]  # type: ignore[attr-defined]
-    invocation.output.say(shtab.complete(parser, invocation.given.shell))
+    invocation.output.print(shtab.complete(parser, invocation.args.shell))
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -72,14 +72,14 @@ class Interrupts:
 class Invocation:
     """What a verb has to work with: what was said, and where to say what comes of it."""
 
-    given: argparse.Namespace
+    args: argparse.Namespace
     output: Output
     interrupts: Interrupts
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[AsyncSandboxClient]:
         """Open a client. It asks first whether there is a server: what is asked later is tried for a minute."""
-        url = self.given.url
+        url = self.args.url
         is_encrypted = find_address(url).url.startswith("https:")
         tls = httpx.create_ssl_context() if is_encrypted else None
         async with AsyncSandboxClient(url, retry_for_s=0, tls=tls) as client:
@@ -91,4 +91,4 @@ class Invocation:
     async def sandbox(self) -> AsyncIterator[AsyncSandbox]:
         """Find the sandbox that was named."""
         async with self.client() as client:
-            yield await find_sandbox(client, self.given.sandbox)
+            yield await find_sandbox(client, self.args.sandbox)

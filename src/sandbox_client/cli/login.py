@@ -8,13 +8,13 @@ from pathlib import Path
 
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.cli.invocation import Invocation
-from sandbox_client.cli.output.failures import Failure
+from sandbox_client.cli.output.failures import CliError
 from sandbox_client.protocol.address import API_KEY, URL, config_file, find_address
 
 
 async def login(invocation: Invocation) -> None:
-    given, output = invocation.given, invocation.output
-    address = find_address(given.server or given.url, "")
+    args, output = invocation.args, invocation.output
+    address = find_address(args.server or args.url, "")
     with invocation.interrupts.suspended():
         key = _ask_for_key(address.url)
     async with (
@@ -34,14 +34,14 @@ def _ask_for_key(url: str) -> str:
     asks = sys.stdin.isatty()
     key = getpass.getpass(f"API key for {url}: ") if asks else sys.stdin.readline()
     if not key.strip():
-        raise Failure("There is no key.", advice="`sandbox-server keys create` makes one.")
+        raise CliError("There is no key.", advice="`sandbox-server keys create` makes one.")
     return key.strip()
 
 
-def _write(file: Path, **said: str) -> None:
+def _write(file: Path, **text: str) -> None:
     """Write down what nobody else may read, all of it or nothing."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items()]
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in text.items()]
     # Made with mode 600.
     descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     with os.fdopen(descriptor, "w") as opened:

@@ -43,17 +43,17 @@ def _run(words: Sequence[str]) -> int:
         return ended
     words, behind = _split(words)
     parser = build_parser()
-    given, unknown = parser.parse_known_args(words)
+    args, unknown = parser.parse_known_args(words)
     if unknown:
-        hint = "; a command's own words come after --" if given.takes_command else ""
+        hint = "; a command's own words come after --" if args.takes_command else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    if behind and not given.takes_command:
-        parser.error(f"{given.verb} runs no command, so nothing comes after --")
-    if given.takes_command:
-        given.command += behind
+    if behind and not args.takes_command:
+        parser.error(f"{args.verb} runs no command, so nothing comes after --")
+    if args.takes_command:
+        args.command += behind
     # It takes some tenths of a second to load, which help and errors of usage do not need.
     run: Callable[[argparse.Namespace], int] = import_module("sandbox_client.cli.dispatch").run
-    return run(given)
+    return run(args)
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from sandbox_client import AsyncSandbox, AsyncSandboxClient
-from sandbox_client.cli.output.failures import Failure
+from sandbox_client.cli.output.failures import CliError
 from sandbox_client.errors import SandboxNotFound
 from sandbox_client.models import SandboxRead, SandboxState
 from sandbox_client.protocol.outcomes import ENDED
@@ -31,7 +31,7 @@ async def find_sandbox(client: AsyncSandboxClient, named: str) -> AsyncSandbox:
         if found:
             return found[0]
     known = [each async for each in client.list_sandboxes(states=SandboxState)]
-    ending = by_end(named, [each.record for each in known])
+    ending = find_by_id_suffix(named, [each.record for each in known])
     if ending is not None:
         return next(each for each in known if each.record is ending)
     raise _unknown(named, [each.record for each in known])
@@ -47,7 +47,7 @@ async def _named(
     return found
 
 
-def by_end(end: str, records: Sequence[SandboxRead]) -> SandboxRead | None:
+def find_by_id_suffix(end: str, records: Sequence[SandboxRead]) -> SandboxRead | None:
     """Find the sandbox whose id ends so; those that have ended count where none lives."""
     if len(end) < _SHORTEST_END:
         return None
@@ -69,16 +69,16 @@ def near(named: str, records: Sequence[SandboxRead]) -> list[str]:
     return list(dict.fromkeys(ends.get(each, each) for each in close))
 
 
-def _ambiguous(named: str, records: Sequence[SandboxRead]) -> Failure:
+def _ambiguous(named: str, records: Sequence[SandboxRead]) -> CliError:
     ids = ", ".join(each.id for each in records[:_MOST_NAMED])
     more = "" if len(records) <= _MOST_NAMED else f" and {len(records) - _MOST_NAMED} more"
-    return Failure(f"{named!r} may be {ids}{more}.", advice="Name it by its id.", code="ambiguous")
+    return CliError(f"{named!r} may be {ids}{more}.", advice="Name it by its id.", code="ambiguous")
 
 
-def _unknown(named: str, records: Sequence[SandboxRead]) -> Failure:
+def _unknown(named: str, records: Sequence[SandboxRead]) -> CliError:
     close = near(named, records)
     meant = f" Did you mean {' or '.join(close)}?" if close else ""
-    return Failure(
+    return CliError(
         f"There is no sandbox {named!r}.{meant}",
         advice="`sbx ls --all` lists them.",
         code="sandbox-not-found",

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from sandbox_client import AsyncTerminal
 from sandbox_client.errors import StreamBroken
 from sandbox_client.events import (
-    SandboxTurned,
+    SandboxStateChanged,
     TerminalEvent,
     TerminalExit,
     TerminalGap,
@@ -20,7 +20,7 @@ from sandbox_client.events import (
 )
 from sandbox_client.models import SandboxState
 
-LEFT = None  # what a window gives that was left by its escape: the terminal goes on
+DETACHED = None  # what a window gives that was left by its escape: the terminal goes on
 _STDIN, _STDOUT = 0, 1
 _READ = 64 * 1024
 _NOTES = {
@@ -36,12 +36,12 @@ _LEAVE = ord(".")
 _LINE_ENDS = b"\r\n"
 
 
-def is_window() -> bool:
+def is_terminal() -> bool:
     """Tell whether somebody sits before this terminal."""
     return os.isatty(_STDIN) and os.isatty(_STDOUT)
 
 
-def window_size() -> tuple[int, int]:
+def terminal_size() -> tuple[int, int]:
     """Give columns and rows, as terminals of sandboxes may have them."""
     size = os.get_terminal_size(_STDOUT)
     return min(max(size.columns, 1), 1000), min(max(size.lines, 1), 1000)
@@ -50,7 +50,7 @@ def window_size() -> tuple[int, int]:
 async def show(terminal: AsyncTerminal) -> int | None:
     """Show a terminal until its program ends, and give its exit code; or until `~.` is typed at the start of a line."""
     with _raw():
-        return await _Window(terminal).run()
+        return await _TerminalSession(terminal).run()
 
 
 @contextmanager
@@ -90,19 +90,19 @@ class Escape:
         return bytes(passed_on)
 
 
-class _Window:
+class _TerminalSession:
     def __init__(self, terminal: AsyncTerminal) -> None:
         self._terminal = terminal
         self._escape = Escape()
         self._size: tuple[int, int] | None = None
         # In one line, so that what is typed after a resize does not overtake it.
-        self._heard: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._look_at_size()
+        self._typed: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queue_resize()
 
     async def run(self) -> int | None:
         loop = asyncio.get_running_loop()
         loop.add_reader(_STDIN, self._read)
-        loop.add_signal_handler(signal.SIGWINCH, self._look_at_size)
+        loop.add_signal_handler(signal.SIGWINCH, self._queue_resize)
         try:
             return await self._until_one_ends()
         finally:
@@ -118,29 +118,29 @@ class _Window:
         await asyncio.gather(shown, passed_on, return_exceptions=True)
         if passed_on in done:
             passed_on.result()
-        return shown.result() if shown in done else LEFT
+        return shown.result() if shown in done else DETACHED
 
     def _read(self) -> None:
-        self._heard.put_nowait(os.read(_STDIN, _READ))
+        self._typed.put_nowait(os.read(_STDIN, _READ))
 
-    def _look_at_size(self) -> None:
-        self._heard.put_nowait(None)
+    def _queue_resize(self) -> None:
+        self._typed.put_nowait(None)
 
     async def _pass_on(self) -> None:
-        while (typed := await self._heard.get()) != b"":
+        while (typed := await self._typed.get()) != b"":
             await self._fit()
             passed_on = self._escape.feed(typed or b"")
             if passed_on:
-                async with _told_if_broken():
+                async with _noted_if_lost():
                     await self._terminal.send(passed_on)
             if self._escape.is_complete:
                 return
 
     async def _fit(self) -> None:
         """Give the terminal this one's size, where that has changed; the signal that says so may come after what is typed."""
-        if self._size != (size := window_size()):
+        if self._size != (size := terminal_size()):
             self._size = size
-            async with _told_if_broken():
+            async with _noted_if_lost():
                 await self._terminal.resize(*size)
 
     async def _show(self) -> int:
@@ -155,7 +155,7 @@ class _Window:
 
 
 @asynccontextmanager
-async def _told_if_broken() -> AsyncIterator[None]:
+async def _noted_if_lost() -> AsyncIterator[None]:
     """Go on where only what was sent last is lost: the terminal attaches again by itself."""
     try:
         yield
@@ -165,7 +165,7 @@ async def _told_if_broken() -> AsyncIterator[None]:
 
 def _note(event: TerminalEvent) -> str | None:
     match event:
-        case SandboxTurned(state=state):
+        case SandboxStateChanged(state=state):
             return _NOTES.get(state)
         case TerminalProblem():
             return f"{event.title}: {event.detail}"

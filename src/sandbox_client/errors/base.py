@@ -10,7 +10,7 @@ class SandboxError(Exception):
     """Whatever this client raises of its own."""
 
 
-class AddressUnknown(SandboxError, ValueError):
+class ConfigurationError(SandboxError, ValueError):
     """Nobody says where the server is, or with which key to ask it."""
 
 
@@ -29,7 +29,7 @@ class Unreachable(SandboxError, ConnectionError):
         self.was_sent = was_sent
 
 
-class WaitOver(SandboxError, TimeoutError):
+class WaitTimeout(SandboxError, TimeoutError):
     """What was waited for has not come true in time; `sandbox` is how it was then."""
 
     def __init__(self, detail: str, *, sandbox: SandboxRead | None = None) -> None:
@@ -46,8 +46,8 @@ class CommandFailed(SandboxError):
             if outcome.exit_code is not None
             else f"is {outcome.state}: {outcome.state_reason}"
         )
-        said = outcome.stderr.strip() or outcome.stdout.strip()
-        super().__init__(f"The command {ending}: {outcome.cmd}\n{said[-2000:]}".rstrip())
+        output = outcome.stderr.strip() or outcome.stdout.strip()
+        super().__init__(f"The command {ending}: {outcome.cmd}\n{output[-2000:]}".rstrip())
         self.outcome = outcome
 
 

@@ -116,7 +116,7 @@ class TerminalResized(Told):
     rows: int
 
 
-class SandboxTurned(Told):
+class SandboxStateChanged(Told):
     """What the terminal's sandbox is now; a paused one resumes when somebody types."""
 
     state: SandboxState
@@ -143,7 +143,7 @@ TerminalEvent: TypeAlias = (
     TerminalAttached
     | TerminalGap
     | TerminalResized
-    | SandboxTurned
+    | SandboxStateChanged
     | TerminalProblem
     | TerminalExit
 )

@@ -21,7 +21,7 @@ from sandbox_client.events import (
     CommandStarted,
     FileChange,
     LogItem,
-    SandboxTurned,
+    SandboxStateChanged,
     TerminalAttached,
     TerminalEvent,
     TerminalExit,
@@ -54,7 +54,7 @@ _OF_TERMINALS: Mapping[str, type[TerminalEvent]] = {
     "attached": TerminalAttached,
     "gap": TerminalGap,
     "resized": TerminalResized,
-    "sandbox": SandboxTurned,
+    "sandbox": SandboxStateChanged,
     "problem": TerminalProblem,
     "exit": TerminalExit,
 }
@@ -62,44 +62,44 @@ _CHANGES = frozenset({"created", "written", "removed", "renamed", "chmod"})
 
 
 def read_command_event(data: str, number: str) -> CommandEvent | None:
-    told = _object(data)
-    kind = _OF_COMMANDS.get(told["type"])
-    return None if kind is None else _read(kind, {**told, "id": number})
+    fields = _object(data)
+    kind = _OF_COMMANDS.get(fields["type"])
+    return None if kind is None else _read(kind, {**fields, "id": number})
 
 
 def read_agent_event(data: str, number: str) -> AgentEvent | None:
-    told = _object(data)
-    kind = _OF_AGENTS.get(told["type"])
-    return None if kind is None else _read(kind, {**told, "id": number})
+    fields = _object(data)
+    kind = _OF_AGENTS.get(fields["type"])
+    return None if kind is None else _read(kind, {**fields, "id": number})
 
 
 def read_event(data: str, _number: str) -> EventRead | LogGap:
-    told = _object(data)
-    return _read(LogGap, told) if told["type"] == "gap" else _read(EventRead, told)
+    fields = _object(data)
+    return _read(LogGap, fields) if fields["type"] == "gap" else _read(EventRead, fields)
 
 
 def read_log_item(data: str, _number: str) -> LogItem:
     return log_item(_object(data))
 
 
-def log_item(told: Mapping[str, Any]) -> LogItem:
-    source = told.get("source")
+def log_item(fields: Mapping[str, Any]) -> LogItem:
+    source = fields.get("source")
     if source is None:
-        return _read(LogGap, told)
-    return _read(LogEvent, told) if source == "events" else _read(LogRecord, told)
+        return _read(LogGap, fields)
+    return _read(LogEvent, fields) if source == "events" else _read(LogRecord, fields)
 
 
 def read_file_event(data: str, _number: str) -> FileChange | WatchEnded | None:
-    told = _object(data)
-    if told["type"] == "ended":
-        return _read(WatchEnded, told)
-    return _read(FileChange, told) if told["type"] in _CHANGES else None
+    fields = _object(data)
+    if fields["type"] == "ended":
+        return _read(WatchEnded, fields)
+    return _read(FileChange, fields) if fields["type"] in _CHANGES else None
 
 
 def read_terminal_event(data: str) -> TerminalEvent | None:
-    told = _object(data)
-    kind = _OF_TERMINALS.get(told["type"])
-    return None if kind is None else _read(kind, told)
+    fields = _object(data)
+    kind = _OF_TERMINALS.get(fields["type"])
+    return None if kind is None else _read(kind, fields)
 
 
 Reader: TypeAlias = Callable[[str, str], T | None]
@@ -107,16 +107,16 @@ Reader: TypeAlias = Callable[[str, str], T | None]
 
 def _object(data: str) -> dict[str, Any]:
     try:
-        told = json.loads(data)
+        fields = json.loads(data)
     except ValueError:
-        told = None
-    if not isinstance(told, dict) or not isinstance(told.get("type"), str):
+        fields = None
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):
         raise unexpected(200, data.encode())
-    return told
+    return fields
 
 
-def _read(kind: type[T], told: Mapping[str, Any]) -> T:
+def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
     try:
-        return kind.model_validate(told)
+        return kind.model_validate(fields)
     except ValidationError:
-        raise unexpected(200, json.dumps(told).encode()) from None
+        raise unexpected(200, json.dumps(fields).encode()) from None

@@ -100,7 +100,7 @@ class AgentRunCreate(Given):
     envs: Annotated[
         Envs, Field(description="Variables for this run alone, such as keys; they are not kept.")
     ] = Field(default_factory=dict)
-    pause_after: Annotated[
+    delay_after: Annotated[
         bool,
         Field(
             strict=True,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sandbox_client.errors import AddressUnknown
+from sandbox_client.errors import ConfigurationError
 
 URL = "SANDBOX_SERVER_URL"
 API_KEY = "SANDBOX_SERVER_API_KEY"
@@ -58,7 +58,7 @@ def find_address(
     if key is None and url in (None, written_url):
         key = written.get("api_key")
     if key is None:
-        raise AddressUnknown(_NO_KEY.format(file=file))
+        raise ConfigurationError(_NO_KEY.format(file=file))
     return Address(_checked(url or written_url), key.strip())
 
 
@@ -77,16 +77,18 @@ def _read(file: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise AddressUnknown(f"{file} cannot be read: {error}") from None
+        raise ConfigurationError(f"{file} cannot be read: {error}") from None
     if not all(isinstance(written.get(name, ""), str) for name in ("url", "api_key")):
-        raise AddressUnknown(f"In {file}, url and api_key have to be texts.")
+        raise ConfigurationError(f"In {file}, url and api_key have to be texts.")
     return written
 
 
 def _checked(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise AddressUnknown(f"The server's address has to be http:// or https://, not {url!r}.")
+        raise ConfigurationError(
+            f"The server's address has to be http:// or https://, not {url!r}."
+        )
     if parts.query or parts.fragment:
-        raise AddressUnknown(f"The server's address has neither query nor fragment: {url!r}.")
+        raise ConfigurationError(f"The server's address has neither query nor fragment: {url!r}.")
     return url.rstrip("/")

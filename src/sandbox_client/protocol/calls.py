@@ -32,7 +32,7 @@ class Call:
     may_repeat: bool
     wait: float | None = None
     """For how long the server was asked to wait before it answers; else it does as it likes."""
-    silence: float | None = None
+    read_timeout: float | None = None
     """For how long it may say nothing besides; else for as long as the client lets any."""
 
     expected: int | None = None
@@ -59,9 +59,9 @@ class Call:
         query = tuple(each for each in self.query if each[0] != "wait")
         return replace(self, query=(*query, ("wait", f"{seconds:g}")), wait=seconds)
 
-    def silent_for(self, seconds: float) -> Self:
+    def with_read_timeout(self, seconds: float) -> Self:
         """Let the server say nothing for as long as that, and no longer."""
-        return replace(self, silence=seconds)
+        return replace(self, read_timeout=seconds)
 
     def streamed(self) -> Self:
         """Ask for events in place of one answer."""
@@ -103,7 +103,7 @@ def create(
     return call("POST", path, body, headers=key, may_repeat=True, wait=wait, query=query)
 
 
-def given(model: type[Model], fields: Mapping[str, Any]) -> Model:
+def request_body(model: type[Model], fields: Mapping[str, Any]) -> Model:
     """Make a body of what was said; None is nothing said."""
     return model(**{name: value for name, value in fields.items() if value is not None})
 

@@ -2,7 +2,7 @@ import time
 from collections.abc import Callable
 
 
-class Patience:
+class Deadline:
     """How long somebody waits, through all that they wait for; None is for ever."""
 
     def __init__(

@@ -14,7 +14,7 @@ class FileVersion:
     modified_at: datetime | None
 
     @classmethod
-    def told_in(cls, headers: Mapping[str, str], *, size: int | None = None) -> Self:
+    def from_headers(cls, headers: Mapping[str, str], *, size: int | None = None) -> Self:
         modified = headers.get("last-modified")
         return cls(
             size=size,
@@ -23,7 +23,7 @@ class FileVersion:
         )
 
 
-def part_header(offset: int, limit: int | None) -> dict[str, str]:
+def range_header(offset: int, limit: int | None) -> dict[str, str]:
     """Ask for a part of a file, unless all of it is wanted."""
     if limit is not None:
         return {"Range": f"bytes={offset}-{offset + limit - 1}"}

@@ -10,14 +10,14 @@ from sandbox_client.errors.parsing import unexpected
 
 VERSION = "2025-06-18"
 ACCEPTED = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-HELLO = {
+INITIALIZE_PARAMS = {
     "protocolVersion": VERSION,
     "capabilities": {},
     "clientInfo": {"name": "sandbox-client", "version": "1"},
 }
 
 
-class ToolServerRefused(SandboxError):
+class ToolServerError(SandboxError):
     """The tool server did not carry out a request; a tool that fails says so in its result instead."""
 
 
@@ -62,18 +62,18 @@ def notification(method: str, params: Mapping[str, Any]) -> bytes:
 
 def read_message(content: str | bytes) -> dict[str, Any]:
     try:
-        told = json.loads(content)
+        data = json.loads(content)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        data = None
+    if not isinstance(data, dict):
         raise unexpected(200, content if isinstance(content, bytes) else content.encode())
-    return told
+    return data
 
 
 def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
     """Give what an answer tells; raises where the request was refused."""
     if "error" in message:
-        raise ToolServerRefused(str(message["error"].get("message", message["error"])))
+        raise ToolServerError(str(message["error"].get("message", message["error"])))
     result: dict[str, Any] = message["result"]
     return result
 
@@ -81,22 +81,22 @@ def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
 def progress_in(message: Mapping[str, Any]) -> ToolProgress | None:
     if message.get("method") != "notifications/progress":
         return None
-    told = message.get("params", {})
-    return ToolProgress(told.get("progress", 0), told.get("total"), told.get("message"))
+    data = message.get("params", {})
+    return ToolProgress(data.get("progress", 0), data.get("total"), data.get("message"))
 
 
-def read_tool(told: Mapping[str, Any]) -> ToolDescription:
+def read_tool(data: Mapping[str, Any]) -> ToolDescription:
     return ToolDescription(
-        told["name"],
-        told.get("description") or "",
-        told.get("inputSchema") or {"type": "object"},
-        told.get("annotations") or {},
+        data["name"],
+        data.get("description") or "",
+        data.get("inputSchema") or {"type": "object"},
+        data.get("annotations") or {},
     )
 
 
-def read_result(told: Mapping[str, Any]) -> ToolResult:
+def read_result(data: Mapping[str, Any]) -> ToolResult:
     return ToolResult(
-        list(told.get("content") or []),
-        told.get("structuredContent"),
-        is_error=bool(told.get("isError")),
+        list(data.get("content") or []),
+        data.get("structuredContent"),
+        is_error=bool(data.get("isError")),
     )

@@ -76,7 +76,7 @@ class AgentRunOptions(TypedDict, total=False):
     max_turns: int | None
     timeout_s: float | None
     envs: Mapping[str, str]
-    pause_after: bool
+    delay_after: bool
 
 
 class TemplateOptions(TypedDict, total=False):

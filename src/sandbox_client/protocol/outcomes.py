@@ -7,14 +7,14 @@ ENDED = frozenset({SandboxState.STOPPED, SandboxState.FAILED})
 _NEVER_RAN = "The sandbox did not start: {}"
 
 
-def has_begun(record: SandboxRead) -> bool:
+def is_started(record: SandboxRead) -> bool:
     """Tell whether a new sandbox runs, or has done so."""
     if record.state in ENDED:
         raise StartFailed(_NEVER_RAN.format(_reason(record)))
     return _runs(record) or record.target is SandboxTarget.PAUSED
 
 
-def has_come_back(record: SandboxRead) -> bool:
+def is_resumed(record: SandboxRead) -> bool:
     """Tell whether a sandbox that was asked to resume runs."""
     _require_alive(record)
     if record.target is SandboxTarget.PAUSED:
@@ -27,7 +27,7 @@ def is_paused(record: SandboxRead) -> bool:
     return record.state is SandboxState.PAUSED or record.target is SandboxTarget.RUNNING
 
 
-def place_of(record: SandboxRead) -> str:
+def describe_wait(record: SandboxRead) -> str:
     """Say in a few words how far a sandbox is."""
     if record.queue is None:
         return f"it is {record.state}"

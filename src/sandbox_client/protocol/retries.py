@@ -11,15 +11,15 @@ from sandbox_client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from sandbox_client.protocol.deadline import Patience
+from sandbox_client.protocol.deadline import Deadline
 
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 10.0
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 10.0
 
 _UNAVAILABLE = 503
 _OF_GATEWAYS = frozenset({502, 503, 504})
 # These are said before anything is done, and so is NotReady.
-_REFUSED_AT_ONCE = (RateLimited, TooManyAtOnce)
+_REJECTED_EARLY = (RateLimited, TooManyAtOnce)
 
 
 class Retries:
@@ -27,32 +27,32 @@ class Retries:
 
     def __init__(
         self,
-        patience: Patience,
+        deadline: Deadline,
         *,
-        outage: Patience | None = None,
+        outage: Deadline | None = None,
         may_repeat: bool,
         may_wait: bool = True,
     ) -> None:
-        self._patience = patience
-        self._outage = outage or patience
+        self._patience = deadline
+        self._outage = outage or deadline
         self._may_repeat = may_repeat
         self._may_wait = may_wait
-        self._pause = FIRST_PAUSE_S
+        self._delay = FIRST_DELAY_S
         self.was_lost = False
         """Whether an attempt may have been carried out though its answer never came."""
 
-    def pause_after(self, error: SandboxError) -> float:
+    def delay_after(self, error: SandboxError) -> float:
         """Tell for how many seconds to wait before the next attempt; raises the error where there is to be none."""
-        if not self._is_worth_it(error):
+        if not self._is_retryable(error):
             raise error
         self.was_lost |= isinstance(error, Unreachable) and error.was_sent
-        pause = max(getattr(error, "retry_after", None) or 0.0, self._next_pause())
-        patience = self._patience if _is_refusal(error) else self._outage
-        if not patience.lasts(pause):
+        delay = max(getattr(error, "retry_after", None) or 0.0, self._next_delay())
+        deadline = self._patience if _is_rejection(error) else self._outage
+        if not deadline.lasts(delay):
             raise error
-        return pause
+        return delay
 
-    def _is_worth_it(self, error: SandboxError) -> bool:
+    def _is_retryable(self, error: SandboxError) -> bool:
         match error:
             case Unreachable():
                 return self._may_repeat or not error.was_sent
@@ -62,13 +62,13 @@ class Retries:
                 return self._may_repeat and error.status in _OF_GATEWAYS
             case ApiError():
                 passes = self._may_repeat and error.status == _UNAVAILABLE
-                return passes or isinstance(error, _REFUSED_AT_ONCE)
+                return passes or isinstance(error, _REJECTED_EARLY)
         return False
 
-    def _next_pause(self) -> float:
-        pause, self._pause = self._pause, min(LONGEST_PAUSE_S, self._pause * 2)
-        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
+    def _next_delay(self) -> float:
+        delay, self._delay = self._delay, min(LONGEST_DELAY_S, self._delay * 2)
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
 
 
-def _is_refusal(error: SandboxError) -> bool:
+def _is_rejection(error: SandboxError) -> bool:
     return isinstance(error, ApiError) and not isinstance(error, UnexpectedAnswer)

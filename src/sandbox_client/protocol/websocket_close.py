@@ -16,7 +16,7 @@ _ATTACH_AGAIN = frozenset(
 )
 
 
-def require_to_go_on(closed: ConnectionClosed) -> bool:
+def should_reattach(closed: ConnectionClosed) -> bool:
     """Tell whether a terminal that is left is to be attached to again; raises where it would be no use."""
     code = CloseCode.ABNORMAL_CLOSURE if closed.rcvd is None else closed.rcvd.code
     if closed.sent is not None and closed.sent.code == CloseCode.NORMAL_CLOSURE:

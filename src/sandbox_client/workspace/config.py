@@ -15,11 +15,11 @@ FILE = "e2b-sandbox.config.json"
 _DAY_S = 24 * 3600
 
 
-class ProjectNotUnderstood(Exception):
+class InvalidConfig(Exception):
     """The project's file cannot be used; the text says where and why."""
 
 
-class Project(BaseModel):
+class WorkspaceConfig(BaseModel):
     """What a project's file says; a field that does not exist is refused, since it was meant to do something."""
 
     model_config = ConfigDict(extra="forbid")
@@ -51,7 +51,7 @@ class Project(BaseModel):
         return {name: value if equals else None for name, equals, value in pairs}
 
     @classmethod
-    def read(cls, directory: Path) -> "Project":
+    def read(cls, directory: Path) -> "WorkspaceConfig":
         """Read a directory's file; without one everything is as usual."""
         file = directory / FILE
         try:
@@ -59,19 +59,19 @@ class Project(BaseModel):
         except FileNotFoundError:
             return cls()
         except ValidationError as error:
-            raise ProjectNotUnderstood(f"{file}:\n{_tell(error)}") from None
+            raise InvalidConfig(f"{file}:\n{_describe(error)}") from None
 
     def variables(self, environment: Mapping[str, str] = os.environ) -> tuple[Envs, list[str]]:
         """Give the values of its variables, and the names of those that have none here."""
-        told = {
+        values = {
             name: environment.get(name) if value is None else value
             for name, value in self.environment.items()
         }
-        given = {name: value for name, value in told.items() if value is not None}
-        return given, [name for name, value in told.items() if value is None]
+        given = {name: value for name, value in values.items() if value is not None}
+        return given, [name for name, value in values.items() if value is None]
 
 
-def _tell(error: ValidationError) -> str:
+def _describe(error: ValidationError) -> str:
     return "\n".join(
         f"  {'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg'].removeprefix('Value error, ')}"
         for one in error.errors()

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from sandbox_client.workspace.remote import ROOT, Far
+from sandbox_client.workspace.remote import ROOT, RemoteEndpoint
 
 _OURS = "refs/remotes/sandbox/"
 _HEADS = "refs/heads/"
@@ -37,42 +37,42 @@ class GitFailed(Exception):
     """git said no; the text is what it said."""
 
 
-class History:
-    def __init__(self, root: Path, far: Far) -> None:
+class GitHistory:
+    def __init__(self, root: Path, remote: RemoteEndpoint) -> None:
         self._root = root
-        self._far = far
+        self._remote = remote
 
-    async def give(self) -> bool:
+    async def push(self) -> bool:
         """Have the sandbox know the history, if there is one that it does not have yet."""
-        if not await self._is_to_be_given():
+        if not await self._is_needed():
             return False
         with tempfile.TemporaryDirectory() as scratch:
             bundle = Path(scratch, "bundle")
             await self._git(
                 "bundle", "create", "--quiet", str(bundle), "--branches", "--tags", "HEAD"
             )
-            await self._far.sandbox.files.upload(bundle, f"{ROOT}/.git-bundle")
-        await self._far.run(await self._unbundling())
+            await self._remote.sandbox.files.upload(bundle, f"{ROOT}/.git-bundle")
+        await self._remote.run(await self._unbundling())
         return True
 
-    async def bring(self) -> list[str]:
+    async def fetch(self) -> list[str]:
         """Fetch what was committed in the sandbox; tells which branches `sandbox/…` are new or have moved."""
         if not await self._is_repository():
             return []
-        theirs = await self._their_branches()
+        theirs = await self._remote_branches()
         known = [commit for commit in set(theirs.values()) if await self._has(commit)]
         unknown = [name for name, commit in theirs.items() if commit not in known]
         if unknown:
             await self._fetch(unknown, known)
-        return [name for name, commit in theirs.items() if await self._note(name, commit)]
+        return [name for name, commit in theirs.items() if await self._update_branch(name, commit)]
 
     async def find_unfetched(self) -> tuple[list[str], list[str]]:
         """Find refs with commits that are missing here: branches, and other refs that `bring` does not fetch.
 
         A commit is here if a ref or HEAD reaches it; git removes others sooner or later.
         """
-        told = (line.split(" ", 2) for line in (await self._far.run(_LIST_TIPS)).splitlines())
-        tips = [one for one in told if len(one) == 3 and one[0] == "commit"]  # noqa: PLR2004
+        listing = (line.split(" ", 2) for line in (await self._remote.run(_LIST_TIPS)).splitlines())
+        tips = [one for one in listing if len(one) == 3 and one[0] == "commit"]  # noqa: PLR2004
         is_repository = await self._is_repository()
         branches: dict[str, str] = {}
         others: dict[str, str] = {}
@@ -98,10 +98,10 @@ class History:
         except (GitFailed, FileNotFoundError):
             return False
 
-    async def _is_to_be_given(self) -> bool:
+    async def _is_needed(self) -> bool:
         if not await self._is_repository() or await self._is_shallow():
             return False
-        there = await self._far.run(f"[ -e {ROOT}/.git ] && echo there; command -v git || true")
+        there = await self._remote.run(f"[ -e {ROOT}/.git ] && echo there; command -v git || true")
         return "there" not in there.split() and bool(there) and bool(await self._commit_of("HEAD"))
 
     async def _is_shallow(self) -> bool:
@@ -137,10 +137,10 @@ class History:
         except GitFailed:
             return ""
 
-    async def _their_branches(self) -> dict[str, str]:
+    async def _remote_branches(self) -> dict[str, str]:
         listing = f"git -C {ROOT} for-each-ref --format='%(objectname) %(refname)' {_HEADS}"
-        told = await self._far.run(f"[ ! -e {ROOT}/.git ] || {listing}")
-        found = [_BRANCH.fullmatch(line) for line in told.splitlines()]
+        listing = await self._remote.run(f"[ ! -e {ROOT}/.git ] || {listing}")
+        found = [_BRANCH.fullmatch(line) for line in listing.splitlines()]
         return {one["name"]: one["commit"] for one in found if one is not None}
 
     async def _has(self, commit: str) -> bool:
@@ -151,21 +151,21 @@ class History:
         return True
 
     async def _fetch(self, branches: list[str], known: list[str]) -> None:
-        wanted = " ".join(shlex.quote(_HEADS + name) for name in branches)
+        refs = " ".join(shlex.quote(_HEADS + name) for name in branches)
         without = " ".join(f"^{commit}" for commit in known)
-        place = (await self._far.run("mktemp")).strip()
+        place = (await self._remote.run("mktemp")).strip()
         bundle = shlex.quote(place)
-        await self._far.run(f"git -C {ROOT} bundle create --quiet {bundle} {wanted} {without}")
+        await self._remote.run(f"git -C {ROOT} bundle create --quiet {bundle} {refs} {without}")
         with tempfile.TemporaryDirectory() as scratch:
             copy = Path(scratch, "bundle")
-            await self._far.sandbox.files.download(place, copy)
+            await self._remote.sandbox.files.download(place, copy)
             heads = [_HEADS + name for name in branches]
             await self._git(
                 "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", str(copy), *heads
             )
-        await self._far.run(f"rm {bundle}")
+        await self._remote.run(f"rm {bundle}")
 
-    async def _note(self, name: str, commit: str) -> bool:
+    async def _update_branch(self, name: str, commit: str) -> bool:
         """Have a branch of ours stand where theirs does, unless there is nothing that we had not."""
         before = await self._commit_of(_OURS + name)
         if commit == before or (not before and await self._is_in(commit, _HEADS + name)):
@@ -194,10 +194,10 @@ class History:
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
         )
-        said, complained = await process.communicate()
+        output, errors = await process.communicate()
         if process.returncode:
-            raise GitFailed(complained.decode(errors="replace").strip())
-        return said.decode(errors="surrogateescape").strip()
+            raise GitFailed(errors.decode(errors="replace").strip())
+        return output.decode(errors="surrogateescape").strip()
 
 
 def _without_password(url: str) -> str:

@@ -14,16 +14,16 @@ _FILE = ".gitignore"
 
 def rules_of(root: Path, exclude: Sequence[str] = ()) -> list[Rule]:
     """Collect the rules of all `.gitignore` files, and after them, as they win, the project's own."""
-    own = _translate(exclude)
+    config_rules = _translate(exclude)
     found: list[Rule] = []
     for directory, below, files in os.walk(root):
         place = os.path.relpath(directory, root)
         place = "" if place == os.curdir else f"{place}/"
         if _FILE in files:
             found += _translate(_lines_of(Path(directory, _FILE)), place)
-        rules = Rules([*found, *own])
-        below[:] = [name for name in below if not rules.leave_out(place + name, is_directory=True)]
-    return [*found, *own]
+        rules = Rules([*found, *config_rules])
+        below[:] = [name for name in below if not rules.ignores(place + name, is_directory=True)]
+    return [*found, *config_rules]
 
 
 def _lines_of(file: Path) -> list[str]:
@@ -35,9 +35,9 @@ def _lines_of(file: Path) -> list[str]:
 
 def _translate(lines: Iterable[str], place: str = "") -> list[Rule]:
     patterns = GitIgnoreSpec.from_lines(lines).patterns
-    told = [(pattern.regex, pattern.include) for pattern in patterns]
+    compiled = [(pattern.regex, pattern.include) for pattern in patterns]
     return [
         (f"^{re.escape(place)}{regex.pattern.removeprefix('^')}", leaves_out)
-        for regex, leaves_out in told
+        for regex, leaves_out in compiled
         if regex is not None and leaves_out is not None
     ]

@@ -11,7 +11,7 @@ from sandbox_client.workspace.endpoint.ignore import Rule, Rules
 from sandbox_client.workspace.gitignore import rules_of
 
 
-class Near:
+class LocalEndpoint:
     def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
         self.root = root
         self._exclude = exclude
@@ -22,19 +22,19 @@ class Near:
     async def scan(self, rules: Sequence[Rule], known: Mapping[str, Entry]) -> dict[str, Entry]:
         return await asyncio.to_thread(scanner.scan, str(self.root), Rules(rules), known)
 
-    async def pack(self, changes: Sequence[Change], parcel: Path) -> list[Change]:
+    async def pack(self, changes: Sequence[Change], changeset_file: Path) -> list[Change]:
         def pack() -> list[Change]:
-            with parcel.open("wb") as file:
+            with changeset_file.open("wb") as file:
                 return changeset.pack(str(self.root), changes, file)
 
         return await asyncio.to_thread(pack)
 
-    async def apply(self, parcel: Path, expected: Sequence[Change]) -> Outcome:
+    async def apply(self, changeset_file: Path, expected: Sequence[Change]) -> Outcome:
         """Make changes that the other side was asked to pack, and no others that it packed."""
 
         def apply() -> Outcome:
-            asked = {change.path: change for change in expected}
-            with parcel.open("rb") as file:
-                return applier.apply(str(self.root), file, asked)
+            by_path = {change.path: change for change in expected}
+            with changeset_file.open("rb") as file:
+                return applier.apply(str(self.root), file, by_path)
 
         return await asyncio.to_thread(apply)

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from sandbox_client.models import SandboxRead, SandboxState
-from sandbox_client.workspace.sync import Report, paths_of
+from sandbox_client.workspace.sync import SyncReport, paths_of
 
 _MOST_NAMED = 10
 
 
-def lines_of(report: Report) -> Iterator[str]:
+def report_lines(report: SyncReport) -> Iterator[str]:
     """Say what was done and what was not, the usual first."""
     yield from some("to the sandbox", paths_of(report.pushed))
     yield from some("from the sandbox", paths_of(report.pulled))
-    for ours, copy in report.kept_twice.items():
+    for ours, copy in report.conflicts.items():
         yield f"changed on both sides: {ours} is yours, {copy} is the sandbox's"
     for path in report.restored:
         yield f"deleted on one side and changed on the other, so kept: {path}"
@@ -20,7 +20,7 @@ def lines_of(report: Report) -> Iterator[str]:
         yield f"not carried over: {path}: {reason}"
 
 
-def lines_of_waiting(to_push: Sequence[str], to_pull: Sequence[str]) -> Iterator[str]:
+def pending_lines(to_push: Sequence[str], to_pull: Sequence[str]) -> Iterator[str]:
     yield from some("changed here only", to_push)
     yield from some("changed in the sandbox only", to_pull)
 

@@ -1,4 +1,4 @@
-"""What a directory and a sandbox had in common last, in a file that only its owner reads."""
+"""The last common state of a directory and its sandbox, kept in a private file on this machine."""
 
 import asyncio
 import fcntl
@@ -10,64 +10,63 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sandbox_client.workspace.endpoint.entries import Change, Entry, read_entries, tell_entries
+from sandbox_client.workspace.endpoint.entries import Change, Entry, dump_entries, load_entries
 
-_ENTRIES = ("base", "near", "far")
+_KEYS = {"base": "base", "local": "near", "remote": "far"}  # attribute: key in the file
 
 
 @dataclass
-class Ledger:
-    """What both sides had when they were the same, and what each looked like when it was looked at last."""
+class SyncState:
+    """`base`: entries when both sides were last equal; `local`, `remote`: the last scan of each side."""
 
     file: Path
     sandbox_id: str
     base: dict[str, Entry] = field(default_factory=dict)
-    near: dict[str, Entry] = field(default_factory=dict)
-    far: dict[str, Entry] = field(default_factory=dict)
+    local: dict[str, Entry] = field(default_factory=dict)
+    remote: dict[str, Entry] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, file: Path, sandbox_id: str) -> "Ledger":
-        """Read it; about another sandbox it says nothing, and nor does one that is broken."""
+    def read(cls, file: Path, sandbox_id: str) -> "SyncState":
+        """Load the file; one of another sandbox or a damaged one counts as empty."""
         try:
-            told = json.loads(file.read_text())
-            if told["sandbox_id"] == sandbox_id:
-                return cls(
-                    file, sandbox_id, **{part: read_entries(told[part]) for part in _ENTRIES}
-                )
+            saved = json.loads(file.read_text())
+            if saved["sandbox_id"] == sandbox_id:
+                entries = {name: load_entries(saved[key]) for name, key in _KEYS.items()}
+                return cls(file, sandbox_id, **entries)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             pass
         return cls(file, sandbox_id)
 
     def known(self, side: Mapping[str, Entry]) -> dict[str, Entry]:
-        """Combine the last scan of a side with what was carried over since."""
+        """Combine the last scan of a side with the changes synchronized since."""
         carried = {path: replace(entry, stamp="") for path, entry in self.base.items()}
         return {**carried, **side}
 
-    def agree(self, path: str, entry: Entry | None) -> None:
-        """Note that both sides have the same there."""
+    def set_common(self, path: str, entry: Entry | None) -> None:
+        """Record that both sides have the same entry at this path."""
         if entry is None:
             self.base.pop(path, None)
         else:
             self.base[path] = entry
 
-    def settle(self, done: Iterable[Change]) -> None:
-        """Note what was carried over; a copy beside ours is on this side alone as yet."""
+    def record(self, done: Iterable[Change]) -> None:
+        """Record synchronized changes; the copy of a conflict exists on the local side only."""
         for change in done:
             if not change.source:
-                self.agree(change.path, change.to)
+                self.set_common(change.path, change.after)
 
     def save(self) -> None:
-        told = {part: tell_entries(getattr(self, part)) for part in _ENTRIES}
+        saved = {key: dump_entries(getattr(self, name)) for name, key in _KEYS.items()}
         descriptor, name = tempfile.mkstemp(dir=self.file.parent)
         with os.fdopen(descriptor, "w") as file:
-            json.dump({"sandbox_id": self.sandbox_id, **told}, file)
+            json.dump({"sandbox_id": self.sandbox_id, **saved}, file)
         Path(name).replace(self.file)
 
 
 @asynccontextmanager
-async def sole_ledger(file: Path, sandbox_id: str) -> AsyncIterator[Ledger]:
-    """Read it, and have others of this machine who would carry things over wait until we have."""
+async def locked_sync_state(file: Path, sandbox_id: str) -> AsyncIterator[SyncState]:
+    """Load the state and hold its lock; other processes on this machine wait."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
-        yield Ledger.read(file, sandbox_id)
+        yield SyncState.read(file, sandbox_id)

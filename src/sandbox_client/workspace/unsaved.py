@@ -38,4 +38,4 @@ async def find_unsaved(workspace: Workspace) -> Unsaved:
 
 def _files(plan: Plan) -> list[str]:
     changed = (change.source or change.path for change in plan.pull)
-    return sorted({*changed, *plan.stuck})
+    return sorted({*changed, *plan.type_conflicts})

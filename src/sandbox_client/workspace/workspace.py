@@ -11,11 +11,11 @@ from pathlib import Path
 
 from sandbox_client import AsyncSandbox, AsyncSandboxClient
 from sandbox_client.models import SandboxRead, SandboxState
-from sandbox_client.workspace.config import Project
-from sandbox_client.workspace.git_history import History
-from sandbox_client.workspace.local import Near
-from sandbox_client.workspace.remote import ROOT, Far
-from sandbox_client.workspace.sync import SharedDirectory
+from sandbox_client.workspace.config import WorkspaceConfig
+from sandbox_client.workspace.git_history import GitHistory
+from sandbox_client.workspace.local import LocalEndpoint
+from sandbox_client.workspace.remote import ROOT, RemoteEndpoint
+from sandbox_client.workspace.sync import DirectorySync
 
 Tell = Callable[[str], None]
 _SET_UP = ".workspace-set-up"  # in the sandbox user's home: what was set up there
@@ -29,11 +29,11 @@ class NoSandbox(Exception):
 class Workspace:
     """What is shared, and how."""
 
-    project: Project
+    project: WorkspaceConfig
     sandbox: AsyncSandbox
-    near: Near
-    shared: SharedDirectory
-    history: History
+    local: LocalEndpoint
+    shared: DirectorySync
+    history: GitHistory
 
     async def set_up(self, *, tell: Tell, write: Tell) -> bool:
         """Run the project's steps, unless the sandbox has them behind it; tells whether all went well."""
@@ -56,11 +56,11 @@ class Workspace:
         return True
 
 
-async def begin_workspace(
+async def start_workspace(
     client: AsyncSandboxClient, directory: Path, *, on_progress: Callable[[SandboxRead], None]
 ) -> Workspace:
     """Give a directory its sandbox: found, resumed or created."""
-    project = Project.read(directory)
+    project = WorkspaceConfig.read(directory)
     envs, _ = project.variables()
     sandbox = await client.session_sandbox(
         session_of(directory),
@@ -84,7 +84,7 @@ async def find_workspace(client: AsyncSandboxClient, directory: Path) -> Workspa
 
 
 async def open_workspace(sandbox: AsyncSandbox, directory: Path) -> Workspace:
-    return await _share(sandbox, directory, Project.read(directory))
+    return await _share(sandbox, directory, WorkspaceConfig.read(directory))
 
 
 async def find_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSandbox:
@@ -101,11 +101,11 @@ async def find_latest_sandbox(client: AsyncSandboxClient, directory: Path) -> As
     return None
 
 
-async def _share(sandbox: AsyncSandbox, directory: Path, project: Project) -> Workspace:
-    near, far = Near(directory, project.exclude), Far(sandbox)
-    await far.prepare()
-    shared = SharedDirectory(near, far, _ledger_of(directory))
-    return Workspace(project, sandbox, near, shared, History(directory, far))
+async def _share(sandbox: AsyncSandbox, directory: Path, project: WorkspaceConfig) -> Workspace:
+    local, remote = LocalEndpoint(directory, project.exclude), RemoteEndpoint(sandbox)
+    await remote.prepare()
+    shared = DirectorySync(local, remote, _state_file_of(directory))
+    return Workspace(project, sandbox, local, shared, GitHistory(directory, remote))
 
 
 def session_of(directory: Path) -> str:
@@ -114,7 +114,7 @@ def session_of(directory: Path) -> str:
     return f"workspace-{hashlib.sha256(named.encode()).hexdigest()[:20]}"
 
 
-def _ledger_of(directory: Path) -> Path:
+def _state_file_of(directory: Path) -> Path:
     state = os.environ.get("XDG_STATE_HOME")
     base = Path(state) if state else Path.home() / ".local/state"
     return base / "sandbox-server" / "workspaces" / f"{session_of(directory)}.json"

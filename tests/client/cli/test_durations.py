@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_client.cli.output.durations import read_duration, say_duration
+from sandbox_client.cli.output.durations import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from sandbox_client.cli.output.durations import read_duration, say_duration
     ],
 )
 def test_a_duration_is_read(written, seconds):
-    assert read_duration(written) == timedelta(seconds=seconds)
+    assert parse_duration(written) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_duration_is_read(written, seconds):
 )
 def test_what_is_no_duration_is_refused_in_words(written):
     with pytest.raises(ValueError, match=r"is no duration|is too long"):
-        read_duration(written)
+        parse_duration(written)
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_what_is_no_duration_is_refused_in_words(written):
     ],
 )
 def test_a_duration_is_said_in_two_units(seconds, said):
-    assert say_duration(timedelta(seconds=seconds)) == said
+    assert format_duration(timedelta(seconds=seconds)) == said

@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sandbox_client.cli.output.failures import Failure
+from sandbox_client.cli.output.failures import CliError
 from sandbox_client.cli.parser import STATES
-from sandbox_client.cli.sandbox_lookup import by_end, near
+from sandbox_client.cli.sandbox_lookup import find_by_id_suffix, near
 from sandbox_client.models import SandboxRead, SandboxState
 
 
@@ -21,16 +21,16 @@ def test_the_end_of_an_id_names_one_that_lives():
     ended = sandbox("0hoakxo08s7nev8bvabc", state=SandboxState.STOPPED)
     living = sandbox("0hoakxo08s7nev8bxabc")
     other = sandbox("0hoakxo08s7nev8bvxyz")
-    assert by_end("abc", [ended, living, other]) is living
-    assert by_end("vabc", [ended, living, other]) is ended
-    assert by_end("nope", [ended, living, other]) is None
-    assert by_end("bc", [ended, living, other]) is None
+    assert find_by_id_suffix("abc", [ended, living, other]) is living
+    assert find_by_id_suffix("vabc", [ended, living, other]) is ended
+    assert find_by_id_suffix("nope", [ended, living, other]) is None
+    assert find_by_id_suffix("bc", [ended, living, other]) is None
 
 
 def test_an_end_that_several_ids_have_is_refused_with_them():
     ones = [sandbox("0hoakxo08s7nev8bvabc"), sandbox("0hoakxo08s7nev8bxabc")]
-    with pytest.raises(Failure, match="'abc' may be 0hoakxo08s7nev8bvabc, 0hoakxo08s7nev8bxabc"):
-        by_end("abc", ones)
+    with pytest.raises(CliError, match="'abc' may be 0hoakxo08s7nev8bvabc, 0hoakxo08s7nev8bxabc"):
+        find_by_id_suffix("abc", ones)
 
 
 def test_what_was_meant_is_found_among_names_sessions_and_ids():

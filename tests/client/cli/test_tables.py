@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_client.cli.output.tables import table, width_of
-from sandbox_client.console.escape import visible
+from sandbox_client.console.escape import escape_controls
 
 
 def test_columns_are_as_wide_as_what_is_in_them():
@@ -29,11 +29,11 @@ def test_nothing_in_a_table_reaches_the_terminal_raw():
 
 @pytest.mark.parametrize("text", ["plain", "Grüße", "日本語", "a/b: c"])
 def test_plain_text_stays_as_it_is(text):
-    assert visible(text) == text
+    assert escape_controls(text) == text
 
 
 def test_a_tab_is_kept_where_that_is_wanted():
-    assert visible("a\tb\x07", keep="\t") == "a\tb\\x07"
+    assert escape_controls("a\tb\x07", keep="\t") == "a\tb\\x07"
 
 
 def test_accents_that_combine_have_no_width():

@@ -20,28 +20,28 @@ def test_what_one_side_changed_goes_to_the_other():
 
 def test_what_one_side_deleted_is_deleted_on_the_other():
     plan = make_plan({"a": ONE, "b": ONE}, {"a": ONE}, {"b": ONE}, BOTH)
-    assert [(one.path, one.to) for one in (*plan.push, *plan.pull)] == [("b", None), ("a", None)]
+    assert [(one.path, one.after) for one in (*plan.push, *plan.pull)] == [("b", None), ("a", None)]
 
 
 def test_what_both_changed_is_kept_twice():
     plan = make_plan({"d/a.py": ONE}, {"d/a.py": TWO}, {"d/a.py": THREE}, BOTH)
-    assert plan.kept_twice == {"d/a.py": "d/a.from-sandbox.py"}
-    assert [(one.path, one.source, one.to) for one in plan.pull] == [
+    assert plan.conflicts == {"d/a.py": "d/a.from-sandbox.py"}
+    assert [(one.path, one.source, one.after) for one in plan.pull] == [
         ("d/a.from-sandbox.py", "d/a.py", THREE)
     ]
-    assert [(one.path, one.seen, one.to) for one in plan.push] == [("d/a.py", THREE, TWO)]
+    assert [(one.path, one.before, one.after) for one in plan.push] == [("d/a.py", THREE, TWO)]
 
 
 def test_a_copy_takes_no_name_that_something_else_has():
     near = {"a": TWO, "a.from-sandbox": ONE}
     far = {"a": THREE, "a.from-sandbox": ONE, "a.from-sandbox-2": ONE}
     plan = make_plan({"a": ONE, "a.from-sandbox": ONE, "a.from-sandbox-2": ONE}, near, far, BOTH)
-    assert plan.kept_twice == {"a": "a.from-sandbox-3"}
+    assert plan.conflicts == {"a": "a.from-sandbox-3"}
 
 
 def test_a_copy_that_was_made_before_a_crash_is_not_made_again():
     plan = make_plan({"a": ONE}, {"a": TWO, "a.from-sandbox": THREE}, {"a": THREE}, BOTH)
-    assert plan.kept_twice == {"a": "a.from-sandbox"}
+    assert plan.conflicts == {"a": "a.from-sandbox"}
     assert plan.pull == []
 
 
@@ -49,8 +49,8 @@ def test_what_one_side_deleted_and_the_other_changed_is_kept():
     base = {"a": ONE, "b": ONE}
     plan = make_plan(base, {"b": TWO}, {"a": TWO}, BOTH)
     assert plan.restored == ["a", "b"]
-    assert [(one.path, one.to) for one in plan.pull] == [("a", TWO)]
-    assert [(one.path, one.to) for one in plan.push] == [("b", TWO)]
+    assert [(one.path, one.after) for one in plan.pull] == [("a", TWO)]
+    assert [(one.path, one.after) for one in plan.push] == [("b", TWO)]
 
 
 def test_a_directory_stays_in_which_something_stays():
@@ -79,5 +79,5 @@ def test_a_push_keeps_what_it_would_write_over():
 
 def test_a_file_here_and_a_directory_there_are_left_as_they_are():
     plan = make_plan({}, {"a": ONE}, {"a": DIRECTORY}, BOTH)
-    assert plan.stuck == ["a"]
+    assert plan.type_conflicts == ["a"]
     assert plan.push == plan.pull == []

@@ -39,7 +39,7 @@ def test_a_project_becomes_the_same_on_both_sides(kind, tmp_path):
     (near / "link").symlink_to("src/deep/a.py")
     (near / "naïve file\n").write_bytes(b"\0\xff")
     (near / os.fsdecode(b"not-utf-8-\xff")).write_text("x")
-    assert sides.bring_together() == {}
+    assert sides.synchronize() == {}
     assert contents(near) == contents(sides.far)
     assert (sides.far / "run").stat().st_mode & 0o111
     assert (sides.far / "link").readlink() == Path("src/deep/a.py")
@@ -60,7 +60,7 @@ def test_what_git_ignores_and_git_itself_stay_where_they_are(sides):
         file.write_text(path)
     (sides.near / ".gitignore").write_text("node_modules/\n*.log\n!keep.log\n")
     (sides.near / "sub/.gitignore").write_text("/build\n")
-    sides.bring_together()
+    sides.synchronize()
     files = {path for path, entry in contents(sides.far).items() if entry.kind == "file"}
     assert files == {".gitignore", "keep.log", "sub/.gitignore", "sub/kept/z"}
 
@@ -73,7 +73,7 @@ def test_random_changes_on_both_sides_end_in_the_same_and_lose_nothing(sides):
             for _ in range(6):
                 change_something(side, chance, written, f"{round_}-{side.name}-{len(written)}")
         for _ in range(3):  # what was in the way of something else is done next time
-            sides.bring_together()
+            sides.synchronize()
         assert contents(sides.near) == contents(sides.far)
     assert sides.plan().push == sides.plan().pull == []
 
@@ -91,20 +91,20 @@ def change_something(side, chance, written, text):
 
 def test_a_file_that_changed_on_both_sides_is_there_twice(sides):
     (sides.near / "a.txt").write_text("first")
-    sides.bring_together()
+    sides.synchronize()
     (sides.near / "a.txt").write_text("ours")
     (sides.far / "a.txt").write_text("theirs")
-    sides.bring_together()
-    sides.bring_together()
+    sides.synchronize()
+    sides.synchronize()
     for side in (sides.near, sides.far):
         assert (side / "a.txt").read_text() == "ours"
         assert (side / "a.from-sandbox.txt").read_text() == "theirs"
-    assert sides.plan().kept_twice == {}
+    assert sides.plan().conflicts == {}
 
 
 def test_what_changes_after_the_look_is_not_written_over(sides):
     (sides.near / "a").write_text("first")
-    sides.bring_together()
+    sides.synchronize()
     (sides.near / "a").write_text("ours")
     plan = sides.plan()
     (sides.far / "a").write_text("theirs, a moment later")
@@ -124,15 +124,15 @@ def test_what_changes_while_it_is_packed_is_what_was_sent(sides):
 def test_a_directory_that_becomes_a_file_and_back_goes_over(sides):
     (sides.near / "x").mkdir()
     (sides.near / "x/inside").write_text("1")
-    sides.bring_together()
+    sides.synchronize()
     (sides.near / "x/inside").unlink()
     (sides.near / "x").rmdir()
     (sides.near / "x").write_text("a file now")
-    assert sides.bring_together() == {}
+    assert sides.synchronize() == {}
     assert (sides.far / "x").read_text() == "a file now"
     (sides.far / "x").unlink()
     (sides.far / "x").mkdir()
-    assert sides.bring_together() == {}
+    assert sides.synchronize() == {}
     assert (sides.near / "x").is_dir()
 
 
@@ -164,52 +164,52 @@ def test_nothing_is_written_outside_of_the_directory(sides, tmp_path, path):
     (sides.near / "way-out").symlink_to(tmp_path)
     (sides.far / "evil").write_text("evil")
     before = sorted(tmp_path.rglob("*"))
-    change = Change(path, seen=None, to=Entry("file"), source="evil")
-    parcel = tmp_path / "far" / "parcel"
-    with parcel.open("wb") as file:
+    change = Change(path, before=None, after=Entry("file"), source="evil")
+    changeset_file = tmp_path / "far" / "parcel"
+    with changeset_file.open("wb") as file:
         changeset.pack(str(sides.far), [change], file)
-    with parcel.open("rb") as file:
+    with changeset_file.open("rb") as file:
         outcome = applier.apply(str(sides.near), file)
     assert outcome.done == []
-    parcel.unlink()
+    changeset_file.unlink()
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_strangers_parcel_makes_no_change_that_nobody_asked_for(sides, tmp_path):
     (sides.far / "hook").write_text("evil")
-    asked = Change("hook", seen=None, to=Entry("file", "?"))
+    asked = Change("hook", before=None, after=Entry("file", "?"))
     others = [
-        Change(".git/hooks/pre-commit", seen=None, to=Entry("file"), source="hook"),
-        Change("link", seen=None, to=Entry("link", "/etc")),
+        Change(".git/hooks/pre-commit", before=None, after=Entry("file"), source="hook"),
+        Change("link", before=None, after=Entry("link", "/etc")),
         asked,
     ]
-    parcel = tmp_path / "scratch/parcel"
-    with parcel.open("wb") as file:
+    changeset_file = tmp_path / "scratch/parcel"
+    with changeset_file.open("wb") as file:
         changeset.pack(str(sides.far), others, file)
-    with parcel.open("rb") as file:
+    with changeset_file.open("rb") as file:
         outcome = applier.apply(str(sides.near), file, {"hook": asked})
     assert [change.path for change in outcome.done] == ["hook"]
     assert sorted(path.name for path in sides.near.iterdir()) == ["hook"]
 
 
 def test_a_parcel_with_anything_but_files_is_refused(sides, tmp_path):
-    parcel = tmp_path / "scratch/parcel"
-    with tarfile.open(parcel, "w") as tar:
+    changeset_file = tmp_path / "scratch/parcel"
+    with tarfile.open(changeset_file, "w") as tar:
         link = tarfile.TarInfo("0")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
-    with parcel.open("rb") as file, pytest.raises(ValueError, match="no file"):
+    with changeset_file.open("rb") as file, pytest.raises(ValueError, match="no file"):
         applier.apply(str(sides.near), file)
 
 
 def test_a_parcel_that_breaks_off_changes_nothing(sides, tmp_path):
     (sides.far / "a").write_text("x" * 100_000)
-    parcel = tmp_path / "scratch/parcel"
-    change = Change("a", seen=None, to=Entry("file"))
-    with parcel.open("wb") as file:
+    changeset_file = tmp_path / "scratch/parcel"
+    change = Change("a", before=None, after=Entry("file"))
+    with changeset_file.open("wb") as file:
         changeset.pack(str(sides.far), [change], file)
-    os.truncate(parcel, 50_000)
-    with parcel.open("rb") as file, pytest.raises(tarfile.TarError):
+    os.truncate(changeset_file, 50_000)
+    with changeset_file.open("rb") as file, pytest.raises(tarfile.TarError):
         applier.apply(str(sides.near), file)
     assert list(sides.near.iterdir()) == []
 
@@ -222,8 +222,8 @@ def test_pipes_and_sockets_are_passed_over(sides):
 
 def test_who_may_read_a_file_stays_as_it_is_when_the_file_is_replaced(sides):
     (sides.near / "secret").write_text("1")
-    sides.bring_together()
+    sides.synchronize()
     (sides.far / "secret").chmod(0o600)
     (sides.near / "secret").write_text("2")
-    sides.bring_together()
+    sides.synchronize()
     assert (sides.far / "secret").stat().st_mode & 0o777 == 0o600

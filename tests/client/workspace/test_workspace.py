@@ -7,9 +7,9 @@ import pytest
 
 from sandbox_client.workspace.config import FILE
 from sandbox_client.workspace.plan import Direction
-from sandbox_client.workspace.sync import Report, paths_of
-from sandbox_client.workspace.watch import Following
-from sandbox_client.workspace.workspace import begin_workspace, find_workspace
+from sandbox_client.workspace.sync import SyncReport, paths_of
+from sandbox_client.workspace.watch import DirectoryWatch
+from sandbox_client.workspace.workspace import find_workspace, start_workspace
 from tests.client.workspace.conftest import git
 
 pytestmark = pytest.mark.needs_engine
@@ -23,7 +23,7 @@ async def workspace(client, project):
 
 
 async def begin(client, directory):
-    return await begin_workspace(client, directory, on_progress=lambda _: None)
+    return await start_workspace(client, directory, on_progress=lambda _: None)
 
 
 async def inside(workspace, script):
@@ -34,41 +34,41 @@ async def inside(workspace, script):
 async def test_a_directory_is_the_sandboxs_workspace_and_changes_come_back(workspace, project):
     (project / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (project / "run.sh").chmod(0o755)
-    pushed = await workspace.shared.bring_together(Direction.PUSH)
+    pushed = await workspace.shared.synchronize(Direction.PUSH)
     assert paths_of(pushed.pushed) == ["app.py", "run.sh"]
     assert await inside(workspace, "./run.sh; python3 app.py") == "ran\none\n"
     await inside(
         workspace, "echo two >app.py; mkdir -p made/here; echo new >made/here/x; rm run.sh"
     )
-    waiting = await workspace.shared.bring_together(Direction.PUSH)
+    waiting = await workspace.shared.synchronize(Direction.PUSH)
     assert waiting.to_pull == ["app.py", "made", "made/here", "made/here/x", "run.sh"]
-    pulled = await workspace.shared.bring_together(Direction.PULL)
+    pulled = await workspace.shared.synchronize(Direction.PULL)
     assert pulled.refused == {}
     assert (project / "app.py").read_text() == "two\n"
     assert (project / "made/here/x").read_text() == "new\n"
     assert not (project / "run.sh").exists()
-    again = await workspace.shared.bring_together(Direction.BOTH)
+    again = await workspace.shared.synchronize(Direction.BOTH)
     assert again.pushed == again.pulled == []
 
 
 async def test_what_both_changed_is_kept_twice_on_both_sides(workspace, project):
-    await workspace.shared.bring_together(Direction.PUSH)
+    await workspace.shared.synchronize(Direction.PUSH)
     await inside(workspace, "echo theirs >app.py")
     (project / "app.py").write_text("ours\n")
-    report = await workspace.shared.bring_together(Direction.BOTH)
-    assert report.kept_twice == {"app.py": "app.from-sandbox.py"}
-    await workspace.shared.bring_together(Direction.BOTH)
+    report = await workspace.shared.synchronize(Direction.BOTH)
+    assert report.conflicts == {"app.py": "app.from-sandbox.py"}
+    await workspace.shared.synchronize(Direction.BOTH)
     assert (project / "app.py").read_text() == "ours\n"
     assert (project / "app.from-sandbox.py").read_text() == "theirs\n"
     assert await inside(workspace, "cat app.py app.from-sandbox.py") == "ours\ntheirs\n"
 
 
 async def test_what_is_not_fetched_yet_survives_the_next_start(client, workspace, project):
-    await workspace.shared.bring_together(Direction.PUSH)
+    await workspace.shared.synchronize(Direction.PUSH)
     await inside(workspace, "echo theirs >app.py")
     again = await begin(client, project)
     assert again.sandbox.id == workspace.sandbox.id
-    report = await again.shared.bring_together(Direction.PUSH)
+    report = await again.shared.synchronize(Direction.PUSH)
     assert report.to_pull == ["app.py"]
     assert await inside(workspace, "cat app.py") == "theirs\n"
 
@@ -76,33 +76,33 @@ async def test_what_is_not_fetched_yet_survives_the_next_start(client, workspace
 async def test_a_sandbox_has_the_history_and_its_commits_come_back(workspace, project):
     git(project, "remote", "add", "origin", "https://me:secret@git.example.org/it.git")
     (project / "app.py").write_text("print('not committed')\n")
-    assert await workspace.history.give()
-    await workspace.shared.bring_together(Direction.PUSH)
+    assert await workspace.history.push()
+    await workspace.shared.synchronize(Direction.PUSH)
     assert await inside(workspace, "git status --short; git log --format=%s; git remote -v") == (
         " M app.py\nBegin\n"
         "origin\thttps://git.example.org/it.git (fetch)\norigin\thttps://git.example.org/it.git (push)\n"
     )
     assert "secret" not in await inside(workspace, "grep -r secret .git || true")
-    assert await workspace.history.bring() == []
+    assert await workspace.history.fetch() == []
     await inside(workspace, "git commit --quiet --all --message Inside && git switch -qc other")
-    assert await workspace.history.bring() == ["main", "other"]
+    assert await workspace.history.fetch() == ["main", "other"]
     assert (
         git(project, "log", "--format=%s %an", "sandbox/main") == "Inside A person\nBegin A person"
     )
     assert git(project, "log", "--format=%s", "main") == "Begin"
-    assert await workspace.history.bring() == []
+    assert await workspace.history.fetch() == []
 
 
 async def test_a_sandbox_puts_no_commands_into_the_repository_here(workspace, project):
-    await workspace.history.give()
-    await workspace.shared.bring_together(Direction.PUSH)
+    await workspace.history.push()
+    await workspace.shared.synchronize(Direction.PUSH)
     before = sorted(file.name for file in (project / ".git/hooks").iterdir())
     await inside(
         workspace, "echo '#!/bin/sh' >.git/hooks/pre-commit; git config core.fsmonitor evil"
     )
     await inside(workspace, "mkdir -p sub/.git/hooks; echo evil >sub/.git/hooks/post-checkout")
-    await workspace.shared.bring_together(Direction.BOTH)
-    await workspace.history.bring()
+    await workspace.shared.synchronize(Direction.BOTH)
+    await workspace.history.fetch()
     assert sorted(file.name for file in (project / ".git/hooks").iterdir()) == before
     assert not (project / "sub/.git").exists()
     with pytest.raises(Exception, match="returned non-zero"):
@@ -152,13 +152,13 @@ async def next_report(reports, condition):
 
 
 async def test_both_sides_are_kept_together_while_they_are_followed(workspace, project):
-    reports: asyncio.Queue[Report] = asyncio.Queue()
-    following = Following(
+    reports: asyncio.Queue[SyncReport] = asyncio.Queue()
+    following = DirectoryWatch(
         workspace.shared,
-        workspace.near,
+        workspace.local,
         workspace.sandbox,
-        tell=reports.put_nowait,
-        complain=pytest.fail,
+        on_report=reports.put_nowait,
+        on_error=pytest.fail,
     )
     task = asyncio.create_task(following.run())
     await next_report(reports, lambda report: report.pushed)
@@ -176,7 +176,7 @@ async def test_two_who_bring_together_at_once_do_it_one_after_the_other(client, 
         (project / f"{number}.txt").write_text(str(number))
     other = await find_workspace(client, project)
     reports = await asyncio.gather(
-        *(one.shared.bring_together(Direction.BOTH) for one in (workspace, other))
+        *(one.shared.synchronize(Direction.BOTH) for one in (workspace, other))
     )
     assert sorted(len(report.pushed) for report in reports) == [0, 21]
     assert all(report.refused == {} for report in reports)
@@ -187,8 +187,8 @@ async def test_a_directory_without_git_is_shared_all_the_same(client, tmp_path, 
     plain.mkdir()
     (plain / "x").write_text("x")
     workspace = await begin(client, plain)
-    assert not await workspace.history.give()
-    await workspace.shared.bring_together(Direction.PUSH)
+    assert not await workspace.history.push()
+    await workspace.shared.synchronize(Direction.PUSH)
     assert await inside(workspace, "cat x") == "x"
-    assert await workspace.history.bring() == []
+    assert await workspace.history.fetch() == []
     await workspace.sandbox.delete()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_client.workspace.endpoint import program
-from sandbox_client.workspace.endpoint.entries import Change, Entry, read_entries
+from sandbox_client.workspace.endpoint.entries import Change, Entry, load_entries
 from sandbox_client.workspace.gitignore import rules_of
 from sandbox_client.workspace.plan import Direction, Plan, make_plan
 from sandbox_client.workspace.remote import endpoint_program
-from sandbox_client.workspace.sync_state import Ledger
+from sandbox_client.workspace.sync_state import SyncState
 
 
 class TwoSides:
@@ -22,22 +22,22 @@ class TwoSides:
         self.scratch = scratch / "scratch"
         for directory in (self.near, self.far, self.scratch):
             directory.mkdir()
-        self.ledger = Ledger(scratch / "ledger", "a sandbox")
+        self.state = SyncState(scratch / "ledger", "a sandbox")
 
     def scan(self, root: Path) -> dict[str, Entry]:
         self._ask({"rules": rules_of(self.near), "known": {}})
         self.act("scan", root, "request", "answer")
-        return read_entries(self._answer())
+        return load_entries(self._answer())
 
     def plan(self, direction: Direction = Direction.BOTH) -> Plan:
-        return make_plan(self.ledger.base, self.scan(self.near), self.scan(self.far), direction)
+        return make_plan(self.state.base, self.scan(self.near), self.scan(self.far), direction)
 
-    def bring_together(self) -> dict[str, str]:
+    def synchronize(self) -> dict[str, str]:
         """Make all changes that a look at both sides asks for; tells which were refused."""
         near, far = self.scan(self.near), self.scan(self.far)
-        plan = make_plan(self.ledger.base, near, far, Direction.BOTH)
+        plan = make_plan(self.state.base, near, far, Direction.BOTH)
         for path in plan.same:
-            self.ledger.agree(path, near.get(path))
+            self.state.set_common(path, near.get(path))
         refused = self.carry(plan.pull, self.far, self.near)
         return refused | self.carry(plan.push, self.near, self.far)
 
@@ -46,7 +46,7 @@ class TwoSides:
         self.act("pack", source, "request", "parcel")
         self.act("apply", target, "parcel", "answer")
         outcome = self._answer()
-        self.ledger.settle(map(Change.read, outcome["done"]))
+        self.state.record(map(Change.read, outcome["done"]))
         refused: dict[str, str] = outcome["refused"]
         return refused
 

@@ -2,7 +2,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from sandbox_client.cli.output.failures import Failure
+from sandbox_client.cli.output.failures import CliError
 
 
 def line_of(words: Sequence[str]) -> str:
@@ -11,13 +11,13 @@ def line_of(words: Sequence[str]) -> str:
 
 
 def read_environment(
-    said: Iterable[str], *, here: Mapping[str, str] = os.environ
+    text: Iterable[str], *, local: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """Read variables: `K=V`, or `K` for the value that it has here."""
     read = {}
-    for each in said:
+    for each in text:
         name, sign, value = each.partition("=")
-        if not sign and name not in here:
-            raise Failure(f"The variable {name} is not set here: write {name}=VALUE.")
-        read[name] = value if sign else here[name]
+        if not sign and name not in local:
+            raise CliError(f"The variable {name} is not set here: write {name}=VALUE.")
+        read[name] = value if sign else local[name]
     return read

@@ -10,7 +10,7 @@ from sandbox_client.cli.commands.exit_codes import exit_code_of
 from sandbox_client.cli.commands.shell import open_shell
 from sandbox_client.cli.invocation import Invocation
 from sandbox_client.cli.output.durations import in_seconds
-from sandbox_client.cli.output.failures import Failure, NotUnderstood
+from sandbox_client.cli.output.failures import CliError, UsageError
 from sandbox_client.cli.output.stdio import read_stdin, write_output
 from sandbox_client.errors import CommandNotRunning, SandboxError, StdinClosed
 from sandbox_client.events import CommandExit, CommandGap, CommandOutput, CommandStarted
@@ -26,45 +26,45 @@ async def exec_(invocation: Invocation) -> int:
 
 def require_command(invocation: Invocation) -> None:
     """See to it that what was said makes sense together."""
-    given = invocation.given
-    if not given.command and not given.tty:
-        raise NotUnderstood("Which command? It comes after --.")
-    if given.detach and (given.interactive or given.tty):
-        raise NotUnderstood("What is left to itself (-d) has no stdin (-i) and no terminal (-t).")
-    if given.tty and given.timeout is not None:
-        raise NotUnderstood("A terminal (-t) has no --timeout.")
+    args = invocation.args
+    if not args.command and not args.tty:
+        raise UsageError("Which command? It comes after --.")
+    if args.detach and (args.interactive or args.tty):
+        raise UsageError("What is left to itself (-d) has no stdin (-i) and no terminal (-t).")
+    if args.tty and args.timeout is not None:
+        raise UsageError("A terminal (-t) has no --timeout.")
 
 
 async def execute(invocation: Invocation, sandbox: AsyncSandbox) -> int:
     """Run the command that was said; gives its exit code."""
-    given, output = invocation.given, invocation.output
-    if given.tty:
+    args, output = invocation.args, invocation.output
+    if args.tty:
         return await open_shell(invocation, sandbox)
     how: CommandOptions = {
-        "cwd": given.workdir,
-        "envs": read_environment(given.command_env),
-        "user": given.user,
-        "timeout_s": in_seconds(given.timeout),
+        "cwd": args.workdir,
+        "envs": read_environment(args.command_env),
+        "user": args.user,
+        "timeout_s": in_seconds(args.timeout),
     }
-    if given.detach:
-        left = await sandbox.start(line_of(given.command), **how)
-        output.show_or_say(left.record, left.id)
+    if args.detach:
+        left = await sandbox.start(line_of(args.command), **how)
+        output.print_model_or(left.record, left.id)
         return 0
-    command = await sandbox.begin(line_of(given.command), stdin=given.interactive, **how)
+    command = await sandbox.begin(line_of(args.command), stdin=args.interactive, **how)
     try:
-        ending = await _Attended(command, invocation).run()
+        ending = await _ForegroundCommand(command, invocation).run()
     except BrokenPipeError:
         await _hang_up(command)
         raise
     except asyncio.CancelledError:
         if invocation.interrupts.received is signal.SIGPIPE:
             await _hang_up(command)
-        elif given.keep:
+        elif args.keep:
             output.note("")
             output.note(f"It runs on: sbx tail {sandbox.id} {command.id}")
         raise
     if output.as_json:
-        output.show(await command.refresh())
+        output.print_model(await command.refresh())
     return exit_code_of(ending)
 
 
@@ -84,7 +84,7 @@ async def _signal_once_started(command: AsyncCommand) -> None:
     await command.signal(CommandSignal.SIGHUP)
 
 
-class _Attended:
+class _ForegroundCommand:
     """A command that somebody waits for: stdin goes there, Ctrl-C too, and a second Ctrl-C leaves it."""
 
     def __init__(self, command: AsyncCommand, invocation: Invocation) -> None:
@@ -104,7 +104,7 @@ class _Attended:
                     ending = await self._show()
                     interrupting.cancel()
                     typing.cancel()
-        except* (Failure, OSError, SandboxError) as errors:
+        except* (CliError, OSError, SandboxError) as errors:
             raise errors.exceptions[0] from None
         return ending
 
@@ -124,8 +124,8 @@ class _Attended:
                     case CommandOutput() if not self._output.as_json:
                         await write_output(event.type, event.content)
                     case CommandGap():
-                        self._output.note(line_of_gap(event))
-        raise Failure("Nobody knows how the command ended.")
+                        self._output.note(format_gap(event))
+        raise CliError("Nobody knows how the command ended.")
 
     async def _pass_stdin_on(self) -> None:
         if not self._command.record.stdin:
@@ -143,7 +143,7 @@ class _Attended:
             await self._command.signal(CommandSignal.SIGINT)
 
 
-def line_of_gap(gap: CommandGap) -> str:
+def format_gap(gap: CommandGap) -> str:
     of = "" if gap.stream is None else f" of {gap.stream}"
     why = f": {gap.reason}" if gap.reason else ""
     if gap.size is None:

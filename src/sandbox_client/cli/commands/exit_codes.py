@@ -2,7 +2,7 @@
 
 import signal
 
-from sandbox_client.cli.output.failures import SIGNALLED, TIMED_OUT, Failure
+from sandbox_client.cli.output.failures import SIGNALLED, TIMED_OUT, CliError
 from sandbox_client.events import CommandExit
 from sandbox_client.models import CommandState
 
@@ -18,5 +18,5 @@ def exit_code_of(ending: CommandExit) -> int:
         words = (ending.reason or "").lower().removeprefix("signal: ")
         return SIGNALLED + _BY_WORDS.get(words, signal.SIGKILL)
     if ending.exit_code is None:
-        raise Failure(f"The command is {ending.state}: {ending.reason or 'nobody knows why'}")
+        raise CliError(f"The command is {ending.state}: {ending.reason or 'nobody knows why'}")
     return ending.exit_code

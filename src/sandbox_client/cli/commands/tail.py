@@ -5,10 +5,10 @@ from contextlib import aclosing
 from typing import Literal
 
 from sandbox_client import AsyncCommand, AsyncSandbox
-from sandbox_client.cli.commands.exec import line_of_gap
+from sandbox_client.cli.commands.exec import format_gap
 from sandbox_client.cli.commands.exit_codes import exit_code_of
 from sandbox_client.cli.invocation import Invocation
-from sandbox_client.cli.output.failures import Failure
+from sandbox_client.cli.output.failures import CliError
 from sandbox_client.cli.output.output import Output
 from sandbox_client.cli.output.stdio import write_output
 from sandbox_client.events import CommandEvent, CommandExit, CommandGap, CommandOutput
@@ -22,20 +22,18 @@ _TYPES = {"CommandStarted": "started", "CommandExit": "exit"}
 
 
 async def tail(invocation: Invocation) -> int:
-    given, output = invocation.given, invocation.output
+    args, output = invocation.args, invocation.output
     async with invocation.sandbox() as sandbox:
-        command = await _find_command(sandbox, given.command_id)
+        command = await _find_command(sandbox, args.command_id)
         begin: dict[str, int] = {}
-        if not given.from_start:
-            begin = {
-                each: await _begin(command, each, given.lines, given.bytes) for each in _STREAMS
-            }
+        if not args.from_start:
+            begin = {each: await _begin(command, each, args.lines, args.bytes) for each in _STREAMS}
         async with aclosing(command.follow()) as events:
             async for event in events:
                 await _tell(event, begin, output)
                 if isinstance(event, CommandExit):
                     return exit_code_of(event)
-    raise Failure("Nobody knows how the command ended.")
+    raise CliError("Nobody knows how the command ended.")
 
 
 async def _find_command(sandbox: AsyncSandbox, named: str | None) -> AsyncCommand:
@@ -44,8 +42,8 @@ async def _find_command(sandbox: AsyncSandbox, named: str | None) -> AsyncComman
             if named is None or command.id.endswith(named):
                 return await sandbox.get_command(command.id)
     if named is None:
-        raise Failure(f"No command has run in {sandbox.id}.", advice="`sbx exec` runs one.")
-    raise Failure(f"No command of {sandbox.id} is {named!r}.", code="command-not-found")
+        raise CliError(f"No command has run in {sandbox.id}.", advice="`sbx exec` runs one.")
+    raise CliError(f"No command of {sandbox.id} is {named!r}.", code="command-not-found")
 
 
 async def _begin(command: AsyncCommand, stream: Stream, lines: int, size: int | None) -> int:
@@ -76,12 +74,12 @@ async def _tell(event: CommandEvent, begin: Mapping[str, int], output: Output) -
             return
         case _ if output.as_json:
             name = _TYPES.get(type(event).__name__)
-            output.show_fields(event, type=name) if name else output.show(event)
+            output.print_model_with(event, type=name) if name else output.print_model(event)
         case CommandOutput():
             skipped = max(0, begin.get(event.type, 0) - event.offset)
             await write_output(event.type, event.content[skipped:])
         case CommandGap():
-            output.note(line_of_gap(event))
+            output.note(format_gap(event))
 
 
 def _is_before(event: CommandOutput | CommandGap, begin: Mapping[str, int]) -> bool:

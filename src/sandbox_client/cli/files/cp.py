@@ -12,10 +12,10 @@ from typing import BinaryIO
 from sandbox_client import AsyncSandbox
 from sandbox_client.cli.files.archives import pack_directory, unpack_directory
 from sandbox_client.cli.invocation import Invocation
-from sandbox_client.cli.output.failures import Failure, NotUnderstood
+from sandbox_client.cli.output.failures import CliError, UsageError
 from sandbox_client.cli.output.output import Output
 from sandbox_client.cli.output.stdio import read_stdin, write_output
-from sandbox_client.cli.output.transfer_progress import Transfer
+from sandbox_client.cli.output.transfer_progress import TransferProgress
 from sandbox_client.cli.sandbox_lookup import find_sandbox
 from sandbox_client.errors import PathNotFound, PathRefused
 
@@ -24,7 +24,7 @@ _STANDARD = "-"
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where something is copied from or to: a path here, or in a sandbox."""
 
     sandbox: str | None
@@ -36,41 +36,41 @@ class Place:
         return self.sandbox is None and self.path == _STANDARD
 
 
-def read_place(text: str) -> Place:
+def parse_location(text: str) -> Location:
     """Read `SANDBOX:PATH`, or a path here; one with a colon in its first part is written `./a:b`."""
     named, colon, path = text.partition(":")
     if not (colon and named) or "/" in named:
-        return Place(None, text)
-    return Place(named, path or ".")
+        return Location(None, text)
+    return Location(named, path or ".")
 
 
-def name_in(path: str) -> str:
+def base_name(path: str) -> str:
     """Give the last part of a path, if it is a name."""
     name = path.rstrip("/").rpartition("/")[2]
     return "" if name in (".", "..", "~") else name
 
 
-def within(directory: str, name: str) -> str:
+def join_path(directory: str, name: str) -> str:
     """Give the path of something in a directory."""
     return f"{directory.rstrip('/') or '/'}/{name}".replace("//", "/") if name else directory
 
 
 async def cp(invocation: Invocation) -> None:
-    given = invocation.given
-    source, target = read_place(given.source), read_place(given.target)
+    args = invocation.args
+    source, target = parse_location(args.source), parse_location(args.target)
     there = source if source.sandbox is not None else target
     if there.sandbox is None or (source.sandbox is not None and target.sandbox is not None):
-        raise NotUnderstood("One of both is in a sandbox (SANDBOX:PATH) and the other is here.")
+        raise UsageError("One of both is in a sandbox (SANDBOX:PATH) and the other is here.")
     async with invocation.client() as client:
         sandbox = await find_sandbox(client, there.sandbox)
-        copying = _Copying(sandbox, invocation.output, recursive=given.recursive, user=given.user)
+        copying = _Copy(sandbox, invocation.output, recursive=args.recursive, user=args.user)
         if there is source:
             await copying.bring(source.path, target)
         else:
             await copying.give(source, target.path)
 
 
-class _Copying:
+class _Copy:
     def __init__(
         self, sandbox: AsyncSandbox, output: Output, *, recursive: bool, user: str | None
     ) -> None:
@@ -80,44 +80,44 @@ class _Copying:
         self._recursive = recursive
         self._user = user
 
-    async def give(self, source: Place, path: str) -> None:
+    async def give(self, source: Location, path: str) -> None:
         """Copy to the sandbox."""
         if source.is_standard:
             await self._give_stdin(path)
             return
-        here = Path(source.path)
-        if here.is_dir() and not self._recursive:
-            raise Failure(f"{here} is a directory.", advice="-r copies it with all in it.")
+        local = Path(source.path)
+        if local.is_dir() and not self._recursive:
+            raise CliError(f"{local} is a directory.", advice="-r copies it with all in it.")
         if path.endswith("/") or await self._is_directory(path):
-            path = within(path, here.resolve().name)
-        if here.is_dir():
-            await self._give_directory(here, path)
+            path = join_path(path, local.resolve().name)
+        if local.is_dir():
+            await self._give_directory(local, path)
         else:
-            await self._give_file(here, path)
+            await self._give_file(local, path)
 
-    async def bring(self, path: str, target: Place) -> None:
+    async def bring(self, path: str, target: Location) -> None:
         """Copy from the sandbox."""
         is_directory = await self._is_directory(path)
         if is_directory and not self._recursive:
-            raise Failure(f"{path} is a directory.", advice="-r copies it with all in it.")
+            raise CliError(f"{path} is a directory.", advice="-r copies it with all in it.")
         if target.is_standard:
             await self._bring_to_stdout(path, is_directory=is_directory)
             return
-        here = Path(target.path)
-        if here.is_dir():
-            here /= name_in(path)
-        if not here.parent.is_dir():
-            raise Failure(f"{here.parent} is no directory.")
+        local = Path(target.path)
+        if local.is_dir():
+            local /= base_name(path)
+        if not local.parent.is_dir():
+            raise CliError(f"{local.parent} is no directory.")
         if is_directory:
-            await self._bring_directory(path, here)
+            await self._bring_directory(path, local)
         else:
-            await self._bring_file(path, here)
+            await self._bring_file(path, local)
 
-    async def _give_file(self, here: Path, path: str) -> None:
-        file = await asyncio.to_thread(here.open, "rb")
-        with file, self._transfer(here.name, _size(file)) as transfer:
+    async def _give_file(self, local: Path, path: str) -> None:
+        file = await asyncio.to_thread(local.open, "rb")
+        with file, self._transfer(local.name, _size(file)) as transfer:
             await self._files.write(path, transfer.counted(file))
-        if os.access(here, os.X_OK):
+        if os.access(local, os.X_OK):
             await self._make_executable(path)
 
     async def _make_executable(self, path: str) -> None:
@@ -135,28 +135,28 @@ class _Copying:
             else:
                 await self._files.write(path, parts)
 
-    async def _give_directory(self, here: Path, path: str) -> None:
+    async def _give_directory(self, local: Path, path: str) -> None:
         with tempfile.TemporaryFile() as packed:
-            await asyncio.to_thread(pack_directory, here, packed)
+            await asyncio.to_thread(pack_directory, local, packed)
             packed.seek(0)
-            with self._transfer(here.name, _size(packed)) as transfer:
+            with self._transfer(local.name, _size(packed)) as transfer:
                 await self._files.unpack(path, transfer.counted(packed))
 
     async def _bring_to_stdout(self, path: str, *, is_directory: bool) -> None:
         if is_directory and sys.stdout.isatty():
-            raise Failure("An archive is nothing for a terminal: redirect it.")
+            raise CliError("An archive is nothing for a terminal: redirect it.")
         parts = self._files.stream_archive(path) if is_directory else self._files.stream(path)
         async with aclosing(parts):
             async for part in parts:
                 await write_output("stdout", part)
 
-    async def _bring_directory(self, path: str, here: Path) -> None:
-        with tempfile.TemporaryFile(dir=here.parent) as packed:
-            with self._transfer(name_in(path), None) as transfer:
+    async def _bring_directory(self, path: str, local: Path) -> None:
+        with tempfile.TemporaryFile(dir=local.parent) as packed:
+            with self._transfer(base_name(path), None) as transfer:
                 async with aclosing(self._files.stream_archive(path)) as parts:
                     await _save(parts, packed, transfer)
             packed.seek(0)
-            left_out = await asyncio.to_thread(unpack_directory, packed, here)
+            left_out = await asyncio.to_thread(unpack_directory, packed, local)
         if left_out:
             named = ", ".join(left_out[:_MOST_NAMED])
             more = len(left_out) - _MOST_NAMED
@@ -164,9 +164,9 @@ class _Copying:
                 f"Left out, as it leads elsewhere or is no file: {named}{f' and {more} more' if more > 0 else ''}"
             )
 
-    async def _bring_file(self, path: str, here: Path) -> None:
+    async def _bring_file(self, path: str, local: Path) -> None:
         size = (await self._files.stat(path)).size
-        with _unfinished(here) as file, self._transfer(here.name, size) as transfer:
+        with _unfinished(local) as file, self._transfer(local.name, size) as transfer:
             async with aclosing(self._files.stream(path)) as parts:
                 await _save(parts, file, transfer)
 
@@ -178,8 +178,8 @@ class _Copying:
             return False
         return True
 
-    def _transfer(self, what: str, total: int | None) -> Transfer:
-        return Transfer(self._output, what, total)
+    def _transfer(self, what: str, total: int | None) -> TransferProgress:
+        return TransferProgress(self._output, what, total)
 
 
 @contextmanager
@@ -202,13 +202,13 @@ def _unfinished(final: Path) -> Iterator[BinaryIO]:
             unfinished.unlink()
 
 
-async def _save(parts: AsyncIterator[bytes], file: BinaryIO, transfer: Transfer) -> None:
+async def _save(parts: AsyncIterator[bytes], file: BinaryIO, transfer: TransferProgress) -> None:
     async for part in parts:
         await asyncio.to_thread(file.write, part)
         transfer.advance(len(part))
 
 
-async def _counted(parts: AsyncIterator[bytes], transfer: Transfer) -> AsyncIterator[bytes]:
+async def _counted(parts: AsyncIterator[bytes], transfer: TransferProgress) -> AsyncIterator[bytes]:
     async for part in parts:
         yield part
         transfer.advance(len(part))

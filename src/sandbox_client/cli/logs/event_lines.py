@@ -1,25 +1,25 @@
 from collections.abc import Iterator
 
 from sandbox_client.cli.output.output import Output
-from sandbox_client.cli.output.times import say_time
-from sandbox_client.console.escape import visible
+from sandbox_client.cli.output.times import format_time
+from sandbox_client.console.escape import escape_controls
 from sandbox_client.models import EventRead, LogGap, TimelineEntry
 
 _WIDEST_TYPE = 24
 
 
-def line_of_event(event: TimelineEntry, output: Output) -> str:
+def format_event(event: TimelineEntry, output: Output) -> str:
     """Say what happened, why, and who did it."""
-    time = output.paint(say_time(event.at), "dim")
+    time = output.paint(format_time(event.at), "dim")
     sandbox = f"  {event.sandbox_id or '':20}" if isinstance(event, EventRead) else ""
     state = event.type.removeprefix("sandbox.")
     kind = output.paint_state(event.type.ljust(_WIDEST_TYPE), state)
-    return f"{time}{sandbox}  {kind}  {said_of(event)}"
+    return f"{time}{sandbox}  {kind}  {describe_event(event)}"
 
 
-def said_of(event: TimelineEntry) -> str:
-    said = " ".join(_parts(event))
-    return visible(said)
+def describe_event(event: TimelineEntry) -> str:
+    text = " ".join(_parts(event))
+    return escape_controls(text)
 
 
 def _parts(event: TimelineEntry) -> Iterator[str]:
@@ -32,5 +32,5 @@ def _parts(event: TimelineEntry) -> Iterator[str]:
         yield f"({', '.join(by)})"
 
 
-def line_of_gap(gap: LogGap) -> str:
+def format_gap(gap: LogGap) -> str:
     return f"[what happened between {gap.after} and {gap.oldest} is not kept any more]"

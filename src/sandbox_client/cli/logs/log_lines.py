@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from sandbox_client.cli.logs.event_lines import line_of_gap, said_of
+from sandbox_client.cli.logs.event_lines import describe_event, format_gap
 from sandbox_client.cli.output.output import Output
-from sandbox_client.cli.output.times import say_time
-from sandbox_client.console.escape import visible
+from sandbox_client.cli.output.times import format_time
+from sandbox_client.console.escape import escape_controls
 from sandbox_client.events import LogItem
 from sandbox_client.models import LogEvent, LogGap, LogRecord, OutputPiece
 
@@ -26,9 +26,9 @@ class LogLines:
     def of(self, item: LogItem) -> Iterator[str]:
         match item:
             case LogGap():
-                yield line_of_gap(item)
+                yield format_gap(item)
             case LogEvent():
-                yield self._line(item, f"{item.type}  {said_of(item)}")
+                yield self._line(item, f"{item.type}  {describe_event(item)}")
             case LogRecord(type="stdout" | "stderr"):
                 yield from self._of_output(item)
             case LogRecord():
@@ -55,19 +55,19 @@ class LogLines:
             self._begun[key] = (record, rest)
 
     def _line(self, item: LogEvent | LogRecord, text: str) -> str:
-        time = self._output.paint(say_time(item.at), "dim")
+        time = self._output.paint(format_time(item.at), "dim")
         label = self._labels.get(item.sandbox_id or "", "").ljust(self._widest)
         named = f"{label}  " if self._widest else ""
         source = self._output.paint(
             _source(item).ljust(_WIDEST_SOURCE), _COLOURS.get(item.source, "dim")
         )
-        return f"{time}  {named}{source}  {visible(text, keep=chr(9))}"
+        return f"{time}  {named}{source}  {escape_controls(text, keep=chr(9))}"
 
 
 def _source(item: LogEvent | LogRecord) -> str:
     if isinstance(item, LogEvent):
         return item.source
-    return visible(f"{item.source} {item.name or item.command_id[-_ID_END:]}")
+    return escape_controls(f"{item.source} {item.name or item.command_id[-_ID_END:]}")
 
 
 def _text(record: LogRecord) -> str:

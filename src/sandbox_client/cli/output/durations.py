@@ -10,7 +10,7 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PART = re.compile(rf"({_NUMBER})([smhd])")
 
 
-def read_duration(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Read a duration; a number alone is seconds."""
     written = text.strip().lower()
     if re.fullmatch(_NUMBER, written):
@@ -24,7 +24,7 @@ def read_duration(text: str) -> timedelta:
         raise ValueError(f"{text!r} is too long.") from None
 
 
-def say_duration(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """Say how long something is, in its two largest units."""
     left = max(0, round(duration.total_seconds()))
     parts: list[tuple[int, str]] = []
@@ -32,8 +32,8 @@ def say_duration(duration: timedelta) -> str:
         count, left = divmod(left, size)
         if count or parts:
             parts.append((count, word))
-    said = [f"{count} {word}" for count, word in parts[:_MOST_PARTS] if count]
-    return " ".join(said) or "0 s"
+    text = [f"{count} {word}" for count, word in parts[:_MOST_PARTS] if count]
+    return " ".join(text) or "0 s"
 
 
 def in_seconds(duration: timedelta | None) -> float | None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from sandbox_client.errors import AddressUnknown, ApiError, Unauthenticated, Unreachable
+from sandbox_client.errors import ApiError, ConfigurationError, Unauthenticated, Unreachable
 
 FAILED = 1
-NOT_UNDERSTOOD = 2
+USAGE_ERROR = 2
 TIMED_OUT = 124
-COMMAND_UNTOLD = 125
+SBX_FAILED = 125
 """sbx failed, and so cannot tell how the command ended."""
 SIGNALLED = 128
 
@@ -19,7 +19,7 @@ _LOG_IN = "`sbx login` writes down where the server is, and the key."
 _GET_A_KEY = "`sbx login` asks for one and writes it down; `sandbox-server keys create` makes one."
 
 
-class Failure(Exception):
+class CliError(Exception):
     """Something that `sbx` itself cannot do."""
 
     def __init__(self, sentence: str, *, advice: str = "", code: str = "failed") -> None:
@@ -29,7 +29,7 @@ class Failure(Exception):
         self.code = code
 
 
-class NotUnderstood(Failure):
+class UsageError(CliError):
     """What was said makes no sense together."""
 
     def __init__(self, sentence: str) -> None:
@@ -37,7 +37,7 @@ class NotUnderstood(Failure):
 
 
 @dataclass(frozen=True)
-class Told:
+class ErrorReport:
     """A failure in words: `fields` are for programs."""
 
     sentence: str
@@ -45,7 +45,7 @@ class Told:
     fields: dict[str, object]
 
     @classmethod
-    def of(cls, error: Exception) -> "Told":
+    def of(cls, error: Exception) -> "ErrorReport":
         """Put an error into words."""
         match error:
             case ApiError():
@@ -53,25 +53,25 @@ class Told:
             case Unreachable():
                 sentence = f"The server at {error.url} does not answer: {error.reason}."
                 advice = "Whether it was carried out is unknown." if error.was_sent else _START_ONE
-                told = ("unreachable", sentence, advice)
-            case AddressUnknown():
-                told = ("address-unknown", str(error), _LOG_IN)
-            case Failure():
-                told = (error.code, error.sentence, error.advice)
+                parts = ("unreachable", sentence, advice)
+            case ConfigurationError():
+                parts = ("address-unknown", str(error), _LOG_IN)
+            case CliError():
+                parts = (error.code, error.sentence, error.advice)
             case OSError() if error.strerror:
                 named = f"{error.filename}: " if error.filename is not None else ""
-                told = ("failed", f"{named}{error.strerror}.", "")
+                parts = ("failed", f"{named}{error.strerror}.", "")
             case ValidationError():
                 wrong = "; ".join(
                     f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()
                 )
-                told = ("validation-failed", f"{wrong}.", "")
+                parts = ("validation-failed", f"{wrong}.", "")
             case _:
-                told = ("failed", str(error), "")
-        return cls._simple(*told)
+                parts = ("failed", str(error), "")
+        return cls._simple(*parts)
 
     @classmethod
-    def _of_answer(cls, error: ApiError) -> "Told":
+    def _of_answer(cls, error: ApiError) -> "ErrorReport":
         parts = [f"{each.pointer or each.parameter}: {each.detail}" for each in error.errors]
         advice = _GET_A_KEY if isinstance(error, Unauthenticated) else error.remediation or ""
         fields: dict[str, object] = {
@@ -86,12 +86,12 @@ class Told:
         return cls(" ".join([error.detail, *parts]), advice, fields)
 
     @classmethod
-    def _simple(cls, code: str, sentence: str, advice: str) -> "Told":
+    def _simple(cls, code: str, sentence: str, advice: str) -> "ErrorReport":
         return cls(
             sentence, advice, {"code": code, "detail": sentence, "remediation": advice or None}
         )
 
-    def about(self, named: str) -> "Told":
+    def about(self, named: str) -> "ErrorReport":
         """Say of which of several it is."""
         fields = {**self.fields, "sandbox": named}
         return replace(self, sentence=f"{named}: {self.sentence}", fields=fields)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterable, Sequence
 
 from pydantic import BaseModel
 
-from sandbox_client.cli.output.failures import Told
+from sandbox_client.cli.output.failures import ErrorReport
 from sandbox_client.cli.output.tables import table
-from sandbox_client.console.escape import visible
+from sandbox_client.console.escape import escape_controls
 
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36, "dim": 2}
 _OF_STATES = {
@@ -27,52 +27,52 @@ class Output:
         self.is_quiet = quiet
         self._colours = colours and os.isatty(1) and not os.environ.get("NO_COLOR")
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """Print a line of the result."""
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
-    def show(self, model: BaseModel) -> None:
+    def print_model(self, model: BaseModel) -> None:
         """Print an object as the API has it."""
-        self.say(as_json(model))
+        self.print(as_json(model))
 
-    def show_fields(self, model: BaseModel, **more: object) -> None:
+    def print_model_with(self, model: BaseModel, **more: object) -> None:
         """Print an object with what the client leaves out of it."""
-        self.say(json.dumps({**more, **json.loads(as_json(model))}))
+        self.print(json.dumps({**more, **json.loads(as_json(model))}))
 
-    def show_or_say(self, model: BaseModel, text: str) -> None:
+    def print_model_or(self, model: BaseModel, text: str) -> None:
         """Print an object to programs, and of it to people what they want to know."""
         if self.as_json:
-            self.show(model)
+            self.print_model(model)
         else:
-            self.say(text)
+            self.print(text)
 
-    async def show_all(self, models: AsyncIterable[BaseModel]) -> None:
+    async def print_models(self, models: AsyncIterable[BaseModel]) -> None:
         """Print objects as one array."""
         separator = "["
         async for model in models:
             sys.stdout.write(f"{separator}\n{as_json(model)}")
             separator = ","
-        self.say("[]" if separator == "[" else "\n]")
+        self.print("[]" if separator == "[" else "\n]")
 
-    def show_table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def print_table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         longest = _LONGEST_CELL if os.isatty(1) else None
         for line in table(heads, rows, longest=longest, paint=self.paint_state):
-            self.say(line)
+            self.print(line)
 
     def note(self, text: str) -> None:
         """Tell a person something beside the result."""
         if not (self.is_quiet or self.as_json):
-            sys.stderr.write(f"{visible(text)}\n")
+            sys.stderr.write(f"{escape_controls(text)}\n")
             sys.stderr.flush()
 
-    def fail(self, told: Told) -> None:
+    def print_error(self, report: ErrorReport) -> None:
         if self.as_json:
-            sys.stderr.write(f"{told.json}\n")
+            sys.stderr.write(f"{report.json}\n")
             return
-        for mark, text in (("sbx:", told.sentence), ("    ", told.advice)):
+        for mark, text in (("sbx:", report.sentence), ("    ", report.advice)):
             if text:
-                sys.stderr.write(f"{mark} {visible(text)}\n")
+                sys.stderr.write(f"{mark} {escape_controls(text)}\n")
 
     def paint(self, text: str, colour: str) -> str:
         return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self._colours and text else text

@@ -1,7 +1,7 @@
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
-from sandbox_client.console.escape import visible
+from sandbox_client.console.escape import escape_controls
 
 Paint = Callable[[str, str], str]
 """Gives a cell, which is padded already, the colour that its text has."""
@@ -18,7 +18,7 @@ def table(
     paint: Paint = lambda padded, _: padded,
 ) -> Iterator[str]:
     """Give the lines of a table; with `longest` its cells are cut to so many columns of the terminal."""
-    shown = [[_fitted(visible(cell), longest) for cell in row] for row in rows]
+    shown = [[_fitted(escape_controls(cell), longest) for cell in row] for row in rows]
     widths = [max(map(width_of, column)) for column in zip(heads, *shown, strict=True)]
     yield _GAP.join(map(_padded, heads, widths)).rstrip()
     for row in shown:

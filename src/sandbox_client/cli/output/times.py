@@ -1,23 +1,23 @@
 import time
 from datetime import UTC, datetime
 
-from sandbox_client.cli.output.durations import say_duration
+from sandbox_client.cli.output.durations import format_duration
 
 
-def say_when(instant: datetime) -> str:
+def format_relative(instant: datetime) -> str:
     """Say how far away an instant is."""
     distance = instant - _now()
     if distance.total_seconds() < 0:
-        return f"{say_duration(-distance)} ago"
-    return f"in {say_duration(distance)}"
+        return f"{format_duration(-distance)} ago"
+    return f"in {format_duration(distance)}"
 
 
-def say_instant(instant: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """Give an instant in this machine's time zone, and how far away it is."""
-    return f"{say_time(instant)} ({say_when(instant)})"
+    return f"{format_time(instant)} ({format_relative(instant)})"
 
 
-def say_time(instant: datetime) -> str:
+def format_time(instant: datetime) -> str:
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}"
 
 

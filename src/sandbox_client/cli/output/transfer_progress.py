@@ -8,7 +8,7 @@ from typing import BinaryIO, Self
 
 from sandbox_client.cli.output.output import Output
 from sandbox_client.cli.output.tables import width_of
-from sandbox_client.console.escape import visible
+from sandbox_client.console.escape import escape_controls
 
 _SHOWN_AFTER_S = 0.5
 _AGAIN_AFTER_S = 0.1
@@ -18,7 +18,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 _THOUSAND = 1000
 
 
-class Transfer:
+class TransferProgress:
     def __init__(
         self,
         output: Output,
@@ -28,7 +28,7 @@ class Transfer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._is_shown = sys.stderr.isatty() and not (output.is_quiet or output.as_json)
-        self._what = visible(what)
+        self._what = escape_controls(what)
         self._total = total
         self._clock = clock
         self._done = 0
@@ -49,7 +49,7 @@ class Transfer:
         if self._is_shown and now >= self._next:
             self._next = now + _AGAIN_AFTER_S
             self._is_drawn = True
-            line = line_of_progress(self._what, self._done, self._total, now - self._begun)
+            line = format_progress(self._what, self._done, self._total, now - self._begun)
             _write(_REWRITE + line)
 
     def counted(self, file: BinaryIO) -> "Counted":
@@ -72,22 +72,24 @@ class Counted:
         return self._file.write(content)
 
 
-def line_of_progress(what: str, done: int, total: int | None, elapsed: float) -> str:
+def format_progress(what: str, done: int, total: int | None, elapsed: float) -> str:
     """Draw how far it is; what it is about is cut where the line would be too long."""
-    rate = f"{say_size(done / elapsed if elapsed else 0)}/s"
+    rate = f"{format_size(done / elapsed if elapsed else 0)}/s"
     if not total:
-        figures = f"{say_size(done)}  {rate}"
+        figures = f"{format_size(done)}  {rate}"
     else:
         share = min(1.0, done / total)
         bar = "█" * round(share * _BAR)
-        figures = f"{bar:░<{_BAR}} {share:4.0%}  {say_size(done)} of {say_size(total)}  {rate}"
+        figures = (
+            f"{bar:░<{_BAR}} {share:4.0%}  {format_size(done)} of {format_size(total)}  {rate}"
+        )
     room = shutil.get_terminal_size().columns - width_of(figures) - 3
     while what and width_of(what) > room:
         what = what[:-1]
     return f"{what}  {figures}"
 
 
-def say_size(size: float) -> str:
+def format_size(size: float) -> str:
     for unit in _UNITS[:-1]:
         if size < _THOUSAND:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -2,12 +2,12 @@ from collections.abc import AsyncIterator, Iterator
 
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.cli.invocation import Invocation
-from sandbox_client.cli.logs.event_lines import line_of_event
+from sandbox_client.cli.logs.event_lines import format_event
 from sandbox_client.cli.output.output import Output
-from sandbox_client.cli.output.times import say_instant, say_when
+from sandbox_client.cli.output.times import format_instant, format_relative
 from sandbox_client.cli.sandbox_lookup import NAME
-from sandbox_client.cli.sandboxes.queue_progress import line_of_waiting
-from sandbox_client.console.escape import visible
+from sandbox_client.cli.sandboxes.queue_progress import describe_progress
+from sandbox_client.console.escape import escape_controls
 from sandbox_client.models import OnTimeout, SandboxRead, SandboxState, ServicesRead, TimelineEntry
 
 _HEADS = ("ID", "NAME", "STATE", "TEMPLATE", "CREATED", "ENDS")
@@ -15,26 +15,26 @@ _LAST_ENTRIES = 10
 
 
 async def ls(invocation: Invocation) -> None:
-    given, output = invocation.given, invocation.output
+    args, output = invocation.args, invocation.output
     async with invocation.client() as client:
         records = _records(client, invocation)
         if output.as_json:
-            await output.show_all(records)
+            await output.print_models(records)
             return
         rows = [record async for record in records]
-    if given.quiet or given.names:
+    if args.quiet or args.names:
         for record in rows:
-            output.say((given.names and record.metadata.get(NAME)) or record.id)
+            output.print((args.names and record.metadata.get(NAME)) or record.id)
         return
-    output.show_table(_HEADS, [_row(record) for record in rows])
+    output.print_table(_HEADS, [_row(record) for record in rows])
 
 
 async def _records(
     client: AsyncSandboxClient, invocation: Invocation
 ) -> AsyncIterator[SandboxRead]:
-    given = invocation.given
-    states = given.state or (SandboxState if given.all else None)
-    async for sandbox in client.list_sandboxes(states=states, metadata=dict(given.metadata)):
+    args = invocation.args
+    states = args.state or (SandboxState if args.all else None)
+    async for sandbox in client.list_sandboxes(states=states, metadata=dict(args.metadata)):
         yield sandbox.record
 
 
@@ -44,7 +44,7 @@ def _row(record: SandboxRead) -> tuple[str, ...]:
         record.metadata.get(NAME) or record.session_id or "",
         _state(record),
         record.template,
-        say_when(record.created_at),
+        format_relative(record.created_at),
         _end(record),
     )
 
@@ -55,12 +55,12 @@ def _state(record: SandboxRead) -> str:
 
 def _end(record: SandboxRead) -> str:
     if record.ended_at is not None:
-        return say_when(record.ended_at)
+        return format_relative(record.ended_at)
     ends = record.expires_at or record.retain_until
     if ends is None:
         return ""
     is_paused_then = record.expires_at is not None and record.on_timeout is OnTimeout.PAUSE
-    return f"pauses {say_when(ends)}" if is_paused_then else say_when(ends)
+    return f"pauses {format_relative(ends)}" if is_paused_then else format_relative(ends)
 
 
 async def show(invocation: Invocation) -> None:
@@ -68,23 +68,23 @@ async def show(invocation: Invocation) -> None:
     async with invocation.sandbox() as sandbox:
         record = sandbox.record
         if output.as_json:
-            output.show(record)
+            output.print_model(record)
             return
         timeline = await sandbox.timeline()
     facts = list(_facts(record))
     widest = max(len(label) for label, _ in facts)
     for label, fact in facts:
-        output.say(f"{output.paint(label.ljust(widest), 'dim')}  {visible(fact)}")
+        output.print(f"{output.paint(label.ljust(widest), 'dim')}  {escape_controls(fact)}")
     _show_timeline(output, timeline)
 
 
 def _show_timeline(output: Output, timeline: list[TimelineEntry]) -> None:
     left_out = len(timeline) - _LAST_ENTRIES
-    output.say("")
+    output.print("")
     if left_out > 0:
-        output.say(f"… {left_out} before")
+        output.print(f"… {left_out} before")
     for entry in timeline[-_LAST_ENTRIES:]:
-        output.say(line_of_event(entry, output))
+        output.print(format_event(entry, output))
 
 
 def _facts(record: SandboxRead) -> Iterator[tuple[str, str]]:
@@ -94,7 +94,7 @@ def _facts(record: SandboxRead) -> Iterator[tuple[str, str]]:
         f"{_state(record)}: {record.state_reason}" if record.state_reason else _state(record),
     )
     if record.queue is not None:
-        yield "waits", line_of_waiting(record)
+        yield "waits", describe_progress(record)
     yield from _names(record)
     yield from _machine(record)
     yield from _deadlines(record)
@@ -145,7 +145,7 @@ def _deadlines(record: SandboxRead) -> Iterator[tuple[str, str]]:
     ):
         if instant is not None:
             then = f", then {record.on_timeout}" if label == "time is up" else ""
-            yield label, f"{say_instant(instant)}{then}"
+            yield label, f"{format_instant(instant)}{then}"
 
 
 def _services(services: ServicesRead) -> Iterator[tuple[str, str]]:
@@ -156,7 +156,7 @@ def _services(services: ServicesRead) -> Iterator[tuple[str, str]]:
     )
     for name, server in tools.servers.items():
         yield (
-            f"  {visible(name)}",
+            f"  {escape_controls(name)}",
             f"{server.state}: {server.error}" if server.error else server.state,
         )
     yield "agent server", services.agent

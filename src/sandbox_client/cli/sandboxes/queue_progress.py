@@ -4,25 +4,25 @@ import sys
 from datetime import timedelta
 from typing import Self
 
-from sandbox_client.cli.output.durations import say_duration
+from sandbox_client.cli.output.durations import format_duration
 from sandbox_client.cli.output.output import Output
-from sandbox_client.console.escape import visible
+from sandbox_client.console.escape import escape_controls
 from sandbox_client.models import SandboxRead
 
 _REWRITE = "\r\033[K"
 
 
-def line_of_waiting(record: SandboxRead) -> str:
+def describe_progress(record: SandboxRead) -> str:
     """Say where a sandbox stands that does not run yet."""
     if record.queue is None:
         return f"The sandbox is {record.state}."
     place = f"Number {record.queue.position} in the queue: {record.queue.reason}"
     if record.queue.estimate_s is None:
         return place
-    return f"{place} About {say_duration(timedelta(seconds=record.queue.estimate_s))} to go."
+    return f"{place} About {format_duration(timedelta(seconds=record.queue.estimate_s))} to go."
 
 
-class WaitingLine:
+class QueueProgress:
     """One line on stderr: rewritten on a terminal, elsewhere one more each time that something has changed."""
 
     def __init__(self, output: Output) -> None:
@@ -39,12 +39,12 @@ class WaitingLine:
             sys.stderr.flush()
 
     def tell(self, record: SandboxRead) -> None:
-        line = line_of_waiting(record)
+        line = describe_progress(record)
         if line == self._last:
             return
         self._last = line
         if self._is_rewritten:
-            sys.stderr.write(f"{_REWRITE}{visible(line)}")
+            sys.stderr.write(f"{_REWRITE}{escape_controls(line)}")
             sys.stderr.flush()
         else:
             self._output.note(line)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from sandbox_client.workspace.endpoint.changeset import CHANGES, NotDone, parent_of
-from sandbox_client.workspace.endpoint.entries import Change, Entry, alike
+from sandbox_client.workspace.endpoint.changeset import CHANGES, ChangeRefused, parent_of
+from sandbox_client.workspace.endpoint.entries import Change, Entry, is_same
 from sandbox_client.workspace.endpoint.ignore import STAGING
 from sandbox_client.workspace.endpoint.scanner import hash_of, kind_of, look, stamp_of
 
@@ -29,12 +29,14 @@ class Outcome:
     refused: dict[str, str]
 
 
-def apply(root: str, parcel: IO[bytes], expected: Mapping[str, Change] | None = None) -> Outcome:
+def apply(
+    root: str, changeset_file: IO[bytes], expected: Mapping[str, Change] | None = None
+) -> Outcome:
     """Make the changes of a parcel: of a stranger's those that are expected, if they are said."""
     _sweep(root)
     outcome = Outcome([], {})
     with tempfile.TemporaryDirectory(prefix=STAGING, dir=root) as staging:
-        changes = _unpack(parcel, Path(staging))
+        changes = _unpack(changeset_file, Path(staging))
         for number in sorted(range(len(changes)), key=lambda number: _order(changes[number])):
             change = changes[number]
             if expected is not None and not _is_expected(change, expected):
@@ -43,7 +45,7 @@ def apply(root: str, parcel: IO[bytes], expected: Mapping[str, Change] | None = 
                 with parent_of(root, change.path) as (parent, name):
                     _make(change, parent, name, Path(staging, str(number)))
                 outcome.done.append(change)
-            except NotDone as error:
+            except ChangeRefused as error:
                 outcome.refused[change.path] = str(error)
             except OSError as error:
                 outcome.refused[change.path] = f"{error.strerror}."
@@ -51,9 +53,11 @@ def apply(root: str, parcel: IO[bytes], expected: Mapping[str, Change] | None = 
 
 
 def _is_expected(change: Change, expected: Mapping[str, Change]) -> bool:
-    asked = expected.get(change.path)
+    wanted = expected.get(change.path)
     return (
-        asked is not None and alike(asked.seen, change.seen) and _kind(asked.to) == _kind(change.to)
+        wanted is not None
+        and is_same(wanted.before, change.before)
+        and _kind(wanted.after) == _kind(change.after)
     )
 
 
@@ -70,16 +74,16 @@ def _sweep(root: str) -> None:
                     shutil.rmtree(child.path)
 
 
-def _unpack(parcel: IO[bytes], staging: Path) -> list[Change]:
+def _unpack(changeset_file: IO[bytes], staging: Path) -> list[Change]:
     changes: list[Change] = []
     contents: dict[int, str] = {}
-    with tarfile.open(fileobj=parcel, mode="r|") as tar:
+    with tarfile.open(fileobj=changeset_file, mode="r|") as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None
             if content is None:
                 raise ValueError("The parcel has something in it that is no file.")
             if member.name == CHANGES:
-                changes = [Change.read(told) for told in json.load(content)]
+                changes = [Change.read(fields) for fields in json.load(content)]
             else:
                 number = int(member.name)
                 with (staging / str(number)).open("xb") as file:
@@ -89,29 +93,31 @@ def _unpack(parcel: IO[bytes], staging: Path) -> list[Change]:
 
 def _with_content(change: Change, content: str | None) -> Change:
     """Take what has come for what it is, whatever it is said to be."""
-    if change.to is None or content is None:
+    if change.after is None or content is None:
         return change
-    return replace(change, to=replace(change.to, content=content))
+    return replace(change, after=replace(change.after, content=content))
 
 
 def _order(change: Change) -> tuple[int, int]:
     """Have what goes go first, from the leaves up, then directories come from the root down, then the rest."""
     depth = change.path.count("/")
-    if change.to is None:
+    if change.after is None:
         return 0, -depth
-    return (1, depth) if change.to.kind == "directory" else (2, depth)
+    return (1, depth) if change.after.kind == "directory" else (2, depth)
 
 
 def _make(change: Change, parent: int, name: str, staged: Path) -> None:
     there = _find(parent, name)
-    if alike(change.to, there):
+    if is_same(change.after, there):
         return
-    if not alike(change.seen, there):
-        raise NotDone("It has changed in the meantime.")
-    if there is not None and (change.to is None or "directory" in (there.kind, change.to.kind)):
+    if not is_same(change.before, there):
+        raise ChangeRefused("It has changed in the meantime.")
+    if there is not None and (
+        change.after is None or "directory" in (there.kind, change.after.kind)
+    ):
         _remove(there, parent, name)
-    if change.to is not None:
-        _put(change.to, parent, name, staged, replaces=there)
+    if change.after is not None:
+        _put(change.after, parent, name, staged, replaces=there)
 
 
 def _find(parent: int, name: str) -> Entry | None:
@@ -120,7 +126,7 @@ def _find(parent: int, name: str) -> Entry | None:
     except FileNotFoundError:
         return None
     if kind_of(info) is None:
-        raise NotDone("There is something that is neither a file, a link nor a directory.")
+        raise ChangeRefused("There is something that is neither a file, a link nor a directory.")
     return replace(look(name, info, parent), stamp=stamp_of(info))
 
 

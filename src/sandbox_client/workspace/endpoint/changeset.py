@@ -18,22 +18,22 @@ _IN_MEMORY = 1 << 20
 _LONGEST_NAME = 255
 
 
-class NotDone(Exception):
+class ChangeRefused(Exception):
     """One change was not made, for a reason that a person understands."""
 
 
-def pack(root: str, changes: Iterable[Change], parcel: IO[bytes]) -> list[Change]:
+def pack(root: str, changes: Iterable[Change], changeset_file: IO[bytes]) -> list[Change]:
     """Pack changes with what the files have now; what has gone is left out."""
     packed: list[Change] = []
-    with tarfile.open(fileobj=parcel, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(fileobj=changeset_file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for change in changes:
-            if change.to is None or change.to.kind != "file":
+            if change.after is None or change.after.kind != "file":
                 packed.append(change)
                 continue
-            with suppress(OSError, NotDone):
+            with suppress(OSError, ChangeRefused):
                 packed.append(_pack_file(root, change, tar, str(len(packed))))
-        told = json.dumps([asdict(change) for change in packed]).encode()
-        _add(tar, CHANGES, len(told), io.BytesIO(told))
+        listing = json.dumps([asdict(change) for change in packed]).encode()
+        _add(tar, CHANGES, len(listing), io.BytesIO(listing))
     return packed
 
 
@@ -45,12 +45,12 @@ def _pack_file(root: str, change: Change, tar: tarfile.TarFile, name: str) -> Ch
     ):
         info = os.fstat(file.fileno())
         if kind_of(info) != "file":
-            raise NotDone("It is no file any more.")
+            raise ChangeRefused("It is no file any more.")
         content = hash_of(file, copy.write)
         size = copy.tell()
         copy.seek(0)
         _add(tar, name, size, copy)
-    return replace(change, to=Entry("file", content, is_executable(info)))
+    return replace(change, after=Entry("file", content, is_executable(info)))
 
 
 def _add(tar: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None:
@@ -65,7 +65,7 @@ def parent_of(root: str, path: str) -> Iterator[tuple[int, str]]:
     *above, name = path.split("/")
     for part in (*above, name):
         if part in ("", ".", "..") or "\0" in part or len(os.fsencode(part)) > _LONGEST_NAME:
-            raise NotDone("It is no path that can be in a workspace.")
+            raise ChangeRefused("It is no path that can be in a workspace.")
     opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in above:

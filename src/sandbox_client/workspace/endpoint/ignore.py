@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from sandbox_client.workspace.endpoint.entries import above
+from sandbox_client.workspace.endpoint.entries import parent_directories
 
 STAGING = ".workspace-"  # begins the names of directories that hold what is on its way
 Rule = tuple[str, bool]  # a regular expression, and whether what matches is left out
@@ -15,16 +15,18 @@ class Rules:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [(re.compile(pattern), leaves_out) for pattern, leaves_out in rules]
 
-    def leave_out(self, path: str, *, is_directory: bool) -> bool:
+    def ignores(self, path: str, *, is_directory: bool) -> bool:
         name = path.rpartition("/")[2]
         if name.lower() == ".git" or name.startswith(STAGING):
             return True
-        asked = f"{path}/" if is_directory else path
-        decided = (leaves_out for rule, leaves_out in reversed(self._rules) if rule.match(asked))
+        candidate = f"{path}/" if is_directory else path
+        decided = (
+            leaves_out for rule, leaves_out in reversed(self._rules) if rule.match(candidate)
+        )
         return next(decided, False)
 
-    def have_left_out(self, path: str, *, is_directory: bool) -> bool:
+    def is_ignored(self, path: str, *, is_directory: bool) -> bool:
         """Tell whether it or a directory above it does not belong."""
-        return self.leave_out(path, is_directory=is_directory) or any(
-            self.leave_out(directory, is_directory=True) for directory in above(path)
+        return self.ignores(path, is_directory=is_directory) or any(
+            self.ignores(directory, is_directory=True) for directory in parent_directories(path)
         )

@@ -12,24 +12,24 @@ from pathlib import Path
 
 from sandbox_client.workspace.endpoint.applier import apply
 from sandbox_client.workspace.endpoint.changeset import pack
-from sandbox_client.workspace.endpoint.entries import Change, read_entries, tell_entries
+from sandbox_client.workspace.endpoint.entries import Change, dump_entries, load_entries
 from sandbox_client.workspace.endpoint.ignore import Rules
 from sandbox_client.workspace.endpoint.scanner import find_unreadable, scan
 
 
-def main(act: str, root: str, given: str, answer: str) -> None:
-    if act == "scan":
-        request = json.loads(Path(given).read_text())
-        found = scan(root, Rules(request["rules"]), read_entries(request["known"]))
-        Path(answer).write_text(json.dumps(tell_entries(found)))
-    elif act == "unreadable":
-        request = json.loads(Path(given).read_text())
+def main(action: str, root: str, request_path: str, answer: str) -> None:
+    if action == "scan":
+        request = json.loads(Path(request_path).read_text())
+        found = scan(root, Rules(request["rules"]), load_entries(request["known"]))
+        Path(answer).write_text(json.dumps(dump_entries(found)))
+    elif action == "unreadable":
+        request = json.loads(Path(request_path).read_text())
         Path(answer).write_text(json.dumps(find_unreadable(root, Rules(request["rules"]))))
-    elif act == "pack":
-        changes = [Change.read(told) for told in json.loads(Path(given).read_text())]
-        with Path(answer).open("wb") as parcel:
-            pack(root, changes, parcel)
+    elif action == "pack":
+        changes = [Change.read(fields) for fields in json.loads(Path(request_path).read_text())]
+        with Path(answer).open("wb") as changeset_file:
+            pack(root, changes, changeset_file)
     else:
-        with Path(given).open("rb") as parcel:
-            outcome = apply(root, parcel)
+        with Path(request_path).open("rb") as changeset_file:
+            outcome = apply(root, changeset_file)
         Path(answer).write_text(json.dumps(asdict(outcome)))

@@ -62,7 +62,7 @@ def _walk(root: str, rules: Rules, closed: list[str]) -> Iterator[tuple[str, os.
         for child in _children(root, directory, closed):
             path = f"{directory}/{child.name}" if directory else child.name
             is_directory = child.is_dir(follow_symlinks=False)
-            if rules.leave_out(path, is_directory=is_directory):
+            if rules.ignores(path, is_directory=is_directory):
                 continue
             try:
                 info = child.stat(follow_symlinks=False)
