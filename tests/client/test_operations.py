@@ -115,7 +115,7 @@ def calls_of(client):
         "read_output": command.read_output("stderr", offset=1, limit=1),
         "send_input": command.send("x"),
         "send_signal": command.signal("SIGINT"),
-        "run_agent": sandbox.run_agent("claude", "x", model="m", envs={"A": "b"}, delay_after=True),
+        "run_agent": sandbox.run_agent("claude", "x", model="m", envs={"A": "b"}, pause_after=True),
         "list_agent_runs": sandbox.list_agent_runs(running=True),
         "get_agent_run": run.refresh(),
         "follow_agent_run": run.follow(),

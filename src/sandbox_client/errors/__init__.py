@@ -1,9 +1,9 @@
 """What can go wrong, as callers catch it.
 
 SandboxError
-  AddressUnknown       nobody says where the server is, or with which key to ask it
+  ConfigurationError   nobody says where the server is, or with which key to ask it
   Unreachable          it does not answer; `was_sent`: what was asked may have happened
-  WaitOver             what was waited for has not come true in time; also a TimeoutError
+  WaitTimeout          what was waited for has not come true in time; also a TimeoutError
   CommandFailed        a command that was to be checked did not exit with 0
   StreamBroken         what was sent to a terminal may not have arrived
   ApiError             the server has answered with a problem: `code`, `title`, `detail`, `remediation`, …

@@ -4,7 +4,7 @@ A command       CommandStarted  CommandOutput  CommandGap  CommandExit
 a run           AgentStarted  AgentMessage  AgentText  AgentGap  AgentEnded
 events          EventRead, or a LogGap; a log also has LogRecord
 files           FileChange, WatchGap, and WatchEnded as the last
-a terminal      bytes, and TerminalAttached  TerminalGap  TerminalResized  SandboxTurned  TerminalProblem  TerminalExit
+a terminal      bytes, and TerminalAttached  TerminalGap  TerminalResized  SandboxStateChanged  TerminalProblem  TerminalExit
 
 `id` is where to go on after; what a newer server may tell besides is left out.
 """
@@ -18,10 +18,10 @@ from sandbox_client.models.agent_runs import AgentResult
 from sandbox_client.models.commands import CommandState, OutputGap, OutputPiece
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.sandboxes import SandboxState
-from sandbox_client.models.wire import Told
+from sandbox_client.models.wire import ResponseModel
 
 
-class CommandStarted(Told):
+class CommandStarted(ResponseModel):
     id: int
     command_id: str
     pid: int | None = None
@@ -38,7 +38,7 @@ class CommandGap(OutputGap):
     id: int
 
 
-class CommandExit(Told):
+class CommandExit(ResponseModel):
     id: int
     state: CommandState
     exit_code: int | None
@@ -46,7 +46,7 @@ class CommandExit(Told):
     at: datetime
 
 
-class AgentStarted(Told):
+class AgentStarted(ResponseModel):
     model_config = ConfigDict(extra="allow")
 
     id: int
@@ -55,7 +55,7 @@ class AgentStarted(Told):
     at: datetime
 
 
-class AgentMessage(Told):
+class AgentMessage(ResponseModel):
     """One of the agent's own messages, as its program has them."""
 
     id: int
@@ -63,7 +63,7 @@ class AgentMessage(Told):
     at: datetime
 
 
-class AgentText(Told):
+class AgentText(ResponseModel):
     """What it wrote that is no message."""
 
     id: int
@@ -71,7 +71,7 @@ class AgentText(Told):
     at: datetime
 
 
-class AgentGap(Told):
+class AgentGap(ResponseModel):
     id: int
     size: int | None
     at: datetime
@@ -82,22 +82,22 @@ class AgentEnded(AgentResult):
     at: datetime
 
 
-class FileChange(Told):
+class FileChange(ResponseModel):
     """Something that happened; `path` is relative to the directory that is watched."""
 
     type: Literal["created", "written", "removed", "renamed", "chmod"]
     path: str
 
 
-class WatchGap(Told):
+class WatchGap(ResponseModel):
     """The connection was lost and is there again: what happened meanwhile is not known, so look."""
 
 
-class WatchEnded(Told):
+class WatchEnded(ResponseModel):
     reason: str | None
 
 
-class TerminalAttached(Told):
+class TerminalAttached(ResponseModel):
     """The bytes that follow begin at `offset`."""
 
     offset: int
@@ -106,23 +106,23 @@ class TerminalAttached(Told):
     state: CommandState
 
 
-class TerminalGap(Told):
+class TerminalGap(ResponseModel):
     offset: int
     size: int | None
 
 
-class TerminalResized(Told):
+class TerminalResized(ResponseModel):
     cols: int
     rows: int
 
 
-class SandboxStateChanged(Told):
+class SandboxStateChanged(ResponseModel):
     """What the terminal's sandbox is now; a paused one resumes when somebody types."""
 
     state: SandboxState
 
 
-class TerminalProblem(Told):
+class TerminalProblem(ResponseModel):
     """What was sent last came to nothing, for this reason."""
 
     code: str
@@ -130,7 +130,7 @@ class TerminalProblem(Told):
     detail: str
 
 
-class TerminalExit(Told):
+class TerminalExit(ResponseModel):
     state: CommandState
     exit_code: int | None
     reason: str | None = None

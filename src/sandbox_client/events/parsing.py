@@ -32,9 +32,9 @@ from sandbox_client.events import (
 )
 from sandbox_client.models.logs import LogEvent, LogGap, LogRecord
 from sandbox_client.models.operations import EventRead
-from sandbox_client.models.wire import Told
+from sandbox_client.models.wire import ResponseModel
 
-T = TypeVar("T", bound=Told)
+T = TypeVar("T", bound=ResponseModel)
 
 _OF_COMMANDS: Mapping[str, type[CommandEvent]] = {
     "started": CommandStarted,

@@ -134,15 +134,15 @@ from sandbox_client.models.verbs import (
 from sandbox_client.models.wire import (
     YEAR,
     Envs,
-    Given,
     Labels,
     Name,
     Page,
     Port,
+    RequestModel,
+    ResponseModel,
     Seconds,
     Storable,
     Text,
-    Told,
 )
 
 __all__ = [
@@ -186,7 +186,6 @@ __all__ = [
     "FileRead",
     "FileType",
     "FileUser",
-    "Given",
     "Health",
     "InputProblem",
     "JobRead",
@@ -222,7 +221,9 @@ __all__ = [
     "QueueStats",
     "ReadFileVerb",
     "Readiness",
+    "RequestModel",
     "Resources",
+    "ResponseModel",
     "RuleMatch",
     "RunCommandVerb",
     "SandboxCreate",
@@ -267,7 +268,6 @@ __all__ = [
     "TimelineEntry",
     "Timeout",
     "TimeoutVerb",
-    "Told",
     "ToolServerRead",
     "Urls",
     "Verb",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from sandbox_client.models.sandboxes import OnTimeout, Resources
-from sandbox_client.models.wire import Given, Name, Seconds, Storable, Told
+from sandbox_client.models.wire import Name, RequestModel, ResponseModel, Seconds, Storable
 
 _MOST = 1_000_000
 
@@ -45,7 +45,7 @@ Rate = Annotated[
 KeyName = Annotated[Storable, Field(max_length=200)]
 
 
-class KeyCreate(Given):
+class KeyCreate(RequestModel):
     """An API key to be."""
 
     tenant: TenantName | None = Field(None, description="Whose it is; your own if left out.")
@@ -55,7 +55,7 @@ class KeyCreate(Given):
     rate_per_s: Rate | None = None
 
 
-class KeyUpdate(Given):
+class KeyUpdate(RequestModel):
     """What is to change; what is left out stays as it is."""
 
     name: KeyName = ""
@@ -64,7 +64,7 @@ class KeyUpdate(Given):
     rate_per_s: Rate | None = None
 
 
-class KeyRead(Told):
+class KeyRead(ResponseModel):
     """An API key, without its secret; `prefix` is how that begins."""
 
     id: str
@@ -85,7 +85,7 @@ class KeyCreated(KeyRead):
     secret: str
 
 
-class TenantDefaults(Given):
+class TenantDefaults(RequestModel):
     """What a tenant's sandboxes get that their requests say nothing of."""
 
     template: Name | None = None
@@ -95,14 +95,14 @@ class TenantDefaults(Given):
     on_timeout: OnTimeout | None = None
 
 
-class RuleMatch(Given):
+class RuleMatch(RequestModel):
     """Which requests a rule is for; what is left out matches all."""
 
     agent_type: Name | None = None
     template: Name | None = None
 
 
-class TenantRule(Given):
+class TenantRule(RequestModel):
     """Where the sandboxes go that it matches, and what they get."""
 
     match: RuleMatch = Field(default_factory=RuleMatch)
@@ -114,7 +114,7 @@ class TenantRule(Given):
     resources: Resources | None = None
 
 
-class TenantWrite(Given):
+class TenantWrite(RequestModel):
     """What a tenant may have, and what its sandboxes are when their requests do not say."""
 
     max_running: Annotated[
@@ -133,7 +133,7 @@ class TenantWrite(Given):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class TenantRead(Told):
+class TenantRead(ResponseModel):
     id: str
     name: str
     max_running: int
@@ -143,7 +143,7 @@ class TenantRead(Told):
     created_at: datetime
 
 
-class LoginRead(Told):
+class LoginRead(ResponseModel):
     """A browser that is signed in, and the API key that it was signed in with."""
 
     id: str

@@ -4,7 +4,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from sandbox_client.models.wire import Cwd, Envs, Given, Name, Seconds, Storable, Told
+from sandbox_client.models.wire import (
+    Cwd,
+    Envs,
+    Name,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    Storable,
+)
 
 _LONGEST_PROMPT = 2**20
 _MOST_TOOLS = 200
@@ -66,7 +74,7 @@ def _no_option(text: str) -> str:
 _Word = Annotated[Name, AfterValidator(_no_option)]
 
 
-class AgentRunCreate(Given):
+class AgentRunCreate(RequestModel):
     """What a coding agent is to do in a sandbox, which must have it: the template agent-full has all."""
 
     agent: AgentName
@@ -100,7 +108,7 @@ class AgentRunCreate(Given):
     envs: Annotated[
         Envs, Field(description="Variables for this run alone, such as keys; they are not kept.")
     ] = Field(default_factory=dict)
-    delay_after: Annotated[
+    pause_after: Annotated[
         bool,
         Field(
             strict=True,
@@ -109,7 +117,7 @@ class AgentRunCreate(Given):
     ] = False
 
 
-class AgentResult(Told):
+class AgentResult(ResponseModel):
     """How a run ended: its agent's final words, or why there are none."""
 
     state: AgentRunState
@@ -123,7 +131,7 @@ class AgentResult(Told):
     )
 
 
-class AgentRunRead(Told):
+class AgentRunRead(ResponseModel):
     """A run of an agent, and what has become of it."""
 
     id: str

@@ -3,10 +3,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sandbox_client.models.wire import Given, Told
+from sandbox_client.models.wire import RequestModel, ResponseModel
 
 
-class BackendRead(Told):
+class BackendRead(ResponseModel):
     """A provider of sandboxes."""
 
     name: str
@@ -30,7 +30,7 @@ class BackendRead(Told):
     )
 
 
-class BackendUpdate(Given):
+class BackendUpdate(RequestModel):
     """What is to change."""
 
     drained: Annotated[

@@ -6,7 +6,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sandbox_client.models.wire import Cwd, Envs, Given, Seconds, Storable, Text, Told
+from sandbox_client.models.wire import (
+    Cwd,
+    Envs,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    Storable,
+    Text,
+)
 
 _LONGEST_COMMAND = 128 * 1024  # of one argument, in Linux
 _LONGEST_INPUT = 2**20
@@ -36,7 +44,7 @@ class CommandSignal(StrEnum):
     SIGUSR2 = "SIGUSR2"
 
 
-class CommandCreate(Given):
+class CommandCreate(RequestModel):
     """What is to run in a sandbox."""
 
     cmd: Annotated[
@@ -63,7 +71,7 @@ class CommandCreate(Given):
     ] = False
 
 
-class OutputCut(Told):
+class OutputCut(ResponseModel):
     """Bytes of a stream that are missing: where the first one was, and how many.
 
     null is that there may be some: the command was lost sight of for a moment, as in a pause or when a server restarts.
@@ -73,7 +81,7 @@ class OutputCut(Told):
     size: int | None
 
 
-class CommandRead(Told):
+class CommandRead(ResponseModel):
     """A command and what has become of it; sizes are what it wrote, in bytes, of which not all may be kept."""
 
     id: str
@@ -108,7 +116,7 @@ class CommandOutcome(CommandRead):
     stderr_cut: OutputCut | None
 
 
-class OutputPiece(Told):
+class OutputPiece(ResponseModel):
     """Some of what a command wrote: text, or what is no text in base64."""
 
     type: Literal["stdout", "stderr"]
@@ -127,7 +135,7 @@ class OutputPiece(Told):
         return self.text if self.text is not None else self.content.decode(errors="replace")
 
 
-class OutputGap(Told):
+class OutputGap(ResponseModel):
     """Bytes that are not kept."""
 
     type: Literal["gap"]
@@ -138,7 +146,7 @@ class OutputGap(Told):
     at: datetime
 
 
-class OutputPart(Told):
+class OutputPart(ResponseModel):
     """Some of one stream of a command. There is no more once it does not run and `next_offset` is its `size`."""
 
     items: list[OutputPiece | OutputGap]
@@ -156,7 +164,7 @@ def _of_base64(text: str) -> str:
     return text
 
 
-class CommandInput(Given):
+class CommandInput(RequestModel):
     """What a command is to read from its stdin: text, or bytes in base64."""
 
     text: Annotated[Text, Field(max_length=_LONGEST_INPUT)] | None = None
@@ -177,5 +185,5 @@ class CommandInput(Given):
         return b64decode(self.base64) if self.base64 is not None else (self.text or "").encode()
 
 
-class CommandSend(Given):
+class CommandSend(RequestModel):
     signal: CommandSignal

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from sandbox_client.models.wire import Given, Storable, Told
+from sandbox_client.models.wire import RequestModel, ResponseModel, Storable
 
 _LONGEST_PATH = 4095  # in bytes, in Linux
 PATH_FORMS = "absolute, relative to the working directory (the template's `WORKDIR`, else the user's home), or `~/…` for the home"
@@ -48,7 +48,7 @@ class FileType(StrEnum):
     OTHER = "other"
 
 
-class FileRead(Told):
+class FileRead(ResponseModel):
     """A file or a directory; a link has the type of what it leads to, and a `symlink_target`."""
 
     path: str
@@ -62,7 +62,7 @@ class FileRead(Told):
     symlink_target: str | None
 
 
-class FileMove(Given):
+class FileMove(RequestModel):
     """What is at `to` is replaced, unless it is a directory with something in it."""
 
     model_config = ConfigDict(extra="forbid", validate_by_alias=True, validate_by_name=True)
@@ -71,7 +71,7 @@ class FileMove(Given):
     to: FilePath
 
 
-class DirectoryCreate(Given):
+class DirectoryCreate(RequestModel):
     path: FilePath
 
 

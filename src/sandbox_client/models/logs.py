@@ -2,7 +2,7 @@ from datetime import datetime
 from typing import Literal
 
 from sandbox_client.models.operations import EventRead
-from sandbox_client.models.wire import Told
+from sandbox_client.models.wire import ResponseModel
 
 
 class LogEvent(EventRead):
@@ -11,7 +11,7 @@ class LogEvent(EventRead):
     source: Literal["events"]
 
 
-class LogRecord(Told):
+class LogRecord(ResponseModel):
     """What a command, a terminal or a service wrote, or something that happened to it. What there is depends on `type`."""
 
     source: Literal["command", "terminal", "service", "agent"]
@@ -32,7 +32,7 @@ class LogRecord(Told):
     reason: str | None = None
 
 
-class LogGap(Told):
+class LogGap(ResponseModel):
     """Something is missing after one number and before another: it is no longer kept."""
 
     type: Literal["gap"]

@@ -3,17 +3,17 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from sandbox_client.models.sandboxes import SandboxState
-from sandbox_client.models.wire import Told
+from sandbox_client.models.wire import ResponseModel
 
 
-class EventActor(Told):
+class EventActor(ResponseModel):
     """Who did it; an API key is known by its id."""
 
     kind: str
     id: str | None
 
 
-class TimelineEntry(Told):
+class TimelineEntry(ResponseModel):
     """Something that happened to a sandbox: what caused it, who did it, and why. What `data` tells depends on `type`."""
 
     seq: int
@@ -37,7 +37,7 @@ class JobState(StrEnum):
     DEAD = "dead"
 
 
-class JobRead(Told):
+class JobRead(ResponseModel):
     """Something that is to be done about a subject."""
 
     id: int
@@ -49,14 +49,14 @@ class JobRead(Told):
     dead_at: datetime
 
 
-class QueueStats(Told):
+class QueueStats(ResponseModel):
     """How many sandboxes wait for a place, and for how long the one that waits longest has done so."""
 
     depth: int
     oldest_age_s: float | None
 
 
-class BackendStats(Told):
+class BackendStats(ResponseModel):
     name: str
     state: Literal["unknown", "up", "down"]
     state_reason: str | None
@@ -68,7 +68,7 @@ class BackendStats(Told):
     queue: QueueStats
 
 
-class TenantStats(Told):
+class TenantStats(ResponseModel):
     name: str
     max_running: int
     max_queued: int
@@ -77,7 +77,7 @@ class TenantStats(Told):
     queue: QueueStats
 
 
-class Stats(Told):
+class Stats(ResponseModel):
     """How full it is: of all tenants to an admin, else of your own. What has ended is not counted."""
 
     backends: list[BackendStats]
@@ -85,17 +85,17 @@ class Stats(Told):
     jobs_dead: int | None
 
 
-class Health(Told):
+class Health(ResponseModel):
     status: Literal["alive"] = "alive"
 
 
-class BackendReadiness(Told):
+class BackendReadiness(ResponseModel):
     name: str
     state: Literal["unknown", "up", "down"]
     drained: bool
 
 
-class Readiness(Told):
+class Readiness(ResponseModel):
     """Whether requests can be served, and if not, why."""
 
     status: Literal["ready", "not-ready"]
@@ -103,6 +103,6 @@ class Readiness(Told):
     backends: list[BackendReadiness]
 
 
-class Version(Told):
+class Version(ResponseModel):
     version: str
     api: Literal["v1"] = "v1"

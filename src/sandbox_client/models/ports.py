@@ -3,13 +3,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sandbox_client.models.wire import Given, Told
+from sandbox_client.models.wire import RequestModel, ResponseModel
 
 LINK_LIFETIME_S = timedelta(hours=1).total_seconds()
 _WEEK = timedelta(days=7).total_seconds()
 
 
-class PortUrls(Told):
+class PortUrls(ResponseModel):
     """Where one port of a sandbox is reached."""
 
     port: int
@@ -34,7 +34,7 @@ LinkLifetime = Annotated[
 ]
 
 
-class LinkCreate(Given):
+class LinkCreate(RequestModel):
     """A link to one port of a sandbox, for people without a key."""
 
     ttl_s: LinkLifetime = LINK_LIFETIME_S
@@ -48,7 +48,7 @@ class LinkCreate(Given):
     ] = "/"
 
 
-class LinkCreated(Told):
+class LinkCreated(ResponseModel):
     """A link. Whoever has it reaches the port, so tell it to nobody else."""
 
     url: str

@@ -1,9 +1,9 @@
 from pydantic import Field
 
-from sandbox_client.models.wire import Told
+from sandbox_client.models.wire import ResponseModel
 
 
-class InputProblem(Told):
+class InputProblem(ResponseModel):
     """What is wrong with one part of a request: a place in its body, or a parameter."""
 
     detail: str
@@ -15,7 +15,7 @@ class InputProblem(Told):
     )
 
 
-class Problem(Told):
+class Problem(ResponseModel):
     """What went wrong (RFC 9457); `code` is stable, the texts are for people."""
 
     type: str

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from sandbox_client.models.services import ServicesRead
-from sandbox_client.models.wire import Envs, Given, Labels, Name, Seconds, Storable, Told
+from sandbox_client.models.wire import (
+    Envs,
+    Labels,
+    Name,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    Storable,
+)
 
 _LARGEST_SERVERS = 256 * 1024
 _DEEPEST_SERVERS = 32
@@ -47,7 +55,7 @@ Addresses = Annotated[
 ]
 
 
-class Network(Given):
+class Network(RequestModel):
     """What a sandbox may reach; rules are addresses, networks and, to allow, names of hosts."""
 
     allow_internet: Annotated[bool, Field(strict=True)] | None = None
@@ -55,7 +63,7 @@ class Network(Given):
     deny_out: Addresses = Field(default_factory=list)
 
 
-class Resources(Given):
+class Resources(RequestModel):
     """What a sandbox needs of its machine. What it gets is its template's, which must have as much."""
 
     cpu_count: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -105,7 +113,7 @@ IdleTimeout = Annotated[
 ]
 
 
-class SessionSandbox(Given):
+class SessionSandbox(RequestModel):
     """A sandbox to be, for a session that has none; what is left out is as your tenant's defaults say."""
 
     template: Name | None = None
@@ -134,7 +142,7 @@ class SandboxCreate(SessionSandbox):
     session_id: Name | None = None
 
 
-class SandboxUpdate(Given):
+class SandboxUpdate(RequestModel):
     """What is to change; what is left out stays as it is."""
 
     metadata: Annotated[Labels, Field(description="In place of all there was.")] | None = None
@@ -166,7 +174,7 @@ class SandboxUpdate(Given):
     ) = None
 
 
-class KeepAlive(Given):
+class KeepAlive(RequestModel):
     """How long a sandbox is to be kept from its idle pause, though nothing happens in it."""
 
     awake_s: Seconds = 300
@@ -176,7 +184,7 @@ class KeepAlive(Given):
     ) = None
 
 
-class Urls(Told):
+class Urls(ResponseModel):
     """Where a sandbox's own servers are reached through this one, with your key; in `ports`, put the port for `{port}`."""
 
     mcp: str
@@ -191,7 +199,7 @@ class Urls(Told):
     ports: str
 
 
-class QueuePlace(Told):
+class QueuePlace(ResponseModel):
     """Where a sandbox stands that waits for a place: 1 is next."""
 
     position: int
@@ -199,7 +207,7 @@ class QueuePlace(Told):
     estimate_s: float | None
 
 
-class SandboxRead(Told):
+class SandboxRead(ResponseModel):
     """A sandbox. Its `target` is what is wanted of it, its `state` is what it is."""
 
     id: str

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sandbox_client.models.wire import Told
+from sandbox_client.models.wire import ResponseModel
 
 
 class ServiceState(StrEnum):
@@ -17,7 +17,7 @@ class ServiceState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class McpServerRead(Told):
+class McpServerRead(ResponseModel):
     """What the tool server says of one of the MCP servers behind it."""
 
     state: str
@@ -25,7 +25,7 @@ class McpServerRead(Told):
     error: str | None
 
 
-class ToolServerRead(Told):
+class ToolServerRead(ResponseModel):
     state: ServiceState
     version: str | None
     tools: int | None
@@ -34,7 +34,7 @@ class ToolServerRead(Told):
     ]
 
 
-class ServicesRead(Told):
+class ServicesRead(ResponseModel):
     """A sandbox's services, as they were when they were asked last: asking wakes nothing, and waits for nobody."""
 
     settings: Annotated[

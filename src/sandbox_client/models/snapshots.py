@@ -2,10 +2,10 @@ from datetime import datetime
 from enum import StrEnum
 
 from sandbox_client.models.sandboxes import Timeout
-from sandbox_client.models.wire import Given, Labels, Name, Told
+from sandbox_client.models.wire import Labels, Name, RequestModel, ResponseModel
 
 
-class SandboxFork(Given):
+class SandboxFork(RequestModel):
     """What the copy is to have of its own; what is left out is as the original has it."""
 
     user_id: Name | None = None
@@ -21,11 +21,11 @@ class SnapshotState(StrEnum):
     DELETING = "deleting"
 
 
-class SnapshotCreate(Given):
+class SnapshotCreate(RequestModel):
     name: Name | None = None
 
 
-class SnapshotRead(Told):
+class SnapshotRead(ResponseModel):
     """A sandbox as it was at one moment; its id is a template to create sandboxes from."""
 
     id: str
@@ -37,7 +37,7 @@ class SnapshotRead(Told):
     created_at: datetime
 
 
-class MetricRead(Told):
+class MetricRead(ResponseModel):
     """What a sandbox used at one moment; memory and disk in bytes."""
 
     at: datetime

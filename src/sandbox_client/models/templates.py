@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from sandbox_client.models.sandboxes import Resources
-from sandbox_client.models.wire import Envs, Given, Name, Storable, Told
+from sandbox_client.models.wire import Envs, Name, RequestModel, ResponseModel, Storable
 
 _LONGEST_DOCKERFILE = 128 * 1024
 _LONGEST_COMMAND = 32 * 1024
@@ -34,7 +34,7 @@ Force = Annotated[
 ]
 
 
-class TemplateStep(Given):
+class TemplateStep(RequestModel):
     """One step of a build: exactly one of these."""
 
     run: Command | None = None
@@ -48,7 +48,7 @@ class TemplateStep(Given):
         return self
 
 
-class _Definition(Given):
+class _Definition(RequestModel):
     dockerfile: (
         Annotated[
             Storable,
@@ -134,7 +134,7 @@ class TemplateBuildState(StrEnum):
     FAILED = "failed"
 
 
-class TemplateBuildRead(Told):
+class TemplateBuildRead(ResponseModel):
     """What a template is at one backend: how its last build went."""
 
     backend: str
@@ -164,7 +164,7 @@ class TemplateBuildLog(TemplateBuildRead):
     next_offset: Annotated[int, Field(description="What to ask for to go on.")]
 
 
-class TemplateRead(Told):
+class TemplateRead(ResponseModel):
     """A template: a name to create sandboxes from."""
 
     id: str

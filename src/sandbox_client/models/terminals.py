@@ -4,14 +4,14 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from sandbox_client.models.commands import CommandState
-from sandbox_client.models.wire import Cwd, Envs, Given, Storable, Told
+from sandbox_client.models.wire import Cwd, Envs, RequestModel, ResponseModel, Storable
 
 _LARGEST_SIZE = 1000
 
 Cells = Annotated[int, Field(ge=1, le=_LARGEST_SIZE, strict=True)]
 
 
-class TerminalCreate(Given):
+class TerminalCreate(RequestModel):
     """A terminal to be."""
 
     cols: Cells = 80
@@ -30,14 +30,14 @@ class TerminalCreate(Given):
     ] = None
 
 
-class TerminalUpdate(Given):
+class TerminalUpdate(RequestModel):
     """What is to change."""
 
     cols: Cells
     rows: Cells
 
 
-class TerminalRead(Told):
+class TerminalRead(ResponseModel):
     """A terminal and what has become of it; `size` is how many bytes it has shown, of which `cut` are not kept."""
 
     id: str
@@ -59,7 +59,7 @@ class TerminalRead(Told):
     ended_at: datetime | None
 
 
-class TerminalResize(Given):
+class TerminalResize(RequestModel):
     """What a viewer sends to give the terminal another size."""
 
     type: Literal["resize"]
@@ -67,7 +67,7 @@ class TerminalResize(Given):
     rows: Cells
 
 
-class TerminalPing(Given):
+class TerminalPing(RequestModel):
     """What a viewer sends to hear whether anybody is there."""
 
     type: Literal["ping"]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sandbox_client.models.wire import Given, Name, Told
+from sandbox_client.models.wire import Name, RequestModel, ResponseModel
 
 _LONGEST = timedelta(hours=12)
 
@@ -16,7 +16,7 @@ class TicketScope(StrEnum):
     SANDBOXES = "sandboxes"
 
 
-class TicketCreate(Given):
+class TicketCreate(RequestModel):
     """A ticket to be."""
 
     scope: TicketScope = TicketScope.READ
@@ -36,7 +36,7 @@ class TicketCreate(Given):
     ] = 3600
 
 
-class TicketCreated(Told):
+class TicketCreated(ResponseModel):
     """A new ticket, which is told this once."""
 
     ticket: str

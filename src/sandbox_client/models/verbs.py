@@ -9,7 +9,15 @@ from pydantic import AliasChoices, ConfigDict, Field
 from sandbox_client.models.files import PATH_FORMS
 from sandbox_client.models.ports import LINK_LIFETIME_S, LinkLifetime
 from sandbox_client.models.sandboxes import SandboxState, Urls
-from sandbox_client.models.wire import Given, Name, Port, Seconds, Storable, Text, Told
+from sandbox_client.models.wire import (
+    Name,
+    Port,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    Storable,
+    Text,
+)
 
 _LONGEST_COMMAND = 128 * 1024  # of one argument, in Linux
 
@@ -24,7 +32,7 @@ Path = Annotated[
 ]
 
 
-class Verb(Given):
+class Verb(RequestModel):
     model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
@@ -75,14 +83,14 @@ class WriteFileVerb(ReadFileVerb):
     encoding: Encoding = Encoding.UTF_8
 
 
-class VerbSandbox(Told):
+class VerbSandbox(ResponseModel):
     sandbox_id: str
     status: SandboxState
     status_reason: str | None
     urls: Urls | None
 
 
-class ExposedPort(Told):
+class ExposedPort(ResponseModel):
     sandbox_id: str
     port: int
     url: Annotated[
@@ -98,7 +106,7 @@ class ExposedPort(Told):
     ]
 
 
-class CommandResult(Told):
+class CommandResult(ResponseModel):
     """What a command wrote to both of its outputs, as it came, and how it ended."""
 
     output: str
@@ -106,12 +114,12 @@ class CommandResult(Told):
     truncated: Annotated[bool, Field(description="Whether the output's beginning is left out.")]
 
 
-class FileContent(Told):
+class FileContent(ResponseModel):
     path: str
     content: str
     encoding: Encoding
 
 
-class WrittenFile(Told):
+class WrittenFile(ResponseModel):
     path: str
     size: int

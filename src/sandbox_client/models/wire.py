@@ -19,19 +19,19 @@ _LARGEST_ENVS = 512 * 1024
 Item = TypeVar("Item")
 
 
-class Given(BaseModel):
+class RequestModel(BaseModel):
     """What a caller sends; a field that does not exist is refused, since it was meant to do something."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     """What the server answers; a newer server may tell more."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Page(Told, Generic[Item]):
+class Page(ResponseModel, Generic[Item]):
     """A part of a list; `next_cursor` asks for the next one and is null in the last."""
 
     items: list[Item]

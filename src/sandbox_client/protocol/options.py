@@ -76,7 +76,7 @@ class AgentRunOptions(TypedDict, total=False):
     max_turns: int | None
     timeout_s: float | None
     envs: Mapping[str, str]
-    delay_after: bool
+    pause_after: bool
 
 
 class TemplateOptions(TypedDict, total=False):
