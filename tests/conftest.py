@@ -1,10 +1,15 @@
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
-from sandbox_engine.doctor import missing
-from sandbox_engine.system.settings import Settings
+from tests import run_services as services
+from tests.collection import cannot_run
 
-_LACKING = [finding.name for finding in missing(Settings())]
 _NEEDS_ENGINE = "needs_engine"
+_FAILURES = "TEST_FAILURES_FILE"
+_lacking: list[str] = []
 
 
 def pytest_configure(config):
@@ -12,18 +17,66 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "image: builds the templates, for `make image-proofs` alone")
     config.addinivalue_line("markers", "containers: builds our images, for `make image-test` alone")
     config.addinivalue_line("markers", f"{_NEEDS_ENGINE}: starts the engine, so needs root")
+    given = getattr(config, "workerinput", {}).get("run_services")
+    services.current = services.Controller() if given is None else services.Run(Path(given))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["run_services"] = str(services.current.directory)
+
+
+def pytest_unconfigure():
+    if isinstance(services.current, services.Controller):
+        services.current.close()
+
+
+@pytest.fixture(scope="session")
+def run_services():
+    """Find what the workers of this run share."""
+    return services.current
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out, unread by Python, the files none of whose tests would run."""
+    if collection_path.suffix == ".py" and cannot_run(collection_path, config.option.markexpr):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if _LACKING and item.get_closest_marker(_NEEDS_ENGINE):
-            item.add_marker(pytest.mark.skip(reason=f"the engine lacks: {', '.join(_LACKING)}"))
+    needing = [item for item in items if item.get_closest_marker(_NEEDS_ENGINE)]
+    if not needing:
+        return
+    _lacking.extend(_find_lacking())
+    reason = f"the engine lacks: {', '.join(_lacking)}"
+    if _lacking and os.environ.get("REQUIRE_ENGINE") == "1":
+        raise pytest.UsageError(f"REQUIRE_ENGINE=1, and {reason}")
+    for item in needing if _lacking else ():
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _find_lacking():
+    if sys.platform != "linux":
+        return ["Linux"]
+    # Imported where it is needed: the tests that need no engine run on other systems too.
+    from sandbox_engine.doctor import missing  # noqa: PLC0415
+    from sandbox_engine.system.settings import Settings  # noqa: PLC0415
+
+    return [finding.name for finding in missing(Settings())]
+
+
+def pytest_runtest_logreport(report):
+    """Note for scripts/test what has failed."""
+    if report.failed and _FAILURES in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(os.environ[_FAILURES]).open("a") as file:
+            file.write(f"{report.nodeid}\n")
 
 
 def pytest_terminal_summary(terminalreporter):
-    if not _LACKING:
+    if not _lacking:
         return
     skipped = len(terminalreporter.stats.get("skipped", ()))
     terminalreporter.section("ENGINE TESTS SKIPPED", sep="!", red=True, bold=True)
-    terminalreporter.line(f"{skipped} tests did not run. The engine lacks: {', '.join(_LACKING)}.")
+    terminalreporter.line(f"{skipped} tests did not run. The engine lacks: {', '.join(_lacking)}.")
     terminalreporter.line("`sandbox-engine doctor` says how to get it.")

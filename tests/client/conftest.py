@@ -6,7 +6,7 @@ import pytest_asyncio
 from sandbox_client import AsyncSandboxClient, SandboxClient
 from tests.client.threaded import Threaded
 from tests.client.wire import Wire
-from tests.server.conftest import bundled_url, engine, servers  # noqa: F401 - are fixtures here too
+from tests.server.conftest import bundled_url, engine, servers  # noqa: F401 - fixtures
 from tests.server.support.databases import new_database
 from tests.server.support.fault_proxy import FaultyProxy
 from tests.server.support.server_process import server_process, variables_of

@@ -5,14 +5,13 @@ import httpx
 import pytest
 from e2b import AsyncSandbox, Sandbox
 
-from tests.engine.engine_process import running_engine
+from tests.engine.shared_engine import SharedEngine
 
 
 @pytest.fixture(scope="session")
-def engine():
-    """Run the engine that most tests share."""
-    with running_engine() as engine:
-        yield engine
+def engine(run_services):
+    """Find the engine that most tests of the run share; one that kills its engine starts its own."""
+    return SharedEngine(run_services.service("engine"))
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_templates_are_found_where_there_is_no_checkout(installation):
 def test_root_serves_from_an_empty_directory_with_an_engine_and_a_database_of_its_own(
     installation, version
 ):
-    with server_process() as server:
+    with server_process(copies_database=False) as server:
         server.program = [str(installation.program("sandbox-server"))]
         server.start()
         make_and_use_a_sandbox(server, version)

@@ -11,9 +11,9 @@ from sandbox_server.domain.errors import BackendError
 from sandbox_server.providers.e2b import E2BBackend
 from sandbox_server.providers.protocol.provider import Endpoint, NewSandbox
 from tests.browser import WatchedPage, running_chromium
-from tests.engine.engine_process import running_engine
+from tests.engine.shared_engine import SharedEngine
 from tests.server.support.api_fixtures import *  # noqa: F403 - fixtures
-from tests.server.support.databases import BUNDLED, new_database, running_servers
+from tests.server.support.databases import BUNDLED, PostgresServers, new_database
 from tests.server.support.fault_proxy import FaultyProxy
 from tests.server.support.full_server import serving_outside
 from tests.server.support.in_process_server import running_server
@@ -22,10 +22,9 @@ from tests.server.support.scratch_directory import scratch_directory
 
 
 @pytest.fixture(scope="session")
-def servers():
-    """Start the PostgreSQL servers that tests ask for; they end with the session."""
-    with running_servers() as servers:
-        yield servers
+def servers(run_services):
+    """Find the PostgreSQL servers of this run."""
+    return PostgresServers(run_services)
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +34,9 @@ def bundled_url(servers):
 
 
 @pytest.fixture(scope="session")
-def engine():
-    """Run the provider that tests share; each has an installation of its own there."""
-    with running_engine() as engine:
-        yield engine
+def engine(run_services):
+    """Find the provider that tests share; each has an installation of its own there."""
+    return SharedEngine(run_services.service("engine"))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from tests.engine.engine_process import running_engine
 from tests.engine.polling import until
 from tests.server.support.databases import new_database
 from tests.server.support.event_reader import following
@@ -24,6 +25,13 @@ signal.signal(signal.SIGTERM, lambda *_: result("interrupted", "stopped"))
 say("message", message="waiting")
 signal.pause()
 """
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """Run an engine of the module's own, since a test crashes it."""
+    with running_engine() as engine:
+        yield engine
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

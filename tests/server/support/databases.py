@@ -1,24 +1,22 @@
-"""Databases cloned from a migrated one, on one server of each version per test session."""
+"""Databases cloned from a migrated one, on one server of each version per test run."""
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.db.migrating import upgrade
 from sandbox_server.db.session import create_engine
-from tests.server.support.scratch_directory import scratch_directory
+from tests.run_services import Run
 
 BUNDLED = "bundled"
 SYSTEM_15 = Path("/usr/lib/postgresql/15/bin")
 TEMPLATE = "migrated"
-# Nothing of a test session has to survive the machine.
-SETTINGS = {"fsync": "off", "max_connections": "200"}
+# Nothing of a test run has to survive the machine; all of its workers connect.
+SETTINGS = {"fsync": "off", "max_connections": "600"}
 
 _if_there = pytest.mark.skipif(not SYSTEM_15.exists(), reason=f"no {SYSTEM_15} here")
 
@@ -32,34 +30,21 @@ ALWAYS_EVERY_POSTGRES = pytest.mark.parametrize(
 )
 
 
-class Servers:
-    """Starts each version when a test first wants it."""
+class PostgresServers:
+    """Starts each version when a test of the run first wants it."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._urls: dict[str, str] = {}
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def url(self, version: str) -> str:
-        if version not in self._urls:
-            programs = None if version == BUNDLED else SYSTEM_15
-            directory = self._stack.enter_context(scratch_directory()) / "postgres"
-            url = EmbeddedPostgres(directory, programs=programs, settings=SETTINGS).start()
-            asyncio.run(_make_template(url))
-            self._urls[version] = url
-        return self._urls[version]
-
-
-@contextmanager
-def running_servers() -> Iterator[Servers]:
-    with ExitStack() as stack:
-        yield Servers(stack)
+        return self._run.service(f"postgres-{version}")["url"]
 
 
 def database_url(server: str, name: str) -> str:
     return server.replace("/postgres?", f"/{name}?")
 
 
-async def _make_template(server: str) -> None:
+async def make_template(server: str) -> None:
     await _execute(server, f"CREATE DATABASE {TEMPLATE}")
     engine = create_engine(database_url(server, TEMPLATE))
     await upgrade(engine)

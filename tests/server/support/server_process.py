@@ -20,6 +20,7 @@ from sandbox_server.db.embedded import EmbeddedPostgres
 from sandbox_server.settings import Settings, variable_of
 from sandbox_server.supervisor.engine import EngineNote, LocalEngine
 from sandbox_server.supervisor.living import LivingProcess
+from tests import run_services
 from tests.engine.engine_process import IMAGES, EngineProcess
 from tests.ports import free_port
 from tests.server.support.scratch_directory import scratch_parent
@@ -30,14 +31,21 @@ STOP_TIMEOUT_S = 60
 class ServerProcess:
     """One server on a free port, with a state directory that outlives its processes.
 
-    Without variables that name another provider it brings an engine of its own.
+    Without variables that name another provider it brings an engine of its own, and without one that names a database
+    it has its own, a copy of the run's unless it is to make one.
     """
 
-    def __init__(self, *flags: str, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *flags: str,
+        variables: Mapping[str, str] | None = None,
+        copies_database: bool = True,
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch_parent()))
         self.directory.chmod(0o711)  # the account that it runs as has to get in
         self.state_dir = self.directory / "state"
         self._flags = flags
+        self._copies_database = copies_database
         self.variables = dict(variables or {})
         self.program: list[str] = [sys.executable, "-m", "sandbox_server"]
         self.account: int | None = None  # who starts it, if not whoever runs the tests
@@ -121,8 +129,20 @@ class ServerProcess:
         self.launch(*flags)
         self.url = self._await_address()
 
+    def _lend_cluster(self) -> None:
+        """Copy a migrated database to where it would make one: that takes 3 s of a processor."""
+        target = self.state_dir / "postgres"
+        if self.account is not None or "DATABASE_URL" in self.variables or target.exists():
+            return
+        assert run_services.current is not None
+        ready = run_services.current.service("cluster")["directory"]
+        self.state_dir.mkdir(exist_ok=True)
+        subprocess.run(["cp", "--archive", ready, target], check=True)
+
     def launch(self, *flags: str) -> None:
         """Begin a start, and wait for nothing."""
+        if self._copies_database:
+            self._lend_cluster()
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
                 [*self.command("serve", "--port", str(self._port)), *self._flags, *flags],
@@ -200,10 +220,10 @@ class ServerProcess:
 
 @contextmanager
 def server_process(
-    *flags: str, variables: Mapping[str, str] | None = None
+    *flags: str, variables: Mapping[str, str] | None = None, copies_database: bool = True
 ) -> Iterator[ServerProcess]:
     """Give a server that is not started yet, gone with all that is its when the block ends."""
-    server = ServerProcess(*flags, variables=variables)
+    server = ServerProcess(*flags, variables=variables, copies_database=copies_database)
     try:
         yield server
     finally:
