@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install run test proofs image-proofs image-test release-test lint format bench compat schema-proofs examples openapi docs clean
+.PHONY: help install run check test proofs image-proofs image-test release-test lint format bench compat schema-proofs examples openapi docs clean
 
 PYTHON := .venv/bin/python
 
@@ -12,23 +12,28 @@ install: ## Set up .venv and the system packages; run and test do it by themselv
 run: install ## Start the server with its database and the engine; ARGS are its flags
 	@scripts/run $(ARGS)
 
+check: lint ## Check the code, and run the tests that need neither root nor the engine; ARGS are pytest's
+	@$(PYTHON) scripts/test check $(ARGS)
+
 test: install ## Run the tests; as root also those that need the engine; ARGS are pytest's
 	@scripts/test-programs
-	@scripts/test $(ARGS)
+	@$(PYTHON) scripts/test test $(ARGS)
 
-proofs: install ## Run the tests that take minutes (as root)
+proofs: install ## Run the tests that take minutes, build the templates and the container images (as root)
 	@scripts/test-programs
-	@$(PYTHON) -m pytest -m slow $(ARGS)
+	@$(PYTHON) scripts/test proofs $(ARGS)
+	@$(PYTHON) scripts/test image-proofs $(ARGS)
+	@scripts/image-test $(ARGS)
 
 image-proofs: install ## Build the templates on the engine and try what is in them (as root)
 	@scripts/test-programs
-	@$(PYTHON) -m pytest -m image --capture=no tests/template $(ARGS)
+	@$(PYTHON) scripts/test image-proofs $(ARGS)
 
 image-test: install ## Build our images and try docker-compose.yml with podman (as root)
 	@scripts/image-test $(ARGS)
 
 release-test: install ## Install the wheel into an empty environment and serve from it (as root)
-	@$(PYTHON) -m pytest -m slow tests/release $(ARGS)
+	@$(PYTHON) scripts/test release-test $(ARGS)
 
 lint: install ## Check style, types and the direction of imports
 	@$(PYTHON) -m ruff check

@@ -44,7 +44,11 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if "engine" in item.fixturenames:
+            item.add_marker(_NEEDS_ENGINE)
     needing = [item for item in items if item.get_closest_marker(_NEEDS_ENGINE)]
     if not needing:
         return

@@ -23,6 +23,8 @@ from tests.engine.dns_resolvers import (
 )
 from tests.engine.host_networks import HOST, call, socket_in
 
+pytestmark = pytest.mark.needs_engine
+
 _NUMBER = os.getpid() % 250 + 1
 FIRST, SECOND = f"127.53.{_NUMBER}.1", f"127.53.{_NUMBER}.2"
 

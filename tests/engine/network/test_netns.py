@@ -9,6 +9,8 @@ from sandbox_engine.network.firewall.policy import CLOSED
 from sandbox_engine.network.kernel.netns import dial, visiting
 from tests.engine.host_networks import HOST
 
+pytestmark = pytest.mark.needs_engine
+
 
 @pytest.fixture
 async def link(network):

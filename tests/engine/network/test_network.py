@@ -23,6 +23,8 @@ from tests.engine.host_networks import (
 )
 from tests.engine.polling import until
 
+pytestmark = pytest.mark.needs_engine
+
 
 async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(network, beyond):
     link = await network.acquire()

@@ -6,6 +6,8 @@ import socket
 import struct
 from ipaddress import IPv4Address, IPv4Network
 
+import pytest
+
 from sandbox_engine.network.firewall.openings import MOST
 from sandbox_engine.network.firewall.policy import CLOSED, Policy
 from sandbox_engine.network.kernel.netns import visiting
@@ -32,6 +34,8 @@ from tests.engine.network.name_policies import (
     learns,
     only,
 )
+
+pytestmark = pytest.mark.needs_engine
 
 FIN, SYN = 0x01, 0x02
 FLAGS_IN_PACKET = 33

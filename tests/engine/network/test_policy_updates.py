@@ -22,6 +22,8 @@ from tests.engine.network.name_policies import (
 )
 from tests.engine.polling import until
 
+pytestmark = pytest.mark.needs_engine
+
 
 async def test_a_connection_outlives_the_answer_it_was_made_by(place, network, beyond):
     link = await network.acquire(only(NAME))

@@ -10,7 +10,10 @@ from tests.engine.engine_process import running_engine
 from tests.engine.polling import until
 from tests.engine.templates.building.build_client import Builds
 
-pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+pytestmark = [
+    pytest.mark.needs_engine,
+    pytest.mark.timeout(300),
+]  # a build is many starts of containers
 
 _ENDLESS = "echo x > ~/x; dd if=/dev/zero of=~/big bs=1M count=20 2>/dev/null; sleep infinity"
 

@@ -3,7 +3,10 @@ import os
 import pytest
 from e2b import Template
 
-pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+pytestmark = [
+    pytest.mark.needs_engine,
+    pytest.mark.timeout(300),
+]  # a build is many starts of containers
 
 
 @pytest.fixture(scope="module")

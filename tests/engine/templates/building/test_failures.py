@@ -2,7 +2,10 @@ import traceback
 
 import pytest
 
-pytestmark = pytest.mark.timeout(300)  # a build is many starts of containers
+pytestmark = [
+    pytest.mark.needs_engine,
+    pytest.mark.timeout(300),
+]  # a build is many starts of containers
 
 
 def test_a_failing_step_is_told_with_its_command_status_and_output(builds, begin):
