@@ -10,7 +10,14 @@ from pathlib import Path
 
 from _pytest.mark.expression import Expression
 
-MARKS = ("needs_engine", "slow", "image", "containers")
+MARKS = ("needs_engine", "process", "slow", "image", "containers")
+# Their tests start servers, tool servers and browsers, each of which takes seconds of a processor.
+STARTING_PROCESSES = (
+    "tests/tools/",
+    "tests/server/cli/",
+    "tests/server/supervisor/",
+    "tests/server/web/",
+)
 _MODULE_MARKS = re.compile(r"^pytestmark = (\[\n.*?^\]|[^\n]*)", re.MULTILINE | re.DOTALL)
 # Constants of helpers that bring a mark with them.
 _BRINGS = {"EVERY_POSTGRES": "slow"}
@@ -29,11 +36,17 @@ def cannot_run(file: Path, expression: str) -> bool:
     return True
 
 
+def starts_processes(file: Path) -> bool:
+    return any(f"/{folder}" in file.as_posix() for folder in STARTING_PROCESSES)
+
+
 def _marks_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
     """Read which marks all tests of a file have, and which some may have."""
     text = file.read_text()
     whole = _MODULE_MARKS.search(text)
     certain = {mark for mark in MARKS if whole and f"mark.{mark}" in whole[1]}
+    if starts_processes(file):
+        certain.add("process")
     possible = {mark for mark in MARKS if f"mark.{mark}" in text}
     brought = {mark for name, mark in _BRINGS.items() if name in text}
     return frozenset(certain), frozenset(possible | brought)
@@ -41,4 +54,7 @@ def _marks_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 @cache
 def _selects(expression: str, marks: frozenset[str]) -> bool:
-    return Expression.compile(expression).evaluate(lambda name, **_: name in marks)
+    def is_there(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return Expression.compile(expression).evaluate(is_there)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import run_services as services
-from tests.collection import cannot_run
+from tests.collection import cannot_run, starts_processes
 
 _NEEDS_ENGINE = "needs_engine"
 _FAILURES = "TEST_FAILURES_FILE"
@@ -17,12 +17,16 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "image: builds the templates, for `make image-proofs` alone")
     config.addinivalue_line("markers", "containers: builds our images, for `make image-test` alone")
     config.addinivalue_line("markers", f"{_NEEDS_ENGINE}: starts the engine, so needs root")
+    config.addinivalue_line(
+        "markers", "process: starts servers or browsers, too slow for `make check`"
+    )
     given = getattr(config, "workerinput", {}).get("run_services")
     services.current = services.Controller() if given is None else services.Run(Path(given))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node):
+    assert services.current is not None
     node.workerinput["run_services"] = str(services.current.directory)
 
 
@@ -49,6 +53,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "engine" in item.fixturenames:
             item.add_marker(_NEEDS_ENGINE)
+        if starts_processes(item.path):
+            item.add_marker("process")
     needing = [item for item in items if item.get_closest_marker(_NEEDS_ENGINE)]
     if not needing:
         return
