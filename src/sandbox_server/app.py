@@ -21,6 +21,7 @@ from sandbox_server.admin import api_stats as stats
 from sandbox_server.agents import api as agent_runs
 from sandbox_server.agents import api_socket as agent_socket
 from sandbox_server.commands import api as commands
+from sandbox_server.components import Components
 from sandbox_server.domain.errors import TooManyAtOnce, TooManyStreams
 from sandbox_server.events import api as events
 from sandbox_server.events import api_logs as logs
@@ -37,7 +38,6 @@ from sandbox_server.ports.host_form import SandboxHosts
 from sandbox_server.ports.path_form import PATH_FORM, PathForm
 from sandbox_server.sandboxes import api as sandboxes
 from sandbox_server.sandboxes import api_sessions as sessions
-from sandbox_server.services import Services
 from sandbox_server.snapshots import api as snapshots
 from sandbox_server.templates import api as templates
 from sandbox_server.terminals import api as terminals
@@ -73,12 +73,12 @@ _TOLD_HEADERS = (
 )
 
 
-def create_app(services: Services) -> FastAPI:
-    """Build the API over what `services` can do."""
+def create_app(components: Components) -> FastAPI:
+    """Build the API over the components."""
     app = _described()
-    app.state.services = services
+    app.state.components = components.by_type()
     problems.install(app)
-    _surround(app, services)
+    _surround(app, components)
     return app
 
 
@@ -113,17 +113,17 @@ def _routes() -> tuple[BaseRoute, ...]:
     return routes
 
 
-def _surround(app: FastAPI, services: Services) -> None:
-    settings = services.settings
+def _surround(app: FastAPI, components: Components) -> None:
+    settings = components.settings
     requests = TenantShares(settings.max_requests_per_tenant, TooManyAtOnce)
     streams = TenantShares(settings.max_streams_per_tenant, TooManyStreams)
     # The last one added is the outermost.
     app.add_middleware(FairLoad, requests=requests, streams=streams)
     app.add_middleware(
         Authentication,
-        authenticator=services.authenticator,
+        authenticator=components.authenticator,
         metrics=MetricsAccess(settings.metrics_token),
-        public_address=services.public_address,
+        public_address=components.public_address,
     )
     app.add_middleware(BodyLimit, limit=settings.max_body_mb * 2**20)
     app.add_middleware(Sanity)
@@ -139,4 +139,11 @@ def _surround(app: FastAPI, services: Services) -> None:
     app.add_middleware(RequestMetrics)
     app.add_middleware(AccessLog)
     app.add_middleware(RequestIds)
-    app.add_middleware(SandboxHosts, services=services, requests=requests, streams=streams)
+    app.add_middleware(
+        SandboxHosts,
+        public_address=components.public_address,
+        authenticator=components.authenticator,
+        passing=components.passing,
+        requests=requests,
+        streams=streams,
+    )

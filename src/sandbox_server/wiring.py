@@ -6,18 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.encryption import open_vault, read_keys
-from sandbox_server.admin.exposition import Exposition
-from sandbox_server.admin.overview import Overview
 from sandbox_server.admin.registration import register_backends
 from sandbox_server.admin.retention import Housekeeping, Retention
 from sandbox_server.agents.follow_up import PausesAfterRuns
-from sandbox_server.commands.recordings import Recordings, open_recordings
+from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
+from sandbox_server.components import Components, Core, build_components
 from sandbox_server.db.database import open_database
 from sandbox_server.db.installation import InstallationRepository
-from sandbox_server.db.locks import Locks
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import Sessions, create_sessions
 from sandbox_server.domain.jobs import LeasedJob
@@ -51,7 +48,6 @@ from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
-from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.snapshots.reconciler import SnapshotReconciler
 from sandbox_server.structured_logging import log_context
@@ -59,7 +55,6 @@ from sandbox_server.templates.agent import AgentTemplate
 from sandbox_server.templates.builds import Builds
 from sandbox_server.templates.listing import Listing
 from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
-from sandbox_server.tools.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)
@@ -70,18 +65,10 @@ _WITH_AGENT = replace(SERVER_DEFAULTS, template=AGENT, meanwhile=SERVER_DEFAULTS
 class Server:
     """A server at work: what its API calls, and what works beside it."""
 
-    services: Services
+    components: Components
     scheduler: SandboxQueueScheduler
     housekeeping: Housekeeping
     shutdown_pauser: ShutdownPauser
-    recordings: Recordings
-
-
-@asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """Have a server at work until the block ends; gives what its API calls."""
-    async with open_server(settings) as server:
-        yield server.services
 
 
 @asynccontextmanager
@@ -111,7 +98,7 @@ async def open_server(
         notifications = Notifications(database)
         agent = _agent_template(settings, sessions, backends, shipped)
         server = _assemble(settings, sessions, vault, backends, notifications, shipped, agent)
-        stack.push_async_callback(server.services.locks.close)
+        stack.push_async_callback(server.components.locks.close)
         await server.housekeeping.ensure()
         if agent is not None:
             await agent.ensure()
@@ -137,9 +124,8 @@ def _assemble(
     agent: AgentTemplate | None,
 ) -> Server:
     changes = Changes(notifications)
-    service_config = ServiceConfigWriter(
-        sessions, backends, vault, PublicAddress(settings.url_from_outside)
-    )
+    public_address = PublicAddress(settings.url_from_outside)
+    service_config = ServiceConfigWriter(sessions, backends, vault, public_address)
     reconciler = Reconciler(sessions, backends, vault, changes, service_config=service_config)
     drift = DriftChecker(sessions, backends, vault, reconciler)
     admission = Admission(sessions)
@@ -171,31 +157,30 @@ def _assemble(
     controller = SandboxController(
         sessions, scheduler, admission, reconciler, backends, placement, changes, vault
     )
-    using = SandboxAccess(backends, vault)
+    sandbox_access = SandboxAccess(backends, vault)
     recordings = open_recordings(
         sessions,
-        using,
+        sandbox_access,
         controller.activity,
         changes,
         notifications,
         lease=timedelta(seconds=settings.lease_s),
         bound=settings.command_output_mb * 2**20,
     )
-    commands = Commands(sessions, controller, recordings, LogGrowth(notifications))
-    services = Services(
+    core = Core(
         settings=settings,
         sessions=sessions,
-        locks=Locks(sessions),
-        authenticator=Authenticator(sessions),
-        controller=controller,
-        backends=backends,
         vault=vault,
-        exposition=Exposition(sessions, Overview(sessions, backends)),
-        commands=commands,
+        backends=backends,
+        controller=controller,
+        commands=Commands(sessions, controller, recordings, LogGrowth(notifications)),
+        recordings=recordings,
         streams=Streams(sessions, notifications),
-        service_logs=ServiceLogs(sessions, controller, commands, using),
+        sandbox_access=sandbox_access,
+        service_config=service_config,
+        public_address=public_address,
     )
-    return Server(services, scheduler, housekeeping, shutdown_pauser, recordings)
+    return Server(build_components(core), scheduler, housekeeping, shutdown_pauser)
 
 
 def _agent_template(
@@ -228,22 +213,22 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
     async with asyncio.TaskGroup() as group:
         hearing = group.create_task(notifications.run(), name="notifications")
         working = group.create_task(server.scheduler.run(), name="scheduler")
-        noting = group.create_task(server.services.controller.activity.run(), name="awake")
-        recording = group.create_task(server.recordings.run(), name="recordings")
-        streaming = group.create_task(server.services.streams.run(), name="streams")
-        passing = group.create_task(server.services.passing.run(), name="passing")
-        attending = group.create_task(server.services.service_logs.run(), name="service logs")
+        noting = group.create_task(server.components.controller.activity.run(), name="awake")
+        recording = group.create_task(server.components.recordings.run(), name="recordings")
+        streaming = group.create_task(server.components.streams.run(), name="streams")
+        passing = group.create_task(server.components.passing.run(), name="passing")
+        attending = group.create_task(server.components.service_logs.run(), name="service logs")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
         server.scheduler.stop()
         await working
         attending.cancel()
-        await server.recordings.close(within=_GRACE)
+        await server.components.recordings.close(within=_GRACE)
         recording.cancel()
         hearing.cancel()
         noting.cancel()
         streaming.cancel()
         passing.cancel()
-        server.services.passing.close()
-        server.services.service_health.close()
+        server.components.passing.close()
+        server.components.service_health.close()
         watching.cancel()

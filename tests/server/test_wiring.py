@@ -9,7 +9,7 @@ from sandbox_server.jobs.kinds import HOUSEKEEPING
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
-from sandbox_server.wiring import open_server, open_services
+from sandbox_server.wiring import open_server
 from tests.engine.polling import until
 
 NOWHERE = BackendSettings(
@@ -24,11 +24,11 @@ def settings(database_url, tmp_path):
 
 async def test_a_server_works_until_its_block_ends(settings):
     before = asyncio.all_tasks()
-    async with open_services(settings) as services:
-        assert list(services.backends) == ["nowhere"]
+    async with open_server(settings) as server:
+        assert list(server.components.backends) == ["nowhere"]
 
         async def has_kept_house():
-            async with services.sessions() as session:
+            async with server.components.sessions() as session:
                 return await JobRepository(session).find_next_due(kinds=[HOUSEKEEPING])
 
         await until(has_kept_house)

@@ -1,20 +1,20 @@
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BeforeValidator
 
 from sandbox_client.models import KeyCreate, KeyCreated, KeyRead, KeyUpdate, Page, TenantName
-from sandbox_server.access.api_keys import KeyRequest
+from sandbox_server.access.api_keys import KeyRequest, KeyRing
 from sandbox_server.access.key_repository import OwnedKey
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import KeyNotFound
 from sandbox_server.domain.ids import PATTERN
 from sandbox_server.http.declared_errors import may_fail_with
-from sandbox_server.http.deps import Admin, KeyRingDep, find_admin
+from sandbox_server.http.deps import Admin, depends_on, find_admin
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import IdempotencyKey, to_idempotency
+from sandbox_server.http.requests import IdempotencyDep
 
 router = APIRouter(
     prefix="/v1/keys", tags=["access"], route_class=JsonRoute, dependencies=[Depends(find_admin)]
@@ -29,21 +29,22 @@ def _an_id(given: str) -> str:
 
 KeyId = Annotated[str, BeforeValidator(_an_id), may_fail_with(KeyNotFound), Path()]
 
+KeyRingDep = Annotated[KeyRing, depends_on(KeyRing)]
+
 
 @router.post("", status_code=201)
 @may_fail_with(errors.KeyIssuedBefore, errors.TenantNotFound)
 async def create_key(
     caller: Admin,
     body: KeyCreate,
-    request: Request,
+    idempotency: IdempotencyDep,
     key_ring: KeyRingDep,
-    idempotency_key: IdempotencyKey = None,
 ) -> KeyCreated:
     """Make an API key. Its secret is in this answer and can never be told again."""
     issued = await key_ring.issue(
         KeyRequest(**body.model_dump()),
         caller=caller,
-        idempotency=to_idempotency(request, idempotency_key, body),
+        idempotency=idempotency.of(body),
     )
     return KeyCreated(**_told(issued.owned), secret=issued.secret)
 

@@ -1,26 +1,37 @@
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
 
 from sandbox_client.models import LoginRead
 from sandbox_server.access.login_cookie import forget_login, remember_login
 from sandbox_server.access.login_repository import OwnedLogin
+from sandbox_server.access.logins import Logins
 from sandbox_server.access.own_page import require_own_page
 from sandbox_server.domain.access import Scope
-from sandbox_server.http.deps import LoginsDep, Reader, ServicesDep
+from sandbox_server.http.deps import Reader, depends_on
+from sandbox_server.proxy.targets import PublicAddress
 
 router = APIRouter(prefix="/v1/login", tags=["access"])
+
+PublicAddressDep = Annotated[PublicAddress, depends_on(PublicAddress)]
+LoginsDep = Annotated[Logins, depends_on(Logins)]
 
 
 @router.post("", status_code=201)
 async def sign_in(
-    request: Request, response: Response, caller: Reader, services: ServicesDep, logins: LoginsDep
+    request: Request,
+    response: Response,
+    caller: Reader,
+    public_address: PublicAddressDep,
+    logins: LoginsDep,
 ) -> LoginRead:
     """Sign a browser in with the key of this request, for twelve hours or until the key is revoked.
 
     It is told by a cookie, which counts for nothing but what this server's own page asks for. So only that can sign in.
     """
-    require_own_page(request.scope, services.public_address)
+    require_own_page(request.scope, public_address)
     new = await logins.begin(caller)
-    remember_login(response, new.secret, request, services.public_address)
+    remember_login(response, new.secret, request, public_address)
     return _view(new.owned)
 
 
@@ -32,11 +43,15 @@ async def get_login(caller: Reader, logins: LoginsDep) -> LoginRead:
 
 @router.delete("", status_code=204)
 async def sign_out(
-    request: Request, response: Response, caller: Reader, services: ServicesDep, logins: LoginsDep
+    request: Request,
+    response: Response,
+    caller: Reader,
+    public_address: PublicAddressDep,
+    logins: LoginsDep,
 ) -> None:
     """Sign the browser out."""
     await logins.end(caller)
-    forget_login(response, request, services.public_address)
+    forget_login(response, request, public_address)
 
 
 def _view(owned: OwnedLogin) -> LoginRead:

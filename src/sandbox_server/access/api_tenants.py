@@ -3,10 +3,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Response
 
 from sandbox_client.models import Page, TenantName, TenantRead, TenantWrite
+from sandbox_server.access.tenants import Tenants
 from sandbox_server.db.models import Tenant
 from sandbox_server.domain import errors
 from sandbox_server.http.declared_errors import may_fail_with
-from sandbox_server.http.deps import TenantsDep, find_admin
+from sandbox_server.http.deps import depends_on, find_admin
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 
@@ -15,6 +16,8 @@ router = APIRouter(
 )
 
 Name = Annotated[TenantName, Path()]
+
+TenantsDep = Annotated[Tenants, depends_on(Tenants)]
 
 
 @router.get("")

@@ -4,13 +4,16 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from sandbox_client.models import TicketCreate, TicketCreated
+from sandbox_server.access.tickets import Tickets
 from sandbox_server.domain import errors
 from sandbox_server.domain.access import TicketScope
 from sandbox_server.http.declared_errors import may_fail_with
-from sandbox_server.http.deps import Reader, TicketsDep
+from sandbox_server.http.deps import Reader, depends_on
 from sandbox_server.http.json_body import JsonRoute
 
 router = APIRouter(prefix="/v1/tickets", tags=["access"], route_class=JsonRoute)
+
+TicketsDep = Annotated[Tickets, depends_on(Tickets)]
 
 
 @router.post("", status_code=201)

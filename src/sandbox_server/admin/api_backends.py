@@ -4,10 +4,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path
 
 from sandbox_client.models import BackendRead, BackendUpdate, Page
-from sandbox_server.admin.backends import Member
+from sandbox_server.admin.backends import Fleet, Member
 from sandbox_server.domain.errors import BackendNotFound
 from sandbox_server.http.declared_errors import may_fail_with
-from sandbox_server.http.deps import FleetDep, find_admin, find_reader
+from sandbox_server.http.deps import depends_on, find_admin, find_reader
 from sandbox_server.http.json_body import JsonRoute
 
 router = APIRouter(
@@ -19,6 +19,8 @@ router = APIRouter(
 
 
 Name = Annotated[str, may_fail_with(BackendNotFound), Path()]
+
+FleetDep = Annotated[Fleet, depends_on(Fleet)]
 
 
 @router.get("")

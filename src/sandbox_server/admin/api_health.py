@@ -1,13 +1,17 @@
 from importlib.metadata import version
+from typing import Annotated
 
 from fastapi import APIRouter, Response
 
 from sandbox_client.models import BackendReadiness, Health, Readiness, Version
-from sandbox_server.http.deps import OverviewDep
+from sandbox_server.admin.overview import Overview
+from sandbox_server.http.deps import depends_on
 
 router = APIRouter(tags=["health"])
 
 _VERSION = Version(version=version("sandbox-server"))
+
+OverviewDep = Annotated[Overview, depends_on(Overview)]
 
 
 @router.get("/healthz")

@@ -4,10 +4,11 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BeforeValidator
 
 from sandbox_client.models import JobRead, JobState, Page
+from sandbox_server.admin.overview import Overview
 from sandbox_server.domain.errors import JobNotFound
 from sandbox_server.domain.jobs import DeadJob
 from sandbox_server.http.declared_errors import may_fail_with
-from sandbox_server.http.deps import OverviewDep, find_admin
+from sandbox_server.http.deps import depends_on, find_admin
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_number
 
 router = APIRouter(prefix="/v1/jobs", tags=["operations"], dependencies=[Depends(find_admin)])
@@ -23,6 +24,8 @@ def _a_number(given: str) -> int:
 
 
 JobId = Annotated[int, BeforeValidator(_a_number), may_fail_with(JobNotFound), Path()]
+
+OverviewDep = Annotated[Overview, depends_on(Overview)]
 
 
 @router.get("")

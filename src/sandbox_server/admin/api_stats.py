@@ -1,15 +1,19 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 from fastapi import APIRouter
 
 from sandbox_client.models import BackendStats, QueueStats, SandboxState, Stats, TenantStats
+from sandbox_server.admin.overview import Overview
 from sandbox_server.admin.stats_repository import Crowd
 from sandbox_server.db.models import Backend, Tenant
 from sandbox_server.domain.capacity import occupies_slot
-from sandbox_server.http.deps import OverviewDep, Reader
+from sandbox_server.http.deps import Reader, depends_on
 
 router = APIRouter(prefix="/v1/stats", tags=["operations"])
+
+OverviewDep = Annotated[Overview, depends_on(Overview)]
 
 
 @router.get("")

@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 
 from sandbox_server.admin.stats_repository import Crowd, StatsRepository, Totals
 from sandbox_server.db.migrating import find_revision, is_current
-from sandbox_server.db.models import Backend, Event, Tenant
+from sandbox_server.db.models import Backend, Tenant
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.domain.access import Caller, Scope
 from sandbox_server.domain.jobs import DeadJob
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
-from sandbox_server.log.events import EventRepository
 from sandbox_server.providers.registry import Backends
 from sandbox_server.providers.repository import BackendRepository
-from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
 _PATIENCE_S = 5
 
@@ -43,29 +40,6 @@ class Overview:
     def __init__(self, sessions: Sessions, backends: Backends) -> None:
         self._sessions = sessions
         self._backends = backends
-
-    async def list_events(
-        self,
-        caller: Caller,
-        *,
-        sandbox_id: str | None = None,
-        wanted: EventFilter = EVERY_EVENT,
-        after: int,
-        limit: int,
-    ) -> Sequence[Event]:
-        """List what happened to the caller's sandboxes, or to one that there must be."""
-        async with without_transaction(self._sessions) as session:
-            if sandbox_id is not None:
-                await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
-            return await EventRepository(session).list_page(
-                caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted, after=after, limit=limit
-            )
-
-    async def require_sandboxes(self, caller: Caller, *sandbox_ids: str) -> None:
-        """See to it that there are these sandboxes, and that they are the caller's."""
-        async with without_transaction(self._sessions) as session:
-            for sandbox_id in sandbox_ids:
-                await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
 
     async def count_occupancy(self, caller: Caller) -> Occupancy:
         """Count all tenants' sandboxes for an admin, for others their own."""

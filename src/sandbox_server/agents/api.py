@@ -1,42 +1,41 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from sandbox_client.models import AgentRunCreate, AgentRunOutcome, AgentRunRead, Page
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.source import AgentRunSource
 from sandbox_server.agents.views import view_run, view_run_outcome
-from sandbox_server.commands.api import Wait, set_status
+from sandbox_server.commands.answers import is_pending
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
+from sandbox_server.domain.agents import AgentRunRequest
 from sandbox_server.domain.commands import COMMAND_LIVING
 from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.http.deps import (
     AgentRunIdPath,
-    AgentRunsDep,
     Operator,
     Reader,
     SandboxIdPath,
-    ServicesDep,
+    depends_on,
 )
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.http.patience import Patience
+from sandbox_server.http.patience import Patience, WaitForEnd, answer_pending
+from sandbox_server.http.requests import IdempotencyDep, request_fields
 from sandbox_server.http.sse import (
     EVENT_STREAM,
     EVENTS_OVER,
     STARTED_STREAM,
+    CreatedStreamDep,
     ListenerDep,
-    asks_for_events,
-    started_at,
-    stream,
 )
-from sandbox_server.sandboxes.requests import IdempotencyKey, to_agent_run_request, to_idempotency
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/agent/runs", tags=["agents"]
 )
 
+AgentRunsDep = Annotated[AgentRuns, depends_on(AgentRuns)]
 Running = Annotated[bool, Query(description="Only those that have not ended.")]
 
 
@@ -50,12 +49,12 @@ Running = Annotated[bool, Query(description="Only those that have not ended.")]
 async def run_agent(
     sandbox_id: SandboxIdPath,
     body: AgentRunCreate,
-    request: Request,
     response: Response,
     caller: Operator,
-    services: ServicesDep,
-    idempotency_key: IdempotencyKey = None,
-    wait: Wait = 60,
+    idempotency: IdempotencyDep,
+    created_stream: CreatedStreamDep,
+    runs: AgentRunsDep,
+    wait: WaitForEnd = 60,
 ) -> AgentRunOutcome | Response:
     """Have a coding agent carry out a prompt. It has ended (201), or works on (202): ask `Location`.
 
@@ -63,22 +62,22 @@ async def run_agent(
     as the last. The agent keeps working when the client disconnects: follow it again at `Content-Location`, after `Last-Event-ID`.
     `run_id` in `started` is its id.
     """
-    runs, patience = AgentRuns(services.commands), Patience(wait)
+    patience = Patience(wait)
     run = await runs.start(
         caller,
         sandbox_id,
-        to_agent_run_request(body),
-        idempotency=to_idempotency(request, idempotency_key, body),
+        AgentRunRequest(**request_fields(body)),
+        idempotency=idempotency.of(body),
         wait=patience.left,
     )
     path = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
-    if asks_for_events(request):
-        headers = started_at(path, stream="events")
-        return await stream(request, services, _events_of(run), headers=headers)
+    if created_stream.is_wanted:
+        return await created_stream.respond(_events_of(run), path=path, stream="events")
     run = await runs.wait_ended(run, wait=patience.left)
-    set_status(response, run)
+    if is_pending(run):
+        answer_pending(response)
     response.headers["Location"] = path
-    return await view_run_outcome(services, run)
+    return view_run_outcome(run, await runs.find_result(run))
 
 
 @router.get("")
@@ -103,11 +102,11 @@ async def get_agent_run(
     sandbox_id: SandboxIdPath,
     run_id: AgentRunIdPath,
     caller: Reader,
-    services: ServicesDep,
     runs: AgentRunsDep,
 ) -> AgentRunOutcome:
     """Tell what has become of a run."""
-    return await view_run_outcome(services, await runs.get(caller, sandbox_id, run_id))
+    run = await runs.get(caller, sandbox_id, run_id)
+    return view_run_outcome(run, await runs.find_result(run))
 
 
 @router.get(

@@ -2,13 +2,16 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from sandbox_server.agents.requests import as_command
+from sandbox_server.agents.results import AgentResult, find_result
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Command
+from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.agents import AgentRunRequest
 from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.domain.errors import AgentRunNotFound, CommandNotFound
 from sandbox_server.domain.requests import Idempotency
+from sandbox_server.log.output_repository import CommandOutputRepository
 from sandbox_server.providers.protocol.processes import ProcessSignal
 from sandbox_server.sandboxes.service import WAIT
 
@@ -18,7 +21,8 @@ _KINDS = frozenset({CommandKind.AGENT})
 class AgentRuns:
     """What callers may ask of runs of coding agents, each of which is a command that has its output kept."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, sessions: Sessions, commands: Commands) -> None:
+        self._sessions = sessions
         self._commands = commands
 
     async def start(
@@ -37,6 +41,11 @@ class AgentRuns:
 
     async def wait_ended(self, run: Command, *, wait: timedelta) -> Command:
         return await self._commands.wait_ended(run, wait=wait)
+
+    async def find_result(self, run: Command) -> AgentResult | None:
+        """Find the result in a run's output; a run that has not ended has none."""
+        async with without_transaction(self._sessions) as session:
+            return await find_result(CommandOutputRepository(session), run)
 
     async def get(self, caller: Caller, sandbox_id: str, run_id: str) -> Command:
         try:

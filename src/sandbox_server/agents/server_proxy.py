@@ -1,11 +1,11 @@
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AgentsNotRunning, PortNotOpen
+from sandbox_server.domain.service_ports import AGENT_PORT
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.proxy_request import Passage
 from sandbox_server.proxy.public_origin import Outside
 from sandbox_server.proxy.targets import Destination
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.tools.health_checks import AGENT_PORT
 from sandbox_server.tools.service_proxy import Introduction
 
 

@@ -3,12 +3,9 @@
 from typing import Any
 
 from sandbox_client.models import AgentResult, AgentRunOutcome, AgentRunRead
-from sandbox_server.agents.results import find_result
+from sandbox_server.agents import results
 from sandbox_server.db.models import Command
-from sandbox_server.db.session import without_transaction
 from sandbox_server.domain.agents import state_of_run
-from sandbox_server.log.output_repository import CommandOutputRepository
-from sandbox_server.services import Services
 
 _FACTS = ("id", "sandbox_id", "state_reason", "created_at", "started_at", "ended_at")
 _ASKED = ("agent", "prompt", "model", "session_id", "timeout_s", "afterwards")
@@ -18,10 +15,8 @@ def view_run(row: Command) -> AgentRunRead:
     return AgentRunRead(**_facts_of(row))
 
 
-async def view_run_outcome(services: Services, row: Command) -> AgentRunOutcome:
-    """Tell a run with its result, with the row as it was when it was read before."""
-    async with without_transaction(services.sessions) as session:
-        found = await find_result(CommandOutputRepository(session), row)
+def view_run_outcome(row: Command, found: results.AgentResult | None) -> AgentRunOutcome:
+    """Convert a run with its result."""
     facts = _facts_of(row)
     if found is None:
         return AgentRunOutcome(**facts, result=None)

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from sandbox_client.models import (
     CommandCreate,
@@ -12,50 +12,41 @@ from sandbox_client.models import (
     OutputPart,
     Page,
 )
-from sandbox_server.commands.answers import require_started
+from sandbox_server.commands.answers import is_pending, require_started
 from sandbox_server.commands.output_source import CommandOutputSource
+from sandbox_server.commands.service import Commands
 from sandbox_server.commands.views import view_command, view_outcome, view_part
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
-from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind, CommandState
+from sandbox_server.domain.commands import CommandKind, CommandRequest, CommandState
 from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
-from sandbox_server.http.deps import CommandIdPath, Operator, Reader, SandboxIdPath, ServicesDep
+from sandbox_server.http.deps import CommandIdPath, Operator, Reader, SandboxIdPath, depends_on
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.http.patience import Patience
+from sandbox_server.http.patience import Patience, WaitForEnd, answer_pending
+from sandbox_server.http.requests import IdempotencyDep, request_fields
 from sandbox_server.http.sse import (
     EVENT_STREAM,
     EVENTS_OVER,
     STARTED_STREAM,
+    CreatedStreamDep,
     ListenerDep,
-    asks_for_events,
-    started_at,
-    stream,
 )
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import GroupSignal, ProcessSignal
-from sandbox_server.sandboxes.requests import IdempotencyKey, to_command_request, to_idempotency
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/commands", tags=["commands"]
 )
 
-ASK_AGAIN_S = 2
+CommandsDep = Annotated[Commands, depends_on(Commands)]
+
 KINDS = frozenset({CommandKind.COMMAND})
 
 SIGNALS: dict[str, ProcessSignal | GroupSignal] = {
     each.value: each for kind in (GroupSignal, ProcessSignal) for each in kind
 }
 
-Wait = Annotated[
-    float,
-    Query(
-        ge=0,
-        le=300,
-        allow_inf_nan=False,
-        description="For how many seconds to wait until it has ended, before the answer is 202.",
-    ),
-]
 States = Annotated[
     list[CommandState] | None, Query(alias="state", description="Those in any of these states.")
 ]
@@ -83,12 +74,12 @@ class Wanted:
 async def run_command(
     sandbox_id: SandboxIdPath,
     body: CommandCreate,
-    request: Request,
     response: Response,
     caller: Operator,
-    services: ServicesDep,
-    idempotency_key: IdempotencyKey = None,
-    wait: Wait = 60,
+    idempotency: IdempotencyDep,
+    created_stream: CreatedStreamDep,
+    commands: CommandsDep,
+    wait: WaitForEnd = 60,
 ) -> CommandOutcome | Response:
     """Run a command. It has ended, or was to run in the background (201), or runs on (202): ask `Location`.
 
@@ -96,36 +87,36 @@ async def run_command(
     disconnects: follow it again at `Content-Location`, after `Last-Event-ID`. `command_id` in `started` is its id.
     """
     patience = Patience(wait)
-    command = await services.commands.start(
+    command = await commands.start(
         caller,
         sandbox_id,
-        to_command_request(body),
-        idempotency=to_idempotency(request, idempotency_key, body),
+        CommandRequest(**request_fields(body)),
+        idempotency=idempotency.of(body),
         wait=patience.left,
     )
     require_started(command)
     path = f"/v1/sandboxes/{sandbox_id}/commands/{command.id}"
-    if asks_for_events(request):
-        headers = started_at(path, stream="output")
-        return await stream(request, services, _output_of(command), headers=headers)
+    if created_stream.is_wanted:
+        return await created_stream.respond(_output_of(command), path=path, stream="output")
     if not command.background:
-        command = await services.commands.wait_ended(command, wait=patience.left)
-    set_status(response, command)
+        command = await commands.wait_ended(command, wait=patience.left)
+    if is_pending(command):
+        answer_pending(response)
     response.headers["Location"] = path
-    return await view_outcome(services, command)
+    return view_outcome(command, await commands.read_ends(command))
 
 
 @router.get("")
 async def list_commands(
     sandbox_id: SandboxIdPath,
     caller: Reader,
-    services: ServicesDep,
+    commands: CommandsDep,
     states: States = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[CommandRead]:
     """List a sandbox's commands, newest first, without what they wrote."""
-    rows = await services.commands.list_page(
+    rows = await commands.list_page(
         caller,
         sandbox_id,
         kinds=KINDS,
@@ -139,11 +130,14 @@ async def list_commands(
 
 @router.get("/{command_id}")
 async def get_command(
-    sandbox_id: SandboxIdPath, command_id: CommandIdPath, caller: Reader, services: ServicesDep
+    sandbox_id: SandboxIdPath,
+    command_id: CommandIdPath,
+    caller: Reader,
+    commands: CommandsDep,
 ) -> CommandOutcome:
     """Tell what has become of a command, and what it has written."""
-    command = await services.commands.get(caller, sandbox_id, command_id, kinds=KINDS)
-    return await view_outcome(services, command)
+    command = await commands.get(caller, sandbox_id, command_id, kinds=KINDS)
+    return view_outcome(command, await commands.read_ends(command))
 
 
 @router.get(
@@ -156,7 +150,7 @@ async def read_output(
     sandbox_id: SandboxIdPath,
     command_id: CommandIdPath,
     caller: Reader,
-    services: ServicesDep,
+    commands: CommandsDep,
     wanted: Annotated[Wanted, Depends()],
     listener: ListenerDep,
 ) -> OutputPart | Response:
@@ -164,16 +158,12 @@ async def read_output(
 
     Events are `started`, `stdout`, `stderr`, `gap` and, as the last one, `exit`: JSON with a `type`, under an `id` to go on after.
     """
-    command = await services.commands.get(caller, sandbox_id, command_id, kinds=KINDS)
+    command = await commands.get(caller, sandbox_id, command_id, kinds=KINDS)
     if listener.asks_for_events:
         return await listener.stream(_output_of(command))
-    return await view_part(
-        services,
-        command,
-        RecordType(wanted.stream),
-        offset=wanted.offset,
-        limit=wanted.limit,
-    )
+    stream = RecordType(wanted.stream)
+    records = await commands.read_stream(command, stream, offset=wanted.offset)
+    return view_part(command, stream, records, offset=wanted.offset, limit=wanted.limit)
 
 
 @router.post("/{command_id}/input", status_code=204)
@@ -183,13 +173,13 @@ async def send_input(
     command_id: CommandIdPath,
     body: CommandInput,
     caller: Operator,
-    services: ServicesDep,
+    commands: CommandsDep,
 ) -> None:
     """Send something to a command's stdin, which it must have been started with."""
     if body.content or not body.close:
-        await services.commands.send_input(caller, sandbox_id, command_id, body.content)
+        await commands.send_input(caller, sandbox_id, command_id, body.content)
     if body.close:
-        await services.commands.close_input(caller, sandbox_id, command_id)
+        await commands.close_input(caller, sandbox_id, command_id)
 
 
 @router.post("/{command_id}/signal", status_code=204)
@@ -199,19 +189,11 @@ async def send_signal(
     command_id: CommandIdPath,
     body: CommandSend,
     caller: Operator,
-    services: ServicesDep,
+    commands: CommandsDep,
 ) -> None:
     """Send a signal to a command."""
-    await services.commands.signal(caller, sandbox_id, command_id, SIGNALS[body.signal])
+    await commands.signal(caller, sandbox_id, command_id, SIGNALS[body.signal])
 
 
 def _output_of(command: Command) -> CommandOutputSource:
     return CommandOutputSource(tenant_id=command.tenant_id, command_id=command.id)
-
-
-def set_status(response: Response, command: Command) -> None:
-    """Answer 202 where what was asked for is not so yet: a command in the background has only to run."""
-    awaited = {CommandState.STARTING} if command.background else COMMAND_LIVING
-    if command.state in awaited:
-        response.status_code = 202
-        response.headers["Retry-After"] = str(ASK_AGAIN_S)

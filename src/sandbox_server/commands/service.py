@@ -31,6 +31,8 @@ from sandbox_server.domain.requests import Idempotency
 from sandbox_server.jobs.kinds import AGENT_RUN
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.output_repository import CommandOutputRepository
+from sandbox_server.log.records import Record, RecordType
 from sandbox_server.providers.e2b.processes import Processes
 from sandbox_server.providers.protocol.errors import ProcessGone
 from sandbox_server.providers.protocol.processes import GroupSignal, ProcessSignal
@@ -40,12 +42,16 @@ from sandbox_server.sandboxes.service import WAIT, SandboxController
 MOST_AT_ONCE = 500
 """Commands that one sandbox may run at once; each has a connection of its own."""
 
+MOST_READ = 1024 * 1024
+"""Bytes of each stream in one answer, which is in memory until its caller has taken it."""
+
 MOST_OF_TENANT = 2500
 """Those of all its sandboxes. An engine has four files open for each, and opens 20,000 for all tenants."""
 
 _ALL_KINDS = frozenset(CommandKind)
 _ENDED_STATES = frozenset(CommandState) - COMMAND_LIVING
 _LOOK_AGAIN_S = 2.0
+_MOST_RECORDS = 1000
 _FOUND_AGAIN_WITHIN = timedelta(seconds=5)
 
 
@@ -119,6 +125,20 @@ class Commands:
             await self._controller.get(caller, sandbox_id)  # tells if it is that which is not there
             raise CommandNotFound(command_id)
         return row
+
+    async def read_ends(self, command: Command) -> Sequence[Record]:
+        """Read the beginning and the end of a command's output, as far as they are kept."""
+        async with without_transaction(self._sessions) as session:
+            return await CommandOutputRepository(session).list_ends(command.id, most=MOST_READ)
+
+    async def read_stream(
+        self, command: Command, stream: RecordType, *, offset: int
+    ) -> Sequence[Record]:
+        async with without_transaction(self._sessions) as session:
+            part = await CommandOutputRepository(session).list_stream(
+                command.id, stream, offset=offset, limit=_MOST_RECORDS
+            )
+        return part.records
 
     async def list_page(
         self,

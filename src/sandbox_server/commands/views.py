@@ -1,5 +1,6 @@
 """Commands as the API tells them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,18 +15,11 @@ from sandbox_client.models import (
 )
 from sandbox_server.commands.excerpt import excerpt
 from sandbox_server.db.models import Command
-from sandbox_server.db.session import without_transaction
-from sandbox_server.log.output_repository import CommandOutputRepository
 from sandbox_server.log.records import Record, RecordType
 from sandbox_server.log.serialize import Cut, tell, transcribe
-from sandbox_server.services import Services
-
-MOST_TOLD = 1024 * 1024
-"""Of each output in one answer, in bytes: it is in memory until its caller has taken it."""
 
 LONGEST_LISTED = 1000
 
-_MOST_PIECES = 1000
 _FACTS = CommandRead.model_fields.keys() - {"timeout_s"}
 
 
@@ -37,10 +31,8 @@ def view_command(row: Command) -> CommandRead:
     return CommandRead(**facts)
 
 
-async def view_outcome(services: Services, row: Command) -> CommandOutcome:
-    """Tell what a command wrote, with the row as it was when it was read before."""
-    async with without_transaction(services.sessions) as session:
-        output = await CommandOutputRepository(session).list_ends(row.id, most=MOST_TOLD)
+def view_outcome(row: Command, output: Sequence[Record]) -> CommandOutcome:
+    """Convert a command with both ends of its output."""
     stdout = transcribe(output, RecordType.STDOUT, size=row.stdout_size)
     stderr = transcribe(output, RecordType.STDERR, size=row.stderr_size)
     return CommandOutcome(
@@ -52,15 +44,11 @@ async def view_outcome(services: Services, row: Command) -> CommandOutcome:
     )
 
 
-async def view_part(
-    services: Services, row: Command, stream: RecordType, *, offset: int, limit: int
+def view_part(
+    row: Command, stream: RecordType, records: Sequence[Record], *, offset: int, limit: int
 ) -> OutputPart:
-    """Tell some of one stream, with the row as it was when it was read before."""
-    async with without_transaction(services.sessions) as session:
-        part = await CommandOutputRepository(session).list_stream(
-            row.id, stream, offset=offset, limit=_MOST_PIECES
-        )
-    found = excerpt(part.records, offset=offset, limit=limit)
+    """Convert a part of one stream that begins at an offset."""
+    found = excerpt(records, offset=offset, limit=limit)
     of_stderr = stream is RecordType.STDERR
     size = row.stderr_size if of_stderr else row.stdout_size
     return OutputPart(

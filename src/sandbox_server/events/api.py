@@ -5,7 +5,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from sandbox_client.models import EventRead, Page, TimelineEntry
 from sandbox_server.domain.events import Cause
 from sandbox_server.events.event_source import EventSource, tell_event, tell_moment
-from sandbox_server.http.deps import OverviewDep, Reader, SandboxIdPath
+from sandbox_server.events.service import Timelines
+from sandbox_server.http.deps import Reader, SandboxIdPath, depends_on
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_number
 from sandbox_server.http.sse import EVENT_STREAM, EVENTS_OVER, ListenerDep
 from sandbox_server.log.event_repository import EventFilter
@@ -27,13 +28,14 @@ async def find_event_filter(types: Types = None, causes: Causes = None) -> Event
     return EventFilter(types=frozenset(types or ()), causes=frozenset(causes or ()))
 
 
+TimelinesDep = Annotated[Timelines, depends_on(Timelines)]
 EventFilterDep = Annotated[EventFilter, Depends(find_event_filter)]
 
 
 @router.get("/events", response_model=Page[EventRead], responses={200: EVENT_STREAM})
 async def list_events(
     caller: Reader,
-    overview: OverviewDep,
+    timelines: TimelinesDep,
     listener: ListenerDep,
     wanted: EventFilterDep,
     cursor: Cursor = None,
@@ -43,7 +45,7 @@ async def list_events(
     if listener.asks_for_events:
         return await listener.stream(EventSource(tenant_id=caller.tenant_id, wanted=wanted))
     begin = read_number(cursor) or listener.after or 0
-    rows = await overview.list_events(caller, wanted=wanted, after=begin, limit=limit + 1)
+    rows = await timelines.list_events(caller, wanted=wanted, after=begin, limit=limit + 1)
     items = [tell_event(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)
 
@@ -56,7 +58,7 @@ async def list_events(
 async def list_sandbox_events(
     sandbox_id: SandboxIdPath,
     caller: Reader,
-    overview: OverviewDep,
+    timelines: TimelinesDep,
     listener: ListenerDep,
     wanted: EventFilterDep,
     cursor: Cursor = None,
@@ -64,11 +66,11 @@ async def list_sandbox_events(
 ) -> Page[EventRead] | Response:
     """Tell what happened to a sandbox, oldest first; with `Accept: text/event-stream` until it has ended."""
     if listener.asks_for_events:
-        await overview.require_sandboxes(caller, sandbox_id)
+        await timelines.require_sandboxes(caller, sandbox_id)
         source = EventSource(tenant_id=caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted)
         return await listener.stream(source)
     begin = read_number(cursor) or listener.after or 0
-    rows = await overview.list_events(
+    rows = await timelines.list_events(
         caller, sandbox_id=sandbox_id, wanted=wanted, after=begin, limit=limit + 1
     )
     items = [tell_event(row) for row in rows]
@@ -79,12 +81,12 @@ async def list_sandbox_events(
 async def get_timeline(
     sandbox_id: SandboxIdPath,
     caller: Reader,
-    overview: OverviewDep,
+    timelines: TimelinesDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[TimelineEntry]:
     """Tell how a sandbox came to be what it is: each state it was in, what caused it, who, and why."""
     after = read_number(cursor) or 0
-    rows = await overview.list_events(caller, sandbox_id=sandbox_id, after=after, limit=limit + 1)
+    rows = await timelines.list_events(caller, sandbox_id=sandbox_id, after=after, limit=limit + 1)
     items = [tell_moment(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)

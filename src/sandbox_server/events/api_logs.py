@@ -1,11 +1,12 @@
-from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
 from sandbox_client.models import LogEvent, LogGap, LogRecord, Page
+from sandbox_server.events.api import TimelinesDep
 from sandbox_server.events.log_source import USUAL, LogKind, LogSource
-from sandbox_server.http.deps import OverviewDep, Reader, SandboxIdPath, SandboxIdsQuery
+from sandbox_server.events.service import Timelines
+from sandbox_server.http.deps import Reader, SandboxIdPath, SandboxIdsQuery
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, cursor_at, read_number
 from sandbox_server.http.sse import EVENT_STREAM, EVENTS_OVER, Listener, ListenerDep
 
@@ -22,7 +23,7 @@ LogPage = Page[LogEvent | LogRecord | LogGap]
 async def read_logs(
     sandbox_ids: SandboxIdsQuery,
     caller: Reader,
-    overview: OverviewDep,
+    timelines: TimelinesDep,
     listener: ListenerDep,
     sources: Sources = None,
     cursor: Cursor = None,
@@ -34,8 +35,8 @@ async def read_logs(
         sandbox_ids=tuple(sorted(set(sandbox_ids))),
         kinds=frozenset(sources or USUAL),
     )
-    await overview.require_sandboxes(caller, *source.sandbox_ids)
-    return await _answer(listener, source, cursor=cursor, limit=limit)
+    await timelines.require_sandboxes(caller, *source.sandbox_ids)
+    return await _answer(timelines, listener, source, cursor=cursor, limit=limit)
 
 
 @router.get(
@@ -46,38 +47,31 @@ async def read_logs(
 async def read_sandbox_logs(
     sandbox_id: SandboxIdPath,
     caller: Reader,
-    overview: OverviewDep,
+    timelines: TimelinesDep,
     listener: ListenerDep,
     sources: Sources = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Response:
     """Tell what happened to a sandbox and what ran in it, in one order; as a stream until it has ended."""
-    await overview.require_sandboxes(caller, sandbox_id)
+    await timelines.require_sandboxes(caller, sandbox_id)
     source = LogSource(
         tenant_id=caller.tenant_id,
         sandbox_ids=(sandbox_id,),
         kinds=frozenset(sources or USUAL),
     )
-    return await _answer(listener, source, cursor=cursor, limit=limit)
+    return await _answer(timelines, listener, source, cursor=cursor, limit=limit)
 
 
 async def _answer(
-    listener: Listener, source: LogSource, *, cursor: str | None, limit: int
+    timelines: Timelines, listener: Listener, source: LogSource, *, cursor: str | None, limit: int
 ) -> Response:
     if listener.asks_for_events:
-        return await listener.stream(source, meanwhile=_recording(listener, source))
+        return await listener.stream(source, meanwhile=timelines.recording(listener.caller, source))
     begin = read_number(cursor) or listener.after or 0
-    page = await source.read(listener.services.sessions, after=begin, limit=limit)
+    page = await timelines.read_log(source, after=begin, limit=limit)
     following = f'"{cursor_at(page.position)}"' if page.more else "null"
     # Each is JSON already.
     items = b",".join(item.data for item in page.items)
     content = b'{"items":[%b],"next_cursor":%b}' % (items, following.encode())
     return Response(content, media_type="application/json")
-
-
-def _recording(listener: Listener, source: LogSource) -> AbstractContextManager[None]:
-    if LogKind.SERVICE not in source.kinds:
-        return nullcontext()
-    logs = listener.services.service_logs
-    return logs.followed(listener.caller, source.sandbox_ids)

@@ -31,10 +31,10 @@ from sandbox_server.files.views import (
 from sandbox_server.files.watching import ENDED
 from sandbox_server.http.connection import abort_of
 from sandbox_server.http.declared_errors import FILES_USED, UPLOADED, may_fail_with
-from sandbox_server.http.deps import Operator, Reader, SandboxIdPath, ServicesDep
+from sandbox_server.http.deps import Operator, Reader, SandboxIdPath
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import page_of, read_text
-from sandbox_server.http.sse import EVENT_STREAM, answer
+from sandbox_server.http.sse import EVENT_STREAM, EventStreamsDep
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/files", tags=["files"])
 
@@ -145,7 +145,7 @@ async def watch_files(
     caller: Reader,
     place: DirectoryDep,
     way_in: WayInDep,
-    services: ServicesDep,
+    events: EventStreamsDep,
     *,
     recursive: Annotated[bool, Query(description="All levels below it.")] = False,
 ) -> Response:
@@ -156,7 +156,7 @@ async def watch_files(
     if request.headers.get("last-event-id") == ENDED:
         return Response(status_code=204)
     watching = await way_in.watch(caller, place, recursive=recursive, cut=abort_of(request.scope))
-    return answer(request, services, watching, watching.texts(services.streams))
+    return events.respond(request, watching, watching.texts(events))
 
 
 @router.post("/move")

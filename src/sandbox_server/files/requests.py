@@ -14,10 +14,9 @@ from sandbox_server.files.archives import Archives
 from sandbox_server.files.conditions import Conditions
 from sandbox_server.files.contents import Body, FileContents
 from sandbox_server.files.file_access import Place, WayIn
-from sandbox_server.files.path_locks import Alone
 from sandbox_server.files.tree import FileTree
 from sandbox_server.http.declared_errors import FILES_USED, may_fail_with
-from sandbox_server.http.deps import SandboxIdPath, ServicesDep
+from sandbox_server.http.deps import SandboxIdPath, depends_on
 from sandbox_server.http.faults import Malformed
 
 STALL = timedelta(minutes=2)
@@ -78,29 +77,13 @@ async def find_conditions(request: Request) -> Conditions:
     )
 
 
-async def find_way_in(services: ServicesDep) -> WayIn:
-    return WayIn(services.controller)
-
-
-async def find_contents(services: ServicesDep) -> FileContents:
-    return FileContents(WayIn(services.controller), Alone(services.locks))
-
-
-async def find_tree(services: ServicesDep) -> FileTree:
-    return FileTree(WayIn(services.controller), Alone(services.locks))
-
-
-async def find_archives(services: ServicesDep) -> Archives:
-    return Archives(WayIn(services.controller))
-
-
-WayInDep = Annotated[WayIn, Depends(find_way_in)]
+WayInDep = Annotated[WayIn, depends_on(WayIn)]
 PlaceDep = Annotated[Place, Depends(find_place)]
 DirectoryDep = Annotated[Place, Depends(find_directory)]
 ConditionsDep = Annotated[Conditions, Depends(find_conditions)]
-ContentsDep = Annotated[FileContents, Depends(find_contents)]
-TreeDep = Annotated[FileTree, Depends(find_tree)]
-ArchivesDep = Annotated[Archives, Depends(find_archives)]
+ContentsDep = Annotated[FileContents, depends_on(FileContents)]
+TreeDep = Annotated[FileTree, depends_on(FileTree)]
+ArchivesDep = Annotated[Archives, depends_on(Archives)]
 
 
 def a_body(request: Request, *, stall: timedelta = STALL) -> Body:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -18,10 +18,10 @@ from sandbox_server.db.session import OUTAGES, cancelled_once
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AccessDenied
 from sandbox_server.http.connection import abort_of, connection_of
-from sandbox_server.http.deps import ServicesDep
+from sandbox_server.http.deps import depends_on
 from sandbox_server.log.following import Follower, Following
+from sandbox_server.log.hub import Streams
 from sandbox_server.log.source import Source
-from sandbox_server.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -90,54 +90,103 @@ def accepts_events(headers: Headers) -> bool:
     return any(one.partition(";")[0].strip().lower() == MEDIA_TYPE for one in asked)
 
 
-async def stream(
-    request: Request,
-    services: Services,
-    source: Source,
-    *,
-    after: int | None = None,
-    last_event_id: int | None = None,
-    tail: int | None = None,
-    meanwhile: AbstractContextManager[None] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Answer with a stream from its start or from where the client was; 204 where all of it was told and no more will be."""
-    following = await services.streams.follow(
-        source,
-        after=after if last_event_id is None else last_event_id,
-        tail=tail,
-        cut=abort_of(request.scope),
-    )
-    if following.is_over:
-        return Response(status_code=204)
-    texts = _texts(following, meanwhile or nullcontext())
-    return answer(request, services, following, texts, headers=headers)
+class CallerCheck(Protocol):
+    async def recheck(self, caller: Caller) -> Caller:
+        """Check again whether a caller still has access; raises where not."""
+        ...
 
 
-def started_at(path: str, *, stream: str) -> dict[str, str]:
-    """Make the headers that identify what a streamed request created, and where its stream is resumed."""
-    return {"Location": path, "Content-Location": f"{path}/{stream}"}
+class EventStreams:
+    """Answers requests with Server-Sent Events, for as long as the caller has access."""
+
+    def __init__(self, streams: Streams, callers: CallerCheck) -> None:
+        self._streams = streams
+        self._callers = callers
+
+    async def stream(
+        self,
+        request: Request,
+        source: Source,
+        *,
+        after: int | None = None,
+        last_event_id: int | None = None,
+        tail: int | None = None,
+        meanwhile: AbstractContextManager[None] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Answer with a stream from its start, or from where the client stopped; 204 where nothing is left and nothing will follow."""
+        following = await self._streams.follow(
+            source,
+            after=after if last_event_id is None else last_event_id,
+            tail=tail,
+            cut=abort_of(request.scope),
+        )
+        if following.is_over:
+            return Response(status_code=204)
+        texts = _texts(following, meanwhile or nullcontext())
+        return self.respond(request, following, texts, headers=headers)
+
+    def respond(
+        self,
+        request: Request,
+        follower: Follower,
+        texts: AsyncGenerator[bytes, None],
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Answer with serialized events."""
+        connection = connection_of(request.scope)
+        if connection is not None:
+            connection.keep_little_unsent()
+        return EventSourceResponse(
+            _opened(texts),
+            headers=headers,
+            ping=_HEARTBEAT_S,
+            ping_message_factory=_heartbeat,
+            data_sender_callable=lambda: self._recheck(request.state.caller, follower),
+        )
+
+    def registered(self, following: Follower) -> AbstractContextManager[None]:
+        return self._streams.registered(following)
+
+    async def _recheck(self, caller: Caller, follower: Follower) -> None:
+        """End the stream when its caller loses access."""
+        while True:
+            await asyncio.sleep(_RECHECK_EVERY.total_seconds())
+            try:
+                await cancelled_once(self._callers.recheck(caller))
+            except AccessDenied as error:
+                log.info("stream ended reason=%s", error)
+                follower.end()
+            except OUTAGES as error:
+                log.warning("cannot check the access of a stream's caller error=%r", error)
 
 
-def answer(
-    request: Request,
-    services: Services,
-    follower: Follower,
-    texts: AsyncGenerator[bytes, None],
-    *,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Answer with what one is told who follows something, as long as they may."""
-    connection = connection_of(request.scope)
-    if connection is not None:
-        connection.keep_little_unsent()
-    return EventSourceResponse(
-        _opened(texts),
-        headers=headers,
-        ping=_HEARTBEAT_S,
-        ping_message_factory=_heartbeat,
-        data_sender_callable=lambda: _recheck(services, request.state.caller, follower),
-    )
+EventStreamsDep = Annotated[EventStreams, depends_on(EventStreams)]
+
+
+@dataclass(frozen=True)
+class CreatedStream:
+    """Answers the request that created something with its stream, if the client asks for events."""
+
+    request: Request
+    events: EventStreams
+
+    @property
+    def is_wanted(self) -> bool:
+        return asks_for_events(self.request)
+
+    async def respond(self, source: Source, *, path: str, stream: str) -> Response:
+        """Name in headers what was created, and where its stream is resumed."""
+        headers = {"Location": path, "Content-Location": f"{path}/{stream}"}
+        return await self.events.stream(self.request, source, headers=headers)
+
+
+async def find_created_stream(request: Request, events: EventStreamsDep) -> CreatedStream:
+    return CreatedStream(request, events)
+
+
+CreatedStreamDep = Annotated[CreatedStream, Depends(find_created_stream)]
 
 
 @dataclass(frozen=True)
@@ -145,7 +194,7 @@ class Listener:
     """One who asks for what may be answered as a stream, and where that is to begin."""
 
     request: Request
-    services: Services
+    events: EventStreams
     after: int | None
     last_event_id: int | None
     tail: int | None
@@ -162,9 +211,8 @@ class Listener:
     async def stream(
         self, source: Source, *, meanwhile: AbstractContextManager[None] | None = None
     ) -> Response:
-        return await stream(
+        return await self.events.stream(
             self.request,
-            self.services,
             source,
             after=self.after,
             last_event_id=self.last_event_id,
@@ -175,12 +223,12 @@ class Listener:
 
 async def find_listener(
     request: Request,
-    services: ServicesDep,
+    events: EventStreamsDep,
     after: After = None,
     last_event_id: LastEventId = None,
     tail: Tail = None,
 ) -> Listener:
-    return Listener(request, services, after, last_event_id, tail)
+    return Listener(request, events, after, last_event_id, tail)
 
 
 ListenerDep = Annotated[Listener, Depends(find_listener)]
@@ -205,16 +253,3 @@ async def _texts(
 
 def _heartbeat() -> ServerSentEvent:
     return ServerSentEvent(comment="", sep="\n")
-
-
-async def _recheck(services: Services, caller: Caller, follower: Follower) -> None:
-    """End the stream when who follows would not be let in any more."""
-    while True:
-        await asyncio.sleep(_RECHECK_EVERY.total_seconds())
-        try:
-            await cancelled_once(services.authenticator.recheck(caller))
-        except AccessDenied as error:
-            log.info("a stream is ended reason=%s", error)
-            follower.end()
-        except OUTAGES as error:
-            log.warning("cannot check who follows a stream error=%r", error)

@@ -2,6 +2,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.secrets import is_secret
 from sandbox_server.access.ticket_reach import take_ticket
 from sandbox_server.domain.access import Caller, TicketCaller
@@ -13,12 +14,12 @@ from sandbox_server.http.html_pages import is_navigation, render
 from sandbox_server.http.request_metrics import NamedRoute, RequestMetrics
 from sandbox_server.http.tenant_limits import lasts
 from sandbox_server.http.tenant_shares import TenantShares
+from sandbox_server.ports.port_proxy import Passing
 from sandbox_server.ports.preview_cookie import remember, remembered
 from sandbox_server.proxy.client import Client, ClientGone
 from sandbox_server.proxy.proxy_request import Passage
 from sandbox_server.proxy.public_origin import Outside
-from sandbox_server.proxy.targets import Destination
-from sandbox_server.services import Services
+from sandbox_server.proxy.targets import Destination, PublicAddress
 from sandbox_server.structured_logging import log_context
 
 _HOST_FORM = NamedRoute("{port}-{sandbox_id}")
@@ -31,19 +32,23 @@ class SandboxHosts:
         self,
         app: ASGIApp,
         *,
-        services: Services,
+        public_address: PublicAddress,
+        authenticator: Authenticator,
+        passing: Passing,
         requests: TenantShares,
         streams: TenantShares,
     ) -> None:
         self._app = app
-        self._services = services
+        self._public_address = public_address
+        self._authenticator = authenticator
+        self._passing = passing
         self._requests = requests
         self._streams = streams
         self._at_sandbox = AccessLog(RequestMetrics(self._answer))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = Headers(scope=scope).getlist("host") if scope["type"] == "http" else []
-        if len(hosts) != 1 or not self._services.public_address.is_sandbox_host(hosts[0]):
+        if len(hosts) != 1 or not self._public_address.is_sandbox_host(hosts[0]):
             await self._app(scope, receive, send)
             return
         request_id = new_id()
@@ -70,11 +75,9 @@ class SandboxHosts:
             await answer(scope, receive, send)
 
     async def _pass_on(self, client: Client) -> Response | None:
-        services, scope = self._services, client.scope
-        destination = services.public_address.find(client.host)
-        outside = Outside(
-            scheme=services.public_address.scheme, host=client.host, client=client.address
-        )
+        public_address, scope = self._public_address, client.scope
+        destination = public_address.find(client.host)
+        outside = Outside(scheme=public_address.scheme, host=client.host, client=client.address)
         with log_context(sandbox_id=destination.sandbox_id):
             ticket = take_ticket(scope)
             try:
@@ -85,7 +88,7 @@ class SandboxHosts:
                 return remember(ticket, outside, scope)
             shares = self._streams if lasts(scope) else self._requests
             with shares.one_more(caller.tenant_id):
-                await services.passing.pass_on(
+                await self._passing.pass_on(
                     Passage(
                         client=client,
                         caller=caller,
@@ -99,7 +102,7 @@ class SandboxHosts:
     async def _find_caller(
         self, client: Client, destination: Destination, ticket: str | None
     ) -> Caller:
-        authenticator, scope = self._services.authenticator, client.scope
+        authenticator, scope = self._authenticator, client.scope
         key = _key_in(Headers(scope=scope))
         if key is not None:
             caller = await authenticator.authenticate(key)
@@ -108,7 +111,7 @@ class SandboxHosts:
         if ticket is not None:
             return _let_in(await authenticator.authenticate_ticket(ticket), destination)
         return await authenticator.authenticate_preview(
-            remembered(scope, destination, self._services.public_address),
+            remembered(scope, destination, self._public_address),
             sandbox_id=destination.sandbox_id,
             port=destination.port,
             require_present=client.require_present,

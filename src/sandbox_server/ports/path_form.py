@@ -6,13 +6,14 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.access import Scope as KeyScope
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.ids import PATTERN
+from sandbox_server.http.deps import find_component
 from sandbox_server.http.faults import Malformed
 from sandbox_server.http.request_metrics import NamedRoute
+from sandbox_server.ports.port_proxy import Passing
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.proxy_request import Passage
-from sandbox_server.proxy.public_origin import Outside
-from sandbox_server.proxy.targets import Destination, path_of
-from sandbox_server.services import Services
+from sandbox_server.proxy.public_origin import path_origin
+from sandbox_server.proxy.targets import Destination, PublicAddress, path_of
 from sandbox_server.structured_logging import add_to_log_context
 
 PATH_FORM = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
@@ -30,28 +31,21 @@ class PathForm:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["route"] = _ROUTE
-        services: Services = scope["app"].state.services
+        public_address = find_component(scope, PublicAddress)
         caller: Caller = scope["state"]["caller"]
         caller.require(KeyScope.SANDBOXES)
         destination = _destination_of(scope)
         add_to_log_context(sandbox_id=destination.sandbox_id)
         client = Client(scope, receive, send)
-        await services.passing.pass_on(
+        await find_component(scope, Passing).pass_on(
             Passage(
                 client=client,
                 caller=caller,
                 destination=destination,
-                outside=outside_of(client, services, path=path_of(destination)),
+                outside=path_origin(client, public_address, path=path_of(destination)),
                 path=_path_below(destination, scope),
             )
         )
-
-
-def outside_of(client: Client, services: Services, *, path: str) -> Outside:
-    """Tell how a path of the API is reached."""
-    host = client.host
-    scheme = services.public_address.scheme_at(host, otherwise=client.scope["scheme"])
-    return Outside(scheme=scheme, host=host, client=client.address, path=path)
 
 
 def _destination_of(scope: Scope) -> Destination:

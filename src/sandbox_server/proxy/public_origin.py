@@ -3,6 +3,8 @@ from dataclasses import dataclass
 
 from sandbox_http.headers import Header
 from sandbox_server.providers.protocol.provider import PortAddress
+from sandbox_server.proxy.client import Client
+from sandbox_server.proxy.targets import PublicAddress
 
 # Where a browser says which page asks, and where an answer names its own server.
 _ASKING = frozenset({b"origin", b"referer"})
@@ -60,6 +62,12 @@ class Outside:
         if not path.startswith(b"/") or path.startswith((b"//", self.path.encode() + b"/")):
             return location
         return self.path.encode() + path
+
+
+def path_origin(client: Client, public_address: PublicAddress, *, path: str) -> Outside:
+    """Describe how the client reached a path of the API."""
+    scheme = public_address.scheme_at(client.host, otherwise=client.scope["scheme"])
+    return Outside(scheme=scheme, host=client.host, client=client.address, path=path)
 
 
 def _moved(url: bytes, before: str, after: str) -> bytes:

@@ -5,11 +5,11 @@ from fastapi import APIRouter, Path, Response
 
 from sandbox_client.models import Name, SandboxRead
 from sandbox_server.http.declared_errors import PLACED, RESUMED, may_fail_with
-from sandbox_server.http.deps import Operator, ServicesDep
+from sandbox_server.http.deps import Operator
 from sandbox_server.http.json_body import JsonRoute
-from sandbox_server.sandboxes.api import set_status
-from sandbox_server.sandboxes.requests import SessionSandboxBody, Wait, to_sandbox_request
-from sandbox_server.sandboxes.views import view_sandbox
+from sandbox_server.http.patience import Wait
+from sandbox_server.sandboxes.api import ControllerDep, SandboxViewsDep, set_status
+from sandbox_server.sandboxes.requests import SessionSandboxBody, to_sandbox_request
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/by-session", tags=["sandboxes"])
 
@@ -23,14 +23,15 @@ async def use_session_sandbox(
     body: SessionSandboxBody,
     response: Response,
     caller: Operator,
-    services: ServicesDep,
+    controller: ControllerDep,
+    views: SandboxViewsDep,
     wait: Wait = 30,
 ) -> SandboxRead:
     """Give a session's sandbox: found (200), resumed, or created (201). However many ask at once, there is one."""
-    found = await services.controller.find_or_create(
+    found = await controller.find_or_create(
         caller, session_id, to_sandbox_request(body), wait=timedelta(seconds=wait)
     )
     response.headers["Location"] = f"/v1/sandboxes/{found.row.id}"
     response.status_code = 201 if found.created else 200
     set_status(response, found.row)
-    return await view_sandbox(services, found.row, caller)
+    return await views.view(found.row, caller)

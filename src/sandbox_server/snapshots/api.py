@@ -1,16 +1,20 @@
 from collections.abc import Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Body, Response
 
-from sandbox_client.models import Page, SnapshotRead, SnapshotState
+from sandbox_client.models import Page, SnapshotCreate, SnapshotRead, SnapshotState
 from sandbox_server.db.models import Snapshot
 from sandbox_server.domain import errors
 from sandbox_server.http.declared_errors import may_fail_with
-from sandbox_server.http.deps import ControllerDep, Operator, Reader, SandboxIdPath, SnapshotIdPath
+from sandbox_server.http.deps import Operator, Reader, SandboxIdPath, SnapshotIdPath, depends_on
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import IdempotencyKey, SnapshotBody, to_idempotency
-from sandbox_server.sandboxes.views import view_snapshot
+from sandbox_server.http.requests import IdempotencyDep
+from sandbox_server.sandboxes.service import SandboxController
+
+SnapshotBody = Annotated[SnapshotCreate, Body(default_factory=SnapshotCreate)]
+ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
 
@@ -24,20 +28,19 @@ router = APIRouter(route_class=JsonRoute, prefix="/v1", tags=["snapshots"])
 async def create_snapshot(
     sandbox_id: SandboxIdPath,
     body: SnapshotBody,
-    request: Request,
+    idempotency: IdempotencyDep,
     response: Response,
     caller: Operator,
     controller: ControllerDep,
-    idempotency_key: IdempotencyKey = None,
 ) -> SnapshotRead:
     """Keep a sandbox as it is now. The snapshot's id is a template to create sandboxes from. 202: it is being taken."""
     row = await controller.snapshot(
         caller,
         sandbox_id,
         name=body.name,
-        idempotency=to_idempotency(request, idempotency_key, body),
+        idempotency=idempotency.of(body),
     )
-    snapshot = view_snapshot(row)
+    snapshot = _view(row)
     if snapshot.state is SnapshotState.CREATING:
         response.status_code = 202
     return snapshot
@@ -77,7 +80,7 @@ async def get_snapshot(
     snapshot_id: SnapshotIdPath, caller: Reader, controller: ControllerDep
 ) -> SnapshotRead:
     """Tell what a snapshot is of, and whether it is ready."""
-    return view_snapshot(await controller.copies.get(caller, snapshot_id))
+    return _view(await controller.copies.get(caller, snapshot_id))
 
 
 @router.delete("/snapshots/{snapshot_id}", status_code=204)
@@ -88,6 +91,10 @@ async def delete_snapshot(
     await controller.copies.delete(caller, snapshot_id)
 
 
+def _view(row: Snapshot) -> SnapshotRead:
+    return SnapshotRead.model_validate(row, from_attributes=True)
+
+
 def _page(rows: Sequence[Snapshot], limit: int) -> Page[SnapshotRead]:
-    items = [view_snapshot(row) for row in rows]
+    items = [_view(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.id)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sandbox_server.app import create_app
+from sandbox_server.components import Components
 from sandbox_server.http.forwarded import PassedOn
 from sandbox_server.http.server import HttpServer
-from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.first_start import ADMIN_KEY_FILE
@@ -40,11 +40,11 @@ async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
     with _interruptible():
         async with open_server(settings, shipped=work.shipped) as server:
             await HttpServer(
-                create_app(server.services),
+                create_app(server.components),
                 stop_timeout=settings.stop_timeout,
                 on_started=lambda: _note_started(work, link),
-                on_stop=lambda: let_go(server.services),
-                is_forwarded=PassedOn(server.services.public_address),
+                on_stop=lambda: let_go(server.components),
+                is_forwarded=PassedOn(server.components.public_address),
             ).serve(sockets=work.listeners)
             return work.rest_at_end and await server.shutdown_pauser.pause_all(
                 within=settings.stop_timeout
@@ -78,12 +78,12 @@ def _note_started(work: Work, link: GuardLink | None) -> None:
     _greet(work)
 
 
-def let_go(services: Services) -> None:
+def let_go(components: Components) -> None:
     """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
-    services.streams.end()
-    services.commands.end_waits()
-    services.passing.end_streams()
-    services.tool_servers.end_waits()
+    components.streams.end()
+    components.commands.end_waits()
+    components.passing.end_streams()
+    components.tool_servers.end_waits()
 
 
 def _greet(work: Work) -> None:

@@ -1,6 +1,6 @@
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Path, Query, Response
 
 from sandbox_client.models import (
     Page,
@@ -17,12 +17,12 @@ from sandbox_server.db.models import TemplateBuild
 from sandbox_server.domain import errors
 from sandbox_server.domain.templates import Definition, Step, StepKind
 from sandbox_server.http.declared_errors import LOOKED_UP, may_fail_with
-from sandbox_server.http.deps import CatalogDep, Operator, Reader, TemplateNamePath
+from sandbox_server.http.deps import Operator, Reader, TemplateNamePath, depends_on
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import IdempotencyKey, to_idempotency
+from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.templates.build_repository import log_of
-from sandbox_server.templates.catalog import Entry
+from sandbox_server.templates.catalog import Catalog, Entry
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/templates", tags=["templates"])
 
@@ -30,6 +30,8 @@ RebuildBody = Annotated[TemplateRebuild, Body(default_factory=TemplateRebuild)]
 Offset = Annotated[
     int, Query(ge=0, le=2**53, description="After how many characters of the log to begin.")
 ]
+
+CatalogDep = Annotated[Catalog, depends_on(Catalog)]
 
 
 @router.get("")
@@ -49,11 +51,10 @@ async def list_templates(
 )
 async def create_template(
     body: TemplateCreate,
-    request: Request,
+    idempotency: IdempotencyDep,
     response: Response,
     caller: Operator,
     catalog: CatalogDep,
-    idempotency_key: IdempotencyKey = None,
 ) -> TemplateRead:
     """Have a template built. It can be used at a backend when its build there is ready."""
     entry = await catalog.create(
@@ -62,7 +63,7 @@ async def create_template(
         _a_definition(body),
         backends=body.backends,
         force=body.force,
-        idempotency=to_idempotency(request, idempotency_key, body),
+        idempotency=idempotency.of(body),
     )
     response.headers["Location"] = f"/v1/templates/{entry.template.name}"
     return _view(entry)
@@ -86,11 +87,10 @@ async def delete_template(name: TemplateNamePath, caller: Operator, catalog: Cat
 async def rebuild_template(
     name: TemplateNamePath,
     body: RebuildBody,
-    request: Request,
+    idempotency: IdempotencyDep,
     response: Response,
     caller: Operator,
     catalog: CatalogDep,
-    idempotency_key: IdempotencyKey = None,
 ) -> TemplateRead:
     """Build a template again, as before or from something else. What is ready stays in use until the build is."""
     entry = await catalog.rebuild(
@@ -99,7 +99,7 @@ async def rebuild_template(
         None if body.is_as_before else _a_definition(body),
         backends=body.backends,
         force=body.force,
-        idempotency=to_idempotency(request, idempotency_key, body),
+        idempotency=idempotency.of(body),
     )
     response.headers["Location"] = f"/v1/templates/{name}/builds"
     return _view(entry)

@@ -1,36 +1,37 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response, WebSocket
+from fastapi import APIRouter, Body, Query, Response, WebSocket
 
-from sandbox_client.models import Page, TerminalRead, TerminalUpdate
+from sandbox_client.models import Page, TerminalCreate, TerminalRead, TerminalUpdate
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
-from sandbox_server.domain.commands import CommandState, TerminalSize
+from sandbox_server.domain.commands import CommandKind, CommandRequest, CommandState, TerminalSize
 from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.http.deps import (
     Operator,
     Reader,
     SandboxIdPath,
-    ServicesDep,
     TerminalIdPath,
-    TerminalsDep,
+    depends_on,
 )
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.sandboxes.requests import (
-    IdempotencyKey,
-    TerminalBody,
-    Wait,
-    to_idempotency,
-    to_terminal_request,
-)
+from sandbox_server.http.patience import Wait
+from sandbox_server.http.requests import IdempotencyDep
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.terminals.service import Terminals
 from sandbox_server.terminals.socket import TerminalSocket
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/terminals", tags=["terminals"]
 )
 
+TerminalBody = Annotated[TerminalCreate, Body(default_factory=TerminalCreate)]
+TerminalsDep = Annotated[Terminals, depends_on(Terminals)]
+ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
+AuthenticatorDep = Annotated[Authenticator, depends_on(Authenticator)]
 After = Annotated[int | None, Query(ge=0, le=2**53)]
 States = Annotated[
     list[CommandState] | None,
@@ -43,19 +44,18 @@ States = Annotated[
 async def create_terminal(
     sandbox_id: SandboxIdPath,
     body: TerminalBody,
-    request: Request,
+    idempotency: IdempotencyDep,
     response: Response,
     caller: Operator,
     terminals: TerminalsDep,
-    idempotency_key: IdempotencyKey = None,
     wait: Wait = 30,
 ) -> TerminalRead:
     """Start a terminal. Attach to its `path` by WebSocket, from as many places as you like; it runs on without any."""
     row = await terminals.create(
         caller,
         sandbox_id,
-        to_terminal_request(body),
-        idempotency=to_idempotency(request, idempotency_key, body),
+        _to_command(body),
+        idempotency=idempotency.of(body),
         wait=timedelta(seconds=wait),
     )
     terminal = _view(row)
@@ -120,13 +120,25 @@ async def attach_to_terminal(
     sandbox_id: SandboxIdPath,
     terminal_id: TerminalIdPath,
     caller: Reader,
-    services: ServicesDep,
+    controller: ControllerDep,
+    callers: AuthenticatorDep,
     terminals: TerminalsDep,
     after: After = None,
 ) -> None:
     """See a terminal and type in it. See docs/terminals.md for what is said on the socket."""
     row = await terminals.get(caller, sandbox_id, terminal_id)
-    await TerminalSocket(socket, services, terminals, caller, row).serve(after=after)
+    await TerminalSocket(socket, controller, callers, terminals, caller, row).serve(after=after)
+
+
+def _to_command(body: TerminalCreate) -> CommandRequest:
+    return CommandRequest(
+        kind=CommandKind.TERMINAL,
+        cmd=body.cmd or "",
+        cwd=body.cwd,
+        envs=body.envs,
+        user=body.user,
+        size=TerminalSize(cols=body.cols, rows=body.rows),
+    )
 
 
 def _view(row: Command) -> TerminalRead:

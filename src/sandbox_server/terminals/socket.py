@@ -8,6 +8,7 @@ from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
 from sandbox_client.models import ERROR_CODES, READ_CONTROL, TerminalResize
+from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.access import Caller, Scope
@@ -23,7 +24,7 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.state import State
 from sandbox_server.http.faults import NO_DATABASE
-from sandbox_server.services import Services
+from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.terminals.service import Terminals
 from sandbox_server.terminals.view import Frame
 
@@ -60,13 +61,15 @@ class TerminalSocket:
     def __init__(
         self,
         socket: WebSocket,
-        services: Services,
+        controller: SandboxController,
+        callers: Authenticator,
         terminals: Terminals,
         caller: Caller,
         row: Command,
     ) -> None:
         self._socket = socket
-        self._services = services
+        self._controller = controller
+        self._callers = callers
         self._terminals = terminals
         self._caller = caller
         self._row = row
@@ -145,7 +148,7 @@ class TerminalSocket:
         """Tell what becomes of the sandbox: a paused one shows nothing until somebody types."""
         await self._attached.wait()
         with suppress(SandboxNotFound):
-            states = self._services.controller.follow(self._caller, self._row.sandbox_id)
+            states = self._controller.follow(self._caller, self._row.sandbox_id)
             async with aclosing(states):
                 async for row in states:
                     await self._send({"type": "sandbox", "state": row.state})
@@ -157,7 +160,7 @@ class TerminalSocket:
         while True:
             await asyncio.sleep(RECHECK_EVERY.total_seconds())
             try:
-                self._caller = await self._services.authenticator.recheck(self._caller)
+                self._caller = await self._callers.recheck(self._caller)
                 self._caller.require(Scope.READ)
             except (Unauthenticated, ScopeMissing):
                 raise _Over(REFUSED) from None

@@ -1,6 +1,6 @@
 """MCP over streamable HTTP: what clients send and hear is between them and the tool servers in their sandboxes."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 from starlette.types import Receive, Scope, Send
@@ -8,13 +8,16 @@ from starlette.types import Receive, Scope, Send
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import ToolsNotRunning
 from sandbox_server.http.declared_errors import PASSED_ON, may_fail_with
-from sandbox_server.http.deps import Operator, SandboxIdPath, ServicesDep
+from sandbox_server.http.deps import Operator, SandboxIdPath, depends_on, find_component
 from sandbox_server.http.faults import TOO_LARGE, Malformed
-from sandbox_server.ports.path_form import outside_of
 from sandbox_server.proxy.client import Client
-from sandbox_server.services import Services
+from sandbox_server.proxy.public_origin import path_origin
+from sandbox_server.proxy.targets import PublicAddress
+from sandbox_server.tools.server_proxy import ToolServers
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}", tags=["mcp"])
+
+ToolServersDep = Annotated[ToolServers, depends_on(ToolServers)]
 
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -28,9 +31,9 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 class ToolServerAnswer(Response):
     """What the sandbox's tool server answers, as it comes."""
 
-    def __init__(self, services: Services, caller: Caller, sandbox_id: str) -> None:
+    def __init__(self, servers: ToolServers, caller: Caller, sandbox_id: str) -> None:
         super().__init__()
-        self._services = services
+        self._servers = servers
         self._caller = caller
         self._sandbox_id = sandbox_id
 
@@ -40,11 +43,11 @@ class ToolServerAnswer(Response):
         path = scope["raw_path"].removeprefix(above.encode())
         if not path.startswith(b"/mcp"):
             raise Malformed("What comes before `/mcp` has escapes in it.")
-        await self._services.tool_servers.pass_on(
+        await self._servers.pass_on(
             client,
             self._caller,
             self._sandbox_id,
-            outside=outside_of(client, self._services, path=above),
+            outside=path_origin(client, find_component(scope, PublicAddress), path=above),
             path=b"/mcp/" if path == b"/mcp" else path,  # tool servers would redirect
         )
 
@@ -52,36 +55,36 @@ class ToolServerAnswer(Response):
 @router.post("/mcp/", responses=_ANSWER)
 @may_fail_with(*PASSED_ON, ToolsNotRunning, TOO_LARGE)
 async def send_to_tool_server(
-    sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
 ) -> Response:
     """Send a message of MCP to the sandbox's tool server, on its port 6060; a paused sandbox wakes.
 
     A client of MCP needs this address and a key in a header. The tool server gets a token of its own instead of the key.
     """
-    return ToolServerAnswer(services, caller, sandbox_id)
+    return ToolServerAnswer(servers, caller, sandbox_id)
 
 
 @router.get("/mcp/", responses=_ANSWER)
 @may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def listen_to_tool_server(
-    sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
 ) -> Response:
     """Hear what the tool server says unasked. Nothing is said while the sandbox is paused, and listening wakes nothing."""
-    return ToolServerAnswer(services, caller, sandbox_id)
+    return ToolServerAnswer(servers, caller, sandbox_id)
 
 
 @router.delete("/mcp/", responses=_ANSWER)
 @may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def end_tool_session(
-    sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
 ) -> Response:
     """End a session of MCP."""
-    return ToolServerAnswer(services, caller, sandbox_id)
+    return ToolServerAnswer(servers, caller, sandbox_id)
 
 
 @router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
 @router.api_route("/mcp/{path:path}", methods=["GET", "POST", "DELETE"], include_in_schema=False)
 async def pass_to_tool_server(
-    sandbox_id: SandboxIdPath, caller: Operator, services: ServicesDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
 ) -> Response:
-    return ToolServerAnswer(services, caller, sandbox_id)
+    return ToolServerAnswer(servers, caller, sandbox_id)

@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
+from sandbox_client.models import ServicesRead
 from sandbox_http.messages import RequestHead
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
 from sandbox_server.domain.errors import SandboxError
+from sandbox_server.domain.service_ports import AGENT_PORT, CODE_SERVER_PORT, TOOLS_PORT
 from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import SERVICES
 from sandbox_server.jobs.repository import JobRepository
@@ -26,10 +28,7 @@ from sandbox_server.tools.health import (
     ToolServerHealth,
     read_tool_server,
 )
-
-TOOLS_PORT = 6060
-AGENT_PORT = 3000
-CODE_SERVER_PORT = 9000
+from sandbox_server.tools.views import view_services
 
 _TOOLS = "tool_server"
 _ASKED = {
@@ -82,6 +81,10 @@ class ServiceHealth:
         known = self._known.get(row.id)
         is_so = row.state is State.RUNNING and known and known.runs_since == row.started_at
         return known.health if known and is_so else _SILENT
+
+    def view(self, row: Sandbox) -> ServicesRead | None:
+        """Describe the services of a sandbox without asking them."""
+        return view_services(row, self.known(row))
 
     async def ask(self, row: Sandbox) -> None:
         """See to it that what is known of a sandbox is new, if its services answer at once."""

@@ -9,6 +9,7 @@ from sandbox_server.domain.errors import (
     SandboxError,
     ToolsNotRunning,
 )
+from sandbox_server.domain.service_ports import TOOLS_PORT
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.proxy_request import Passage
 from sandbox_server.proxy.public_origin import Outside
@@ -17,8 +18,6 @@ from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tools.listening import CannotGoOn, Listening, end
 from sandbox_server.tools.service_proxy import Introduction
-
-TOOLS_PORT = 6060
 
 _LISTEN = "subscriptions/listen"
 

@@ -2,8 +2,9 @@
 
 import base64
 from datetime import timedelta
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from sandbox_client.models import (
     CommandResult,
@@ -12,7 +13,6 @@ from sandbox_client.models import (
     ExposedPort,
     ExposePortVerb,
     FileContent,
-    LinkCreate,
     ReadFileVerb,
     RunCommandVerb,
     SandboxVerb,
@@ -39,17 +39,21 @@ from sandbox_server.http.deps import (
     Operator,
     Reader,
     SandboxIdQuery,
-    ServicesDep,
-    TicketsDep,
-    WorkDep,
+    depends_on,
 )
 from sandbox_server.http.json_body import JsonRoute
-from sandbox_server.ports.api import make_link
-from sandbox_server.sandboxes.requests import IdempotencyKey, to_idempotency
-from sandbox_server.sandboxes.views import view_urls
-from sandbox_server.services import Services
+from sandbox_server.http.requests import IdempotencyDep
+from sandbox_server.ports.links import PortLinks
+from sandbox_server.sandboxes.service import SandboxController
+from sandbox_server.sandboxes.views import SandboxViews
+from sandbox_server.verbs.service import Work
 
 router = APIRouter(route_class=JsonRoute, prefix="/sandboxes", tags=["verbs"])
+
+ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
+PortLinksDep = Annotated[PortLinks, depends_on(PortLinks)]
+SandboxViewsDep = Annotated[SandboxViews, depends_on(SandboxViews)]
+WorkDep = Annotated[Work, depends_on(Work)]
 
 LARGEST_FILE = 16 * 1024 * 1024
 
@@ -58,11 +62,10 @@ LARGEST_FILE = 16 * 1024 * 1024
 @may_fail_with(*PLACED, *RESUMED, errors.NotReady)
 async def start_sandbox(
     body: CreateVerb,
-    request: Request,
+    idempotency: IdempotencyDep,
     caller: Operator,
-    services: ServicesDep,
     work: WorkDep,
-    idempotency_key: IdempotencyKey = None,
+    views: SandboxViewsDep,
 ) -> VerbSandbox:
     """Create a sandbox and answer when it runs. With an Idempotency-Key, asking again after a 503 keeps its place."""
     wanted = SandboxRequest(
@@ -70,44 +73,48 @@ async def start_sandbox(
         template=body.template_id,
         timeout=None if body.timeout is None else timedelta(seconds=body.timeout),
     )
-    idempotency = to_idempotency(request, idempotency_key, body)
-    return _tell(services, caller, await work.create(caller, wanted, idempotency=idempotency))
+    row = await work.create(caller, wanted, idempotency=idempotency.of(body))
+    return _view(views, caller, row)
 
 
 @router.post("/connect")
 @may_fail_with(*RESUMED, errors.NotReady)
 async def connect_sandbox(
-    body: SandboxVerb, caller: Operator, services: ServicesDep, work: WorkDep
+    body: SandboxVerb, caller: Operator, views: SandboxViewsDep, work: WorkDep
 ) -> VerbSandbox:
     """Resume a sandbox if it is paused, and answer when it runs."""
-    return _tell(services, caller, await work.connect(caller, body.sandbox_id))
+    return _view(views, caller, await work.connect(caller, body.sandbox_id))
 
 
 @router.get("/status")
 async def get_status(
-    sandbox_id: SandboxIdQuery, caller: Reader, services: ServicesDep
+    sandbox_id: SandboxIdQuery, caller: Reader, controller: ControllerDep, views: SandboxViewsDep
 ) -> VerbSandbox:
     """Tell what a sandbox is."""
-    return _tell(services, caller, await services.controller.get(caller, sandbox_id))
+    return _view(views, caller, await controller.get(caller, sandbox_id))
 
 
 @router.post("/timeout")
 @may_fail_with(errors.SandboxNotFound, errors.InvalidTransition)
-async def set_timeout(body: TimeoutVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
+async def set_timeout(
+    body: TimeoutVerb, caller: Operator, controller: ControllerDep, views: SandboxViewsDep
+) -> VerbSandbox:
     """Have a sandbox deleted so many seconds from now."""
-    row = await services.controller.update(
+    row = await controller.update(
         caller,
         body.sandbox_id,
         {"timeout": timedelta(seconds=body.timeout), "on_timeout": OnTimeout.DELETE},
     )
-    return _tell(services, caller, row)
+    return _view(views, caller, row)
 
 
 @router.post("/delete")
 @may_fail_with(errors.SandboxNotFound)
-async def end_sandbox(body: SandboxVerb, caller: Operator, services: ServicesDep) -> VerbSandbox:
+async def end_sandbox(
+    body: SandboxVerb, caller: Operator, controller: ControllerDep, views: SandboxViewsDep
+) -> VerbSandbox:
     """End a sandbox; one that has ended already stays so."""
-    return _tell(services, caller, await services.controller.delete(caller, body.sandbox_id))
+    return _view(views, caller, await controller.delete(caller, body.sandbox_id))
 
 
 @router.post("/expose-port")
@@ -115,14 +122,13 @@ async def end_sandbox(body: SandboxVerb, caller: Operator, services: ServicesDep
 async def expose_port(
     body: ExposePortVerb,
     caller: Operator,
-    services: ServicesDep,
-    tickets: TicketsDep,
+    links: PortLinksDep,
     work: WorkDep,
 ) -> ExposedPort:
     """Resume a sandbox if it is paused, and make a link to a port of it. A request by the link resumes it too."""
     await work.wake(caller, body.sandbox_id)
-    wanted = LinkCreate(ttl_s=body.ttl_s)
-    link = await make_link(services, tickets, caller, body.sandbox_id, body.port, wanted)
+    ttl = timedelta(seconds=body.ttl_s)
+    link = await links.create(caller, body.sandbox_id, body.port, ttl=ttl)
     return ExposedPort(
         sandbox_id=body.sandbox_id, port=body.port, url=link.url, expires_at=link.expires_at
     )
@@ -162,12 +168,12 @@ async def read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) -> File
     return _told(body.path, content)
 
 
-def _tell(services: Services, caller: Caller, row: Sandbox) -> VerbSandbox:
+def _view(views: SandboxViews, caller: Caller, row: Sandbox) -> VerbSandbox:
     return VerbSandbox(
         sandbox_id=row.id,
         status=row.state,
         status_reason=row.state_reason,
-        urls=view_urls(services, row, caller),
+        urls=views.view_urls(row, caller),
     )
 
 

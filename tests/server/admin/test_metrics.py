@@ -26,10 +26,10 @@ def from_peer(app, address, **headers):
 
 
 @pytest.fixture
-def guarded(services):
+def guarded(components):
     """Set a token."""
-    settings = services.settings.model_copy(update={"metrics_token": SecretStr("t0ken")})
-    return create_app(replace(services, settings=settings))
+    settings = components.settings.model_copy(update={"metrics_token": SecretStr("t0ken")})
+    return create_app(replace(components, settings=settings))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
@@ -142,23 +142,23 @@ async def test_the_metrics_and_the_stats_agree(app, admin, sessions):
     assert samples["ready",] == ready
 
 
-async def test_without_its_database_a_server_tells_that_and_the_rest(services):
+async def test_without_its_database_a_server_tells_that_and_the_rest(components):
     nowhere = create_sessions(create_engine("postgresql://nobody@127.0.0.1:9/nothing"))
-    samples = await read_metrics(Exposition(nowhere, Overview(nowhere, services.backends)))
+    samples = await read_metrics(Exposition(nowhere, Overview(nowhere, components.backends)))
     assert samples["ready",] == 0
     assert ("jobs_dead",) not in samples
     assert ("database_connections_used",) in samples
 
 
-async def test_a_database_that_is_not_there_does_not_answer(services, server_url):
+async def test_a_database_that_is_not_there_does_not_answer(components, server_url):
     elsewhere = create_sessions(create_engine(server_url.replace("/postgres?", "/nothing?")))
-    samples = await read_metrics(Exposition(elsewhere, Overview(elsewhere, services.backends)))
+    samples = await read_metrics(Exposition(elsewhere, Overview(elsewhere, components.backends)))
     assert samples["ready",] == 0
 
 
-async def test_the_database_is_asked_once_for_all_who_ask_within_seconds(services, sessions):
+async def test_the_database_is_asked_once_for_all_who_ask_within_seconds(components, sessions):
     time = [0.0]
-    overview = Overview(sessions, services.backends)
+    overview = Overview(sessions, components.backends)
     exposition = Exposition(sessions, overview, clock=lambda: time[0])
     assert labelled(await read_metrics(exposition), "backend_up") == {}
     await add_backend(sessions)

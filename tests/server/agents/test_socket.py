@@ -165,7 +165,7 @@ async def test_a_stop_of_the_server_is_told_too(bundled_url, engine, tmp_path):
         await start_agents(outside, sandbox_id)
         async with attached(outside, sandbox_id) as socket:
             await socket.recv()
-            let_go(outside.services)
+            let_go(outside.components)
             assert await closed(socket) == 1001
         await api.delete(f"/v1/sandboxes/{sandbox_id}")
 

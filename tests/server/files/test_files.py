@@ -10,6 +10,9 @@ import pytest
 from sandbox_server.app import create_app
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import create_engine, create_sessions
+from sandbox_server.files.contents import FileContents
+from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.tree import FileTree
 from tests.docs.blocks import BY_HTTP
 from tests.engine.polling import until
 from tests.server.http.test_problems import assert_problem
@@ -63,7 +66,9 @@ async def elsewhere(api, served, database_url):
     """Call another server, which shares nothing with the first but the database and the provider."""
     engine = create_engine(database_url)
     locks = Locks(create_sessions(engine))
-    other = create_app(replace(served, locks=locks))
+    path_locks = Alone(locks)
+    contents, tree = FileContents(served.way_in, path_locks), FileTree(served.way_in, path_locks)
+    other = create_app(replace(served, contents=contents, tree=tree))
     async with (
         serving(other) as port,
         httpx.AsyncClient(

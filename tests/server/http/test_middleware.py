@@ -218,8 +218,8 @@ async def test_pages_of_other_origins_may_not(admin, origin):
     assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_without_a_setting_no_page_may(services):
-    app = create_app(replace(services, settings=Settings()))
+async def test_without_a_setting_no_page_may(components):
+    app = create_app(replace(components, settings=Settings()))
     async with caller_of(app) as stranger:
         answer = await stranger.get("/docs", headers={"Origin": "https://app.example.com"})
     assert answer.status_code == 200

@@ -1,10 +1,13 @@
+from typing import Annotated
+
 import pytest
 from fastapi import APIRouter
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from sandbox_server.access.secrets import new_secret
-from sandbox_server.db.session import create_engine, create_sessions
-from sandbox_server.http.deps import Reader, ServicesDep
+from sandbox_server.db.session import Sessions, create_engine, create_sessions
+from sandbox_server.http.deps import Reader, depends_on
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import caller_of
 
@@ -17,6 +20,7 @@ FAILING = {
     "mistaken": "SELECT 1 / 0",
     "unique": "DO $$ BEGIN RAISE SQLSTATE '23505'; END $$",
 }
+SessionsDep = Annotated[Sessions, depends_on(async_sessionmaker)]
 OURS = {"mistaken", "unique"}
 
 
@@ -25,8 +29,8 @@ def app(app):
     router = APIRouter(prefix="/v1/test")
 
     @router.get("/{name}")
-    async def fail(name: str, caller: Reader, services: ServicesDep) -> None:
-        async with services.sessions.begin() as session:
+    async def fail(name: str, caller: Reader, sessions: SessionsDep) -> None:
+        async with sessions.begin() as session:
             await session.execute(text(FAILING[name]))
 
     app.include_router(router)
@@ -45,9 +49,9 @@ async def test_a_mistake_of_ours_is_said_to_be_one(admin, name):
     assert_problem(await admin.get(f"/v1/test/{name}"), status=500, code="internal-error")
 
 
-async def test_a_database_that_is_not_there_is_said(services, app):
+async def test_a_database_that_is_not_there_is_said(components, app):
     nowhere = create_engine("postgresql://nobody@127.0.0.1:1/none")
-    services.authenticator._sessions = create_sessions(nowhere)
+    components.authenticator._sessions = create_sessions(nowhere)
     async with caller_of(app, new_secret()) as caller:
         answer = await caller.get("/v1/keys")
     assert_problem(answer, status=503, code="database-unavailable")

@@ -35,7 +35,7 @@ async def sandbox(outside):
 def lost(outside):
     """Note the connections that the pool gives up."""
     lost = []
-    pool = outside.services.sessions.kw["bind"].sync_engine.pool
+    pool = outside.components.sessions.kw["bind"].sync_engine.pool
 
     def note(_connection, _record, error=None):
         lost.append(error)
@@ -58,7 +58,7 @@ async def unharmed(outside, lost, caplog):
         yield
 
         async def is_idle():
-            return pool_use(outside.services.sessions).used == 0
+            return pool_use(outside.components.sessions).used == 0
 
         await until(is_idle)
         assert lost == []

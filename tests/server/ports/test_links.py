@@ -38,9 +38,9 @@ def visitor(outside, sandbox_id, ticket, *, port=PORT, **headers):
 
 async def end(outside, ticket_hash=None):
     """Let the time of all tickets be up."""
-    async with outside.services.sessions.begin() as session:
+    async with outside.components.sessions.begin() as session:
         await session.execute(update(Ticket).values(expires_at=func.clock_timestamp()))
-    outside.services.authenticator.forget()
+    outside.components.authenticator.forget()
 
 
 async def test_a_first_visit_leaves_a_cookie_and_a_url_without_the_ticket(outside, sandbox_id):
@@ -168,7 +168,7 @@ async def test_an_open_websocket_ends_with_the_key_that_made_its_link(outside, s
     _, ticket = await make_link(outside, sandbox_id, key=key)
     async with await websocket(outside, sandbox_id, ticket) as socket:
         await socket.recv()
-        await KeyRing(outside.services.sessions, outside.services.authenticator).revoke(key_id)
+        await KeyRing(outside.components.sessions, outside.components.authenticator).revoke(key_id)
         with pytest.raises(ConnectionClosed):
             await socket.recv()
     async with visitor(outside, sandbox_id, ticket) as browser:

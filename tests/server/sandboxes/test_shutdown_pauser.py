@@ -54,7 +54,7 @@ async def test_what_runs_is_paused_and_what_waits_goes_on_waiting(settings, sess
         return job.run_at is None and job.leased_by is None
 
     async with open_server(settings) as server:
-        create = server.services.controller.create
+        create = server.components.controller.create
         running = await create(caller, WANTED, wait=MINUTE)
         waiting = await create(caller, WANTED, wait=timedelta())
         assert (running.state, waiting.state) == (State.RUNNING, State.QUEUED)
@@ -72,4 +72,4 @@ async def test_what_runs_is_paused_and_what_waits_goes_on_waiting(settings, sess
         await until(has_its_turn, timeout=60)
         assert (await read(running.id)).state is State.PAUSED
         for one in (running, waiting):
-            await server.services.controller.delete(caller, one.id, wait=MINUTE)
+            await server.components.controller.delete(caller, one.id, wait=MINUTE)

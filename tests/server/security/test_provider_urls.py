@@ -39,9 +39,9 @@ done
 
 
 async def access_of(outside, sandbox_id):
-    async with outside.services.sessions() as session:
+    async with outside.components.sessions() as session:
         row = await session.get_one(Sandbox, sandbox_id)
-    return outside.services.controller.find_access(row)
+    return outside.components.controller.find_access(row)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

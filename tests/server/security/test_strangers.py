@@ -32,7 +32,7 @@ async def sandbox_id(outside):
 @contextmanager
 def statements(outside):
     """Note the statements that the server sends about credentials."""
-    engine = outside.services.sessions.kw["bind"].sync_engine
+    engine = outside.components.sessions.kw["bind"].sync_engine
     sent = []
 
     def note(_connection, _cursor, statement, *_):
@@ -49,7 +49,7 @@ def statements(outside):
 @asynccontextmanager
 async def locked(outside, table):
     """Let no statement about a table get an answer for as long as the block lasts."""
-    async with outside.services.sessions.begin() as session:
+    async with outside.components.sessions.begin() as session:
         await session.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
         yield
 

@@ -137,7 +137,7 @@ async def private(outside, engine, alpha):
     fork = (await alpha.post(f"/v1/sandboxes/{source}/fork"))["id"]
     alpha.sandboxes.append(fork)
     await alpha.build("alphas", from_template="base", steps=[{"run": f"echo {SECRET} > ~/secret"}])
-    async with outside.services.sessions() as session:
+    async with outside.components.sessions() as session:
         taken = await session.get_one(Snapshot, snapshot["id"])
         temporary = (await session.scalars(select(Snapshot).where(Snapshot.temporary))).one()
         mine = select(TemplateBuild).join(Template).where(Template.name == "alphas")
@@ -164,7 +164,7 @@ async def private(outside, engine, alpha):
         "others-template-name": name,
     }
     await stranger.kill()
-    provider = outside.services.backends["local"]
+    provider = outside.components.backends["local"]
     await provider.delete_snapshot(unnamed.snapshot_id)
     await provider.templates.delete(others.template_id)
 
@@ -371,4 +371,4 @@ async def test_what_is_everybodys_is_found(outside, beta, engine):
             answer = await create(beta, reference)
             assert (answer.status_code, answer.json()["code"]) == (404, "template-not-found")
     finally:
-        await outside.services.backends["local"].templates.delete(built.template_id)
+        await outside.components.backends["local"].templates.delete(built.template_id)

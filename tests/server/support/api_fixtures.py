@@ -6,14 +6,12 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
 from sandbox_server.admin.exposition import Exposition
-from sandbox_server.admin.overview import Overview
 from sandbox_server.app import create_app
 from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
-from sandbox_server.db.locks import Locks
+from sandbox_server.components import Core, build_components
 from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
@@ -21,15 +19,15 @@ from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.log.hub import Streams
 from sandbox_server.log.notifications import LogGrowth
 from sandbox_server.providers.registry import Backends
+from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
 from sandbox_server.sandboxes.placement import Placement
 from sandbox_server.sandboxes.reconciler import Reconciler
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.services import Services
+from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.settings import Settings
-from sandbox_server.tools.service_logs import ServiceLogs
 from sandbox_server.vault import Vault
 from tests.server.support.described_answers import require_described
 from tests.server.support.socket_server import running, serving
@@ -74,8 +72,8 @@ def controller(notifications, sessions, backends, vault):
 
 
 @pytest.fixture
-def commands(notifications, sessions, controller, backends, vault):
-    recordings = open_recordings(
+def recordings(notifications, sessions, controller, backends, vault):
+    return open_recordings(
         sessions,
         SandboxAccess(backends, vault),
         controller.activity,
@@ -84,7 +82,36 @@ def commands(notifications, sessions, controller, backends, vault):
         lease=timedelta(minutes=1),
         bound=2**20,
     )
+
+
+@pytest.fixture
+def commands(notifications, sessions, controller, recordings):
     return Commands(sessions, controller, recordings, LogGrowth(notifications))
+
+
+@pytest.fixture
+async def core(sessions, settings, controller, backends, vault, streams, commands, recordings):
+    public_address = PublicAddress(settings.url_from_outside)
+    return Core(
+        settings=settings,
+        sessions=sessions,
+        vault=vault,
+        backends=backends,
+        controller=controller,
+        commands=commands,
+        recordings=recordings,
+        streams=streams,
+        sandbox_access=SandboxAccess(backends, vault),
+        service_config=ServiceConfigWriter(sessions, backends, vault, public_address),
+        public_address=public_address,
+    )
+
+
+@pytest.fixture
+async def components(core):
+    built = build_components(core)
+    yield replace(built, exposition=Exposition(core.sessions, built.overview, kept=timedelta()))
+    await built.locks.close()
 
 
 @pytest.fixture
@@ -93,32 +120,8 @@ def streams(sessions, notifications):
 
 
 @pytest.fixture
-async def locks(sessions):
-    locks = Locks(sessions)
-    yield locks
-    await locks.close()
-
-
-@pytest.fixture
-def services(sessions, settings, controller, backends, vault, commands, streams, locks):
-    return Services(
-        settings=settings,
-        sessions=sessions,
-        locks=locks,
-        authenticator=Authenticator(sessions),
-        controller=controller,
-        backends=backends,
-        vault=vault,
-        exposition=Exposition(sessions, Overview(sessions, backends), kept=timedelta()),
-        commands=commands,
-        streams=streams,
-        service_logs=ServiceLogs(sessions, controller, commands, SandboxAccess(backends, vault)),
-    )
-
-
-@pytest.fixture
-def app(services):
-    return create_app(services)
+def app(components):
+    return create_app(components)
 
 
 @pytest.fixture
@@ -152,15 +155,25 @@ async def make_key(sessions):
 
 
 @pytest.fixture
-def served(server, services):
-    """Find what the API calls of a server that has sandboxes at the engine."""
-    return replace(
-        services,
-        controller=server.controller,
-        commands=server.commands,
-        backends=server.living.backends,
-        vault=server.living.vault,
+async def served(server, core):
+    """Build what the API of a server calls that has sandboxes at the engine."""
+    living = server.living
+    built = build_components(
+        replace(
+            core,
+            controller=server.controller,
+            commands=server.commands,
+            recordings=server.recordings,
+            backends=living.backends,
+            vault=living.vault,
+            sandbox_access=SandboxAccess(living.backends, living.vault),
+            service_config=ServiceConfigWriter(
+                core.sessions, living.backends, living.vault, core.public_address
+            ),
+        )
     )
+    yield built
+    await built.locks.close()
 
 
 @pytest.fixture

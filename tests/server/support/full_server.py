@@ -15,11 +15,11 @@ from pydantic import SecretStr
 from sandbox_server.access.api_keys import KeyRequest, KeyRing
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.app import create_app
+from sandbox_server.components import Components
 from sandbox_server.db.models import Sandbox
 from sandbox_server.http.forwarded import PassedOn
 from sandbox_server.http.server import HttpServer
 from sandbox_server.providers.settings import BackendSettings
-from sandbox_server.services import Services
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.listening import listen
 from sandbox_server.supervisor.serving import let_go
@@ -36,7 +36,7 @@ WAIT = 30
 class Outside:
     """A server that listens, with an admin's key."""
 
-    services: Services
+    components: Components
     port: int
     key: str
 
@@ -61,7 +61,7 @@ class Outside:
 
     async def new_key(self, **fields: Any) -> tuple[str, str]:
         """Make a key; gives its id and its secret."""
-        ring = KeyRing(self.services.sessions, self.services.authenticator)
+        ring = KeyRing(self.components.sessions, self.components.authenticator)
         issued = await ring.issue(KeyRequest(**fields))
         return issued.owned.key.id, issued.secret
 
@@ -110,24 +110,24 @@ async def serving_outside(
     found = Settings(database_url=SecretStr(database_url), backends=(local,), port=port, **settings)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(open_server(found, shipped=shipped))
-        services, started = server.services, asyncio.Event()
+        components, started = server.components, asyncio.Event()
         http = HttpServer(
-            create_app(services),
+            create_app(components),
             stop_timeout=timedelta(seconds=5),
             on_started=started.set,
-            on_stop=lambda: let_go(services),
-            is_forwarded=PassedOn(services.public_address),
+            on_stop=lambda: let_go(components),
+            is_forwarded=PassedOn(components.public_address),
         )
         task = asyncio.create_task(http._serve(listeners))
         await started.wait()
-        await Tenants(services.sessions, services.backends).make_default()
-        outside = Outside(services, port, "")
+        await Tenants(components.sessions, components.backends).make_default()
+        outside = Outside(components, port, "")
         _, key = await outside.new_key(scopes=["admin"])
         try:
-            yield Outside(services, port, key)
+            yield Outside(components, port, key)
         finally:
             http.should_exit = True
-            let_go(services)
+            let_go(components)
             await task
 
 
@@ -147,10 +147,10 @@ async def new_sandbox(outside: Outside, **fields: Any) -> AsyncIterator[str]:
 
 async def inside(outside: Outside, sandbox_id: str) -> AsyncSandbox:
     """Reach into a sandbox as its server does."""
-    services = outside.services
-    async with services.sessions() as session:
+    components = outside.components
+    async with components.sessions() as session:
         row = await session.get_one(Sandbox, sandbox_id)
-    access = services.controller.find_access(row)
+    access = components.controller.find_access(row)
     assert access is not None
     assert row.backend is not None
-    return services.backends[row.backend].handle(access)
+    return components.backends[row.backend].handle(access)

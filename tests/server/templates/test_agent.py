@@ -71,7 +71,7 @@ async def test_it_is_built_at_the_first_start_and_is_the_default_once_it_is_read
             "cat /opt/words /opt/given/within/deeper; /opt/given/start.sh; ls /opt/tools"
         )
         assert said.stdout == "some words\ndeepfirsttool.py\n"
-        async with server.outside.services.sessions() as session:
+        async with server.outside.components.sessions() as session:
             assert (await session.get_one(Sandbox, by_default["id"])).has_services
             assert not (await session.get_one(Sandbox, meanwhile["id"])).has_services
 

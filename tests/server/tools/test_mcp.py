@@ -165,7 +165,7 @@ async def test_a_stop_of_the_server_ends_the_stream_of_who_waits_for_a_paused_sa
         async with api.stream("GET", f"{sandbox}/mcp/", headers=ACCEPT) as stream:
             lines = stream.aiter_lines()
             assert await anext(lines) == ": paused"
-            let_go(outside.services)
+            let_go(outside.components)
             assert [line async for line in lines] == [""]
         await api.delete(sandbox)
 

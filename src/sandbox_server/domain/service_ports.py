@@ -1,0 +1,5 @@
+"""Ports of the servers that templates start in a sandbox."""
+
+TOOLS_PORT = 6060
+AGENT_PORT = 3000
+CODE_SERVER_PORT = 9000
