@@ -111,7 +111,7 @@ async def core(sessions, settings, controller, backends, vault, streams, command
 async def components(core):
     built = build_components(core)
     yield replace(built, exposition=Exposition(core.sessions, built.overview, kept=timedelta()))
-    await built.locks.close()
+    await close(built)
 
 
 @pytest.fixture
@@ -173,7 +173,14 @@ async def served(server, core):
         )
     )
     yield built
-    await built.locks.close()
+    await close(built)
+
+
+async def close(components):
+    """Close what a server closes when it stops."""
+    components.passing.close()
+    components.service_health.close()
+    await components.locks.close()
 
 
 @pytest.fixture
