@@ -39,7 +39,7 @@ from sandbox_server.tools.server_proxy import ToolServers
 from sandbox_server.tools.service_logs import ServiceLogs
 from sandbox_server.tools.service_proxy import Introduction
 from sandbox_server.vault import Vault
-from sandbox_server.verbs.service import Work
+from sandbox_server.verbs.service import Verbs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class Components:
     tool_servers: ToolServers
     sandbox_views: SandboxViews
     catalog: Catalog
-    work: Work
+    verbs: Verbs
 
     def by_type(self) -> Registry:
         """List the components by the type under which routes ask for them."""
@@ -119,6 +119,7 @@ def build_components(core: Core) -> Components:
     introduction = Introduction(passing, core.service_config)
     locks, way_in = Locks(sessions), WayIn(controller)
     path_locks = Alone(locks)
+    contents = FileContents(way_in, path_locks)
     return Components(
         settings=core.settings,
         sessions=sessions,
@@ -141,7 +142,7 @@ def build_components(core: Core) -> Components:
         agent_servers=AgentServers(controller, introduction),
         terminals=Terminals(sessions, controller, commands, streams),
         way_in=way_in,
-        contents=FileContents(way_in, path_locks),
+        contents=contents,
         tree=FileTree(way_in, path_locks),
         archives=Archives(way_in),
         passing=passing,
@@ -156,5 +157,5 @@ def build_components(core: Core) -> Components:
             sessions, core.backends, core.vault, core.public_address, service_health
         ),
         catalog=Catalog(sessions, core.backends, core.vault),
-        work=Work(controller),
+        verbs=Verbs(controller, commands, contents),
     )

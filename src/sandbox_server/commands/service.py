@@ -126,10 +126,10 @@ class Commands:
             raise CommandNotFound(command_id)
         return row
 
-    async def read_ends(self, command: Command) -> Sequence[Record]:
+    async def read_ends(self, command: Command, *, most: int = MOST_READ) -> Sequence[Record]:
         """Read the beginning and the end of a command's output, as far as they are kept."""
         async with without_transaction(self._sessions) as session:
-            return await CommandOutputRepository(session).list_ends(command.id, most=MOST_READ)
+            return await CommandOutputRepository(session).list_ends(command.id, most=most)
 
     async def read_stream(
         self, command: Command, stream: RecordType, *, offset: int

@@ -1,4 +1,4 @@
-"""The nine verbs, for callers who know servers of this kind: each is one call that answers when it is done."""
+"""The nine verbs: a flat API in which each call answers when its work is done."""
 
 import base64
 from datetime import timedelta
@@ -31,29 +31,25 @@ from sandbox_server.http.declared_errors import (
     FILES_USED,
     PLACED,
     RESUMED,
+    UPLOADED,
     WOKEN,
     WORKED_IN,
     may_fail_with,
 )
-from sandbox_server.http.deps import (
-    Operator,
-    Reader,
-    SandboxIdQuery,
-    depends_on,
-)
+from sandbox_server.http.deps import Operator, Reader, SandboxIdQuery, depends_on
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.ports.links import PortLinks
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.views import SandboxViews
-from sandbox_server.verbs.service import Work
+from sandbox_server.verbs.service import Verbs
 
 router = APIRouter(route_class=JsonRoute, prefix="/sandboxes", tags=["verbs"])
 
 ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
 PortLinksDep = Annotated[PortLinks, depends_on(PortLinks)]
 SandboxViewsDep = Annotated[SandboxViews, depends_on(SandboxViews)]
-WorkDep = Annotated[Work, depends_on(Work)]
+VerbsDep = Annotated[Verbs, depends_on(Verbs)]
 
 LARGEST_FILE = 16 * 1024 * 1024
 
@@ -64,33 +60,33 @@ async def start_sandbox(
     body: CreateVerb,
     idempotency: IdempotencyDep,
     caller: Operator,
-    work: WorkDep,
+    verbs: VerbsDep,
     views: SandboxViewsDep,
 ) -> VerbSandbox:
-    """Create a sandbox and answer when it runs. With an Idempotency-Key, asking again after a 503 keeps its place."""
+    """Create a sandbox and wait until it runs. After a 503, repeat the request with the same Idempotency-Key to keep the place in the queue."""
     wanted = SandboxRequest(
         user_id=body.user_id,
         template=body.template_id,
         timeout=None if body.timeout is None else timedelta(seconds=body.timeout),
     )
-    row = await work.create(caller, wanted, idempotency=idempotency.of(body))
+    row = await verbs.create(caller, wanted, idempotency=idempotency.of(body))
     return _view(views, caller, row)
 
 
 @router.post("/connect")
 @may_fail_with(*RESUMED, errors.NotReady)
 async def connect_sandbox(
-    body: SandboxVerb, caller: Operator, views: SandboxViewsDep, work: WorkDep
+    body: SandboxVerb, caller: Operator, views: SandboxViewsDep, verbs: VerbsDep
 ) -> VerbSandbox:
-    """Resume a sandbox if it is paused, and answer when it runs."""
-    return _view(views, caller, await work.connect(caller, body.sandbox_id))
+    """Resume a sandbox if it is paused, and wait until it runs."""
+    return _view(views, caller, await verbs.connect(caller, body.sandbox_id))
 
 
 @router.get("/status")
 async def get_status(
     sandbox_id: SandboxIdQuery, caller: Reader, controller: ControllerDep, views: SandboxViewsDep
 ) -> VerbSandbox:
-    """Tell what a sandbox is."""
+    """Return the state and the URLs of a sandbox."""
     return _view(views, caller, await controller.get(caller, sandbox_id))
 
 
@@ -99,7 +95,7 @@ async def get_status(
 async def set_timeout(
     body: TimeoutVerb, caller: Operator, controller: ControllerDep, views: SandboxViewsDep
 ) -> VerbSandbox:
-    """Have a sandbox deleted so many seconds from now."""
+    """Delete a sandbox `timeout` seconds from now."""
     row = await controller.update(
         caller,
         body.sandbox_id,
@@ -113,7 +109,7 @@ async def set_timeout(
 async def end_sandbox(
     body: SandboxVerb, caller: Operator, controller: ControllerDep, views: SandboxViewsDep
 ) -> VerbSandbox:
-    """End a sandbox; one that has ended already stays so."""
+    """Delete a sandbox. Deleting it again changes nothing."""
     return _view(views, caller, await controller.delete(caller, body.sandbox_id))
 
 
@@ -123,10 +119,10 @@ async def expose_port(
     body: ExposePortVerb,
     caller: Operator,
     links: PortLinksDep,
-    work: WorkDep,
+    verbs: VerbsDep,
 ) -> ExposedPort:
-    """Resume a sandbox if it is paused, and make a link to a port of it. A request by the link resumes it too."""
-    await work.wake(caller, body.sandbox_id)
+    """Resume a sandbox if it is paused, and create a preview link to one of its ports. Requests to the link resume it too."""
+    await verbs.wake(caller, body.sandbox_id)
     ttl = timedelta(seconds=body.ttl_s)
     link = await links.create(caller, body.sandbox_id, body.port, ttl=ttl)
     return ExposedPort(
@@ -135,37 +131,42 @@ async def expose_port(
 
 
 @router.post("/run-command")
-@may_fail_with(*WORKED_IN, errors.CommandTimedOut)
-async def run_shell_command(body: RunCommandVerb, caller: Operator, work: WorkDep) -> CommandResult:
-    """Run a command in a login shell, and answer with what it wrote when it has ended."""
+@may_fail_with(*WORKED_IN, errors.CommandTimedOut, errors.CommandNotStarted, errors.TooManyCommands)
+async def run_shell_command(
+    body: RunCommandVerb, caller: Operator, verbs: VerbsDep
+) -> CommandResult:
+    """Run a command in a login shell and return its output when it has ended.
+
+    The command is also listed at `/v1/sandboxes/{sandbox_id}/commands`. `truncated`: only a part of the output was kept.
+    """
     if body.background:
-        await work.start_command(caller, body.sandbox_id, body.command)
+        await verbs.start_command(caller, body.sandbox_id, body.command)
         return CommandResult(output="", exit_code=None, truncated=False)
-    finished = await work.run_command(
+    finished = await verbs.run_command(
         caller, body.sandbox_id, body.command, timeout=timedelta(seconds=body.timeout)
     )
     return CommandResult(
-        output=finished.output.decode(errors="replace"),
+        output=finished.content.decode(errors="replace"),
         exit_code=finished.exit_code,
         truncated=finished.truncated,
     )
 
 
 @router.post("/write-file")
-@may_fail_with(*FILES_USED, errors.DiskFull, errors.InvalidRequest)
-async def write_file(body: WriteFileVerb, caller: Operator, work: WorkDep) -> WrittenFile:
-    """Make a file, or replace what it holds; directories on the way are made too."""
-    content = _bytes_of(body)
-    await work.write_file(caller, body.sandbox_id, body.path, content)
+@may_fail_with(*FILES_USED, *UPLOADED, errors.InvalidRequest)
+async def write_file(body: WriteFileVerb, caller: Operator, verbs: VerbsDep) -> WrittenFile:
+    """Create or replace a file in one step; missing parent directories are created."""
+    content = _decode(body)
+    await verbs.write_file(caller, body.sandbox_id, body.path, content)
     return WrittenFile(path=body.path, size=len(content))
 
 
 @router.post("/read-file")
 @may_fail_with(*FILES_USED, errors.FileTooLarge)
-async def read_file(body: ReadFileVerb, caller: Operator, work: WorkDep) -> FileContent:
-    """Tell what a file holds; what is not text comes in base64."""
-    content = await work.read_file(caller, body.sandbox_id, body.path, limit=LARGEST_FILE)
-    return _told(body.path, content)
+async def read_file(body: ReadFileVerb, caller: Operator, verbs: VerbsDep) -> FileContent:
+    """Return the content of a file: text, or base64 if it is not UTF-8."""
+    content = await verbs.read_file(caller, body.sandbox_id, body.path, limit=LARGEST_FILE)
+    return _to_file_content(body.path, content)
 
 
 def _view(views: SandboxViews, caller: Caller, row: Sandbox) -> VerbSandbox:
@@ -177,16 +178,18 @@ def _view(views: SandboxViews, caller: Caller, row: Sandbox) -> VerbSandbox:
     )
 
 
-def _bytes_of(body: WriteFileVerb) -> bytes:
+def _decode(body: WriteFileVerb) -> bytes:
     if body.encoding is Encoding.UTF_8:
         return body.content.encode()
     try:
         return base64.b64decode(body.content, validate=True)
-    except ValueError:  # characters that are none of its, too many, or too few
-        raise InvalidRequest("The content is not base64, as its encoding says.") from None
+    except ValueError:
+        raise InvalidRequest(
+            "The content is not valid base64, which `encoding` says it is."
+        ) from None
 
 
-def _told(path: str, content: bytes) -> FileContent:
+def _to_file_content(path: str, content: bytes) -> FileContent:
     try:
         return FileContent(path=path, content=content.decode(), encoding=Encoding.UTF_8)
     except UnicodeDecodeError:

@@ -1,31 +1,64 @@
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from datetime import timedelta
 
-from sandbox_server.db.models import Sandbox
+from sandbox_server.commands.answers import require_started
+from sandbox_server.commands.service import Commands
+from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.commands import CommandRequest, CommandState
+from sandbox_server.domain.errors import CommandTimedOut, FileTooLarge
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
-from sandbox_server.providers.e2b.inside import Inside
-from sandbox_server.providers.protocol.provider import Finished
+from sandbox_server.files.conditions import Conditions
+from sandbox_server.files.contents import Body, FileContents
+from sandbox_server.files.file_access import Place
+from sandbox_server.log.serialize import OUTPUT
+from sandbox_server.providers.protocol.errors import AnswerLost
 from sandbox_server.sandboxes.answers import require_running
 from sandbox_server.sandboxes.service import SandboxController
 
 PATIENCE = timedelta(seconds=55)
 """How long to wait for a sandbox; clients commonly give up after a minute."""
 
+_MOST_OUTPUT = 4 * 1024 * 1024
+_LAST_OUTPUT = 2000
+_UNTIL_RECORDED = timedelta(seconds=30)
+_KILLED_BY_SIGNAL = -1
 
-class Work:
-    """Use of sandboxes by calls that answer when what they ask for is done, or refuse."""
 
-    def __init__(self, controller: SandboxController, *, patience: timedelta = PATIENCE) -> None:
+@dataclass(frozen=True)
+class CommandOutput:
+    """The end of a finished command, with both streams in the order in which they were recorded."""
+
+    exit_code: int
+    content: bytes
+    truncated: bool
+
+
+class Verbs:
+    """The use cases behind the nine verbs: each answers when its work is done, or fails."""
+
+    def __init__(
+        self,
+        controller: SandboxController,
+        commands: Commands,
+        contents: FileContents,
+        *,
+        patience: timedelta = PATIENCE,
+    ) -> None:
         self._controller = controller
+        self._commands = commands
+        self._contents = contents
         self._patience = patience
 
     async def create(
         self, caller: Caller, wanted: SandboxRequest, *, idempotency: Idempotency | None
     ) -> Sandbox:
-        """Make a sandbox that runs; one that does not in time is nobody's, unless its caller can ask for it again."""
+        """Create a sandbox and wait until it runs.
+
+        One that does not run in time is deleted, unless its caller can find it again with the idempotency key.
+        """
         row = await self._controller.create(
             caller, wanted, idempotency=idempotency, wait=self._patience
         )
@@ -34,36 +67,72 @@ class Work:
         return require_running(row)
 
     async def connect(self, caller: Caller, sandbox_id: str) -> Sandbox:
-        """Have a sandbox run."""
+        """Resume a sandbox if it is paused, and wait until it runs."""
         return require_running(
             await self._controller.connect(caller, sandbox_id, wait=self._patience)
         )
 
     async def wake(self, caller: Caller, sandbox_id: str) -> None:
-        """Have a sandbox awake for requests that come next."""
+        """Resume a sandbox for the requests that follow."""
         await self._controller.use(caller, sandbox_id, wait=self._patience)
 
     async def start_command(self, caller: Caller, sandbox_id: str, command: str) -> None:
-        async with self._inside(caller, sandbox_id) as inside:
-            await inside.start_command(command)
+        request = CommandRequest(cmd=command, background=True)
+        require_started(
+            await self._commands.start(caller, sandbox_id, request, wait=self._patience)
+        )
 
     async def run_command(
         self, caller: Caller, sandbox_id: str, command: str, *, timeout: timedelta
-    ) -> Finished:
-        async with self._inside(caller, sandbox_id) as inside:
-            return await inside.run_command(command, timeout=timeout)
+    ) -> CommandOutput:
+        """Run a command and wait for it; it is killed after `timeout`."""
+        request = CommandRequest(cmd=command, timeout=timeout)
+        row = await self._commands.start(caller, sandbox_id, request, wait=self._patience)
+        row = await self._commands.wait_ended(row, wait=timeout + _UNTIL_RECORDED)
+        content = await self._read_output(require_started(row))
+        match row.state:
+            case CommandState.EXITED | CommandState.KILLED:
+                exit_code = _KILLED_BY_SIGNAL if row.exit_code is None else row.exit_code
+                is_cut = row.stdout_size + row.stderr_size > len(content)
+                return CommandOutput(exit_code, content, truncated=is_cut)
+            case CommandState.TIMED_OUT:
+                raise CommandTimedOut(timeout, output=_end_of(content))
+            case _:
+                raise AnswerLost("the sandbox", _explain(row))
 
     async def read_file(self, caller: Caller, sandbox_id: str, path: str, *, limit: int) -> bytes:
-        async with self._inside(caller, sandbox_id) as inside:
-            return await inside.read_file(path, limit=limit)
+        place = self._place(sandbox_id, path)
+        async with self._contents.reading(caller, place, Conditions()) as content:
+            read = bytearray()
+            if content.opened is not None and content.opened.length <= limit:
+                async for part in content.opened.parts:
+                    read += part
+            elif content.opened is not None:
+                raise FileTooLarge(path, limit=limit)
+            return bytes(read)
 
     async def write_file(self, caller: Caller, sandbox_id: str, path: str, content: bytes) -> None:
-        async with self._inside(caller, sandbox_id) as inside:
-            await inside.write_file(path, content)
+        """Create or replace a file; readers see the old or the new content, never a part."""
+        body = Body(parts=_in_one_part(content), length=len(content))
+        await self._contents.write(caller, self._place(sandbox_id, path), body, Conditions())
 
-    @asynccontextmanager
-    async def _inside(self, caller: Caller, sandbox_id: str) -> AsyncIterator[Inside]:
-        """Reach into a sandbox, which is not idle for as long as that lasts."""
-        used = await self._controller.use(caller, sandbox_id, wait=self._patience)
-        with self._controller.activity.hold(used.row):
-            yield used.backend.inside(used.access)
+    def _place(self, sandbox_id: str, path: str) -> Place:
+        return Place(sandbox_id=sandbox_id, path=path, user=None, wait=self._patience)
+
+    async def _read_output(self, command: Command) -> bytes:
+        records = await self._commands.read_ends(command, most=_MOST_OUTPUT)
+        content = b"".join(record.content for record in records if record.type in OUTPUT)
+        return content[-_MOST_OUTPUT:]
+
+
+async def _in_one_part(content: bytes) -> AsyncGenerator[bytes, None]:
+    yield content
+
+
+def _end_of(output: bytes) -> str:
+    return output[-_LAST_OUTPUT:].decode(errors="replace")
+
+
+def _explain(command: Command) -> str:
+    reason = command.state_reason or f"the command is {command.state}"
+    return f"{reason} Its id is {command.id}."

@@ -15,7 +15,6 @@ from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.log.hub import Streams
 from sandbox_server.providers.protocol.processes import ProcessSignal
-from sandbox_server.verbs.service import Work
 from tests.engine.polling import until
 from tests.server.support.managed_sandboxes import HOUR, MINUTE
 
@@ -145,16 +144,16 @@ async def test_what_a_database_that_is_gone_cannot_note_is_noted_later_and_told_
     assert len([said for said in caplog.messages if "activity not noted" in said]) == 1
 
 
-async def test_a_sandbox_is_not_idle_while_a_command_runs(server, quiet):
-    work = Work(server.controller)
+async def test_a_sandbox_is_not_idle_while_a_command_runs(server, quiet, verbs_of):
+    verbs = verbs_of(server)
     waiting = "until test -e /tmp/go; do sleep 0.1; done"
     running = asyncio.create_task(
-        work.run_command(server.caller, quiet.id, waiting, timeout=MINUTE)
+        verbs.run_command(server.caller, quiet.id, waiting, timeout=MINUTE)
     )
     await is_noted(server, quiet)
     await is_noted(server, quiet)
     assert not running.done()
-    await work.write_file(server.caller, quiet.id, "/tmp/go", b"")
+    await verbs.write_file(server.caller, quiet.id, "/tmp/go", b"")
     assert (await running).exit_code == 0
 
 

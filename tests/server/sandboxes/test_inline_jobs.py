@@ -9,7 +9,6 @@ from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import ADMISSION
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.verbs.service import Work
 from tests.server.support.managed_sandboxes import MINUTE
 
 pytestmark = pytest.mark.needs_engine
@@ -20,9 +19,9 @@ KEY = Idempotency.of("once", method="POST", path="/", body={})
 
 
 @pytest.fixture
-def hasty(server):
+def hasty(server, verbs_of):
     """Use a server's sandboxes without waiting for any."""
-    return Work(server.controller, patience=NO_TIME)
+    return verbs_of(server, patience=NO_TIME)
 
 
 async def only(server):
@@ -37,7 +36,7 @@ async def test_a_sandbox_that_nobody_can_ask_for_again_is_called_off(server, has
     await server.settled((await only(server)).id, State.STOPPED)
 
 
-async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, hasty):
+async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, hasty, verbs_of):
     await server.set_capacity(0)
     for _ in range(2):
         with pytest.raises(NotReady):
@@ -47,7 +46,7 @@ async def test_a_sandbox_that_can_be_asked_for_again_keeps_its_place(server, has
     await server.set_capacity(1)
     async with server.living.sessions.begin() as session:
         await JobRepository(session).due(ADMISSION, "local")
-    patient = Work(server.controller, patience=MINUTE)
+    patient = verbs_of(server, patience=MINUTE)
     row = await patient.create(server.caller, WANTED, idempotency=KEY)
     assert row.state is State.RUNNING
 

@@ -1,3 +1,4 @@
+import asyncio
 import base64
 
 import pytest
@@ -85,6 +86,27 @@ async def test_a_command_in_the_background_runs_on(call, sandbox_id):
     assert await until(done)
 
 
+async def test_run_command__is_listed_with_its_output(call, api, sandbox_id):
+    await call("run-command", sandbox_id=sandbox_id, command="echo out; echo err >&2; exit 3")
+    await call("run-command", sandbox_id=sandbox_id, command="sleep 1003", background=True)
+    listed = (await api.get(f"/v1/sandboxes/{sandbox_id}/commands")).json()["items"]
+    assert [command["background"] for command in listed] == [True, False]
+    ended = (await api.get(f"/v1/sandboxes/{sandbox_id}/commands/{listed[1]['id']}")).json()
+    assert (ended["state"], ended["exit_code"]) == ("exited", 3)
+    assert (ended["stdout"], ended["stderr"]) == ("out\n", "err\n")
+
+
+async def test_run_command__output_beyond_what_is_recorded_is_marked_as_truncated(call, sandbox_id):
+    ran = await call("run-command", sandbox_id=sandbox_id, command="seq 1000000; echo end")
+    assert ran.json()["truncated"] is True
+    assert ran.json()["output"].endswith("1000000\nend\n")
+
+
+async def test_run_command__killed_by_a_signal_has_no_exit_code_of_its_own(call, sandbox_id):
+    ran = await call("run-command", sandbox_id=sandbox_id, command="kill -KILL $$")
+    assert ran.json()["exit_code"] == -1
+
+
 async def test_a_command_that_takes_too_long_is_a_problem(call, sandbox_id):
     late = await call("run-command", sandbox_id=sandbox_id, command="sleep 1002", timeout=1)
     assert late.status_code == 504
@@ -98,6 +120,23 @@ async def test_a_file_is_read_as_it_was_written(call, sandbox_id, spelling):
     assert written.json() == {"path": "/home/user/a/b", "size": 9}
     read = (await call("read-file", **where)).json()
     assert (read["content"], read["encoding"]) == ("grüße\0\n", "utf-8")
+
+
+async def test_write_file__readers_keep_the_version_that_they_opened(call, sandbox_id):
+    where = {"sandbox_id": sandbox_id, "path": "/home/user/settings"}
+    await call("write-file", **where, content="old")
+    reading = (
+        "exec 3<settings; touch opened; until grep -q new settings; do sleep 0.05; done; cat <&3"
+    )
+    reader = asyncio.create_task(call("run-command", sandbox_id=sandbox_id, command=reading))
+
+    async def is_opened():
+        read = await call("read-file", sandbox_id=sandbox_id, path="/home/user/opened")
+        return read.status_code == 200
+
+    await until(is_opened)
+    await call("write-file", **where, content="new")
+    assert (await reader).json()["output"] == "old"
 
 
 async def test_bytes_that_are_no_text_travel_as_base64(call, sandbox_id):
