@@ -16,7 +16,6 @@ from sandbox_server.access.metrics_access import MetricsAccess
 from sandbox_server.admin import api_backends as backends
 from sandbox_server.admin import api_health as health
 from sandbox_server.admin import api_jobs as jobs
-from sandbox_server.admin import api_metrics as metrics
 from sandbox_server.admin import api_stats as stats
 from sandbox_server.agents import api as agent_runs
 from sandbox_server.agents import api_socket as agent_socket
@@ -30,8 +29,7 @@ from sandbox_server.http import docs, problems
 from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.middleware import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
 from sandbox_server.http.request_metrics import RequestMetrics
-from sandbox_server.http.tenant_limits import FairLoad
-from sandbox_server.http.tenant_shares import TenantShares
+from sandbox_server.http.tenant_limits import ConcurrencyLimit, TenantLimits
 from sandbox_server.openapi import DescribedApi
 from sandbox_server.ports import api as ports
 from sandbox_server.ports.host_form import SandboxHosts
@@ -61,7 +59,7 @@ _ROUTES = (
         events,
         logs,
     ),
-    *(tenants, keys, tickets, logins, backends, stats, jobs, health, metrics, page, docs, verbs),
+    *(tenants, keys, tickets, logins, backends, stats, jobs, health, page, docs, verbs),
 )
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -115,10 +113,10 @@ def _routes() -> tuple[BaseRoute, ...]:
 
 def _surround(app: FastAPI, components: Components) -> None:
     settings = components.settings
-    requests = TenantShares(settings.max_requests_per_tenant, TooManyAtOnce)
-    streams = TenantShares(settings.max_streams_per_tenant, TooManyStreams)
+    requests = ConcurrencyLimit(settings.max_requests_per_tenant, TooManyAtOnce)
+    streams = ConcurrencyLimit(settings.max_streams_per_tenant, TooManyStreams)
     # The last one added is the outermost.
-    app.add_middleware(FairLoad, requests=requests, streams=streams)
+    app.add_middleware(TenantLimits, requests=requests, streams=streams)
     app.add_middleware(
         Authentication,
         authenticator=components.authenticator,

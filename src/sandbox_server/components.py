@@ -1,15 +1,15 @@
 from dataclasses import dataclass, fields
 
-from sandbox_server.access.api_keys import KeyRing
+from sandbox_server.access.api_keys import ApiKeys
 from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.logins import Logins
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.access.tickets import Tickets
-from sandbox_server.admin.backends import Fleet
-from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.backends import BackendOverview
+from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.admin.overview import Overview
 from sandbox_server.agents.runs import AgentRuns
-from sandbox_server.agents.server_proxy import AgentServers
+from sandbox_server.agents.server_proxy import AgentServerProxy
 from sandbox_server.commands.recordings import Recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.locks import Locks
@@ -35,9 +35,9 @@ from sandbox_server.settings import Settings
 from sandbox_server.templates.catalog import Catalog
 from sandbox_server.terminals.service import Terminals
 from sandbox_server.tools.health_checks import ServiceHealth
-from sandbox_server.tools.server_proxy import ToolServers
-from sandbox_server.tools.service_logs import ServiceLogs
-from sandbox_server.tools.service_proxy import Introduction
+from sandbox_server.tools.server_proxy import ToolServerProxy
+from sandbox_server.tools.service_logs import ServiceLogRecorder
+from sandbox_server.tools.service_proxy import ServiceProxy
 from sandbox_server.vault import Vault
 from sandbox_server.verbs.service import Verbs
 
@@ -71,17 +71,17 @@ class Components:
     public_address: PublicAddress
     controller: SandboxController
     authenticator: Authenticator
-    key_ring: KeyRing
+    api_keys: ApiKeys
     tenants: Tenants
     tickets: Tickets
     logins: Logins
-    fleet: Fleet
+    backend_overview: BackendOverview
     overview: Overview
-    exposition: Exposition
+    metrics_exporter: MetricsExporter
     commands: Commands
     recordings: Recordings
     agent_runs: AgentRuns
-    agent_servers: AgentServers
+    agent_servers: AgentServerProxy
     terminals: Terminals
     way_in: WayIn
     contents: FileContents
@@ -93,8 +93,8 @@ class Components:
     event_streams: EventStreams
     timelines: Timelines
     service_health: ServiceHealth
-    service_logs: ServiceLogs
-    tool_servers: ToolServers
+    service_logs: ServiceLogRecorder
+    tool_servers: ToolServerProxy
     sandbox_views: SandboxViews
     catalog: Catalog
     verbs: Verbs
@@ -113,10 +113,10 @@ def build_components(core: Core) -> Components:
     overview = Overview(sessions, core.backends)
     streams = core.streams
     commands = core.commands
-    service_logs = ServiceLogs(sessions, controller, commands, core.sandbox_access)
+    service_logs = ServiceLogRecorder(sessions, controller, commands, core.sandbox_access)
     service_health = ServiceHealth(sessions, controller.reach_into)
     passing = Passing(controller, authenticator)
-    introduction = Introduction(passing, core.service_config)
+    service_proxy = ServiceProxy(passing, core.service_config)
     locks, way_in = Locks(sessions), WayIn(controller)
     path_locks = Alone(locks)
     contents = FileContents(way_in, path_locks)
@@ -129,17 +129,17 @@ def build_components(core: Core) -> Components:
         public_address=core.public_address,
         controller=controller,
         authenticator=authenticator,
-        key_ring=KeyRing(sessions, authenticator),
+        api_keys=ApiKeys(sessions, authenticator),
         tenants=Tenants(sessions, core.backends),
         tickets=tickets,
         logins=Logins(sessions, authenticator),
-        fleet=Fleet(sessions, core.backends),
+        backend_overview=BackendOverview(sessions, core.backends),
         overview=overview,
-        exposition=Exposition(sessions, overview),
+        metrics_exporter=MetricsExporter(sessions, overview),
         commands=commands,
         recordings=core.recordings,
         agent_runs=AgentRuns(sessions, commands),
-        agent_servers=AgentServers(controller, introduction),
+        agent_servers=AgentServerProxy(controller, service_proxy),
         terminals=Terminals(sessions, controller, commands, streams),
         way_in=way_in,
         contents=contents,
@@ -152,7 +152,7 @@ def build_components(core: Core) -> Components:
         timelines=Timelines(sessions, service_logs),
         service_health=service_health,
         service_logs=service_logs,
-        tool_servers=ToolServers(controller, introduction),
+        tool_servers=ToolServerProxy(controller, service_proxy),
         sandbox_views=SandboxViews(
             sessions, core.backends, core.vault, core.public_address, service_health
         ),

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 
 from sandbox_client.models import Problem
 from sandbox_server.access.authentication import is_open
-from sandbox_server.access.ticket_reach import takes_tickets
+from sandbox_server.access.ticket_scope import accepts_tickets
 from sandbox_server.domain import errors
 from sandbox_server.http.declared_errors import Failure, failures_of
 from sandbox_server.http.faults import (
@@ -108,7 +108,7 @@ def _declarations(routes: Iterable[BaseRoute]) -> Iterator[tuple[tuple[str, str]
 def _security_of(path: str, method: str) -> list[dict[str, list[str]]]:
     if is_open(path):
         return []
-    return [*_SECURITY, _TICKET] if takes_tickets(path, method) else _SECURITY
+    return [*_SECURITY, _TICKET] if accepts_tickets(path, method) else _SECURITY
 
 
 def _common_failures(path: str, operation: dict[str, Any]) -> Iterator[Failure]:

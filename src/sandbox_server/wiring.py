@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sandbox_server.access.encryption import open_vault, read_keys
-from sandbox_server.admin.registration import register_backends
-from sandbox_server.admin.retention import Housekeeping, Retention
-from sandbox_server.agents.follow_up import PausesAfterRuns
+from sandbox_server.admin.backends import register_backends
+from sandbox_server.admin.retention import RetentionJob, RetentionPeriods
+from sandbox_server.agents.follow_up import PauseAfterRun
 from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
 from sandbox_server.components import Components, Core, build_components
@@ -51,10 +51,10 @@ from sandbox_server.sandboxes.shutdown_pauser import ShutdownPauser
 from sandbox_server.settings import Settings
 from sandbox_server.snapshots.reconciler import SnapshotReconciler
 from sandbox_server.structured_logging import log_context
-from sandbox_server.templates.agent import AgentTemplate
-from sandbox_server.templates.builds import Builds
-from sandbox_server.templates.listing import Listing
-from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
+from sandbox_server.templates.agent_template import AgentTemplate
+from sandbox_server.templates.builder import TemplateBuilder
+from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
+from sandbox_server.templates.discovery import TemplateDiscovery
 from sandbox_server.vault import Vault
 
 _GRACE = timedelta(seconds=10)
@@ -67,13 +67,13 @@ class Server:
 
     components: Components
     scheduler: SandboxQueueScheduler
-    housekeeping: Housekeeping
+    retention_job: RetentionJob
     shutdown_pauser: ShutdownPauser
 
 
 @asynccontextmanager
 async def open_server(
-    settings: Settings, *, shipped: Shipped = NOTHING_SHIPPED
+    settings: Settings, *, shipped: BundledTemplates = NO_BUNDLED_TEMPLATES
 ) -> AsyncIterator[Server]:
     """Put together a server on its database and its providers, at work until the block ends.
 
@@ -99,7 +99,7 @@ async def open_server(
         agent = _agent_template(settings, sessions, backends, shipped)
         server = _assemble(settings, sessions, vault, backends, notifications, shipped, agent)
         stack.push_async_callback(server.components.locks.close)
-        await server.housekeeping.ensure()
+        await server.retention_job.ensure()
         if agent is not None:
             await agent.ensure()
         await stack.enter_async_context(_at_work(server, notifications))
@@ -120,7 +120,7 @@ def _assemble(
     vault: Vault,
     backends: Backends,
     notifications: Notifications,
-    shipped: Shipped,
+    shipped: BundledTemplates,
     agent: AgentTemplate | None,
 ) -> Server:
     changes = Changes(notifications)
@@ -130,17 +130,17 @@ def _assemble(
     drift = DriftChecker(sessions, backends, vault, reconciler)
     admission = Admission(sessions)
     shutdown_pauser = ShutdownPauser(sessions, admission, notifications)
-    housekeeping = Housekeeping(sessions, _retention(settings))
+    retention_job = RetentionJob(sessions, _retention(settings))
     handlers = {
         SANDBOX: _named_in_log(reconciler.reconcile),
         ADMISSION: shutdown_pauser.admit,
         SERVICES: _named_in_log(service_config.update),
         SNAPSHOT: SnapshotReconciler(sessions, backends).reconcile,
-        TEMPLATE_BUILD: Builds(sessions, backends, vault, shipped=shipped).settle,
-        TEMPLATES: Listing(sessions, backends).work,
+        TEMPLATE_BUILD: TemplateBuilder(sessions, backends, vault, shipped=shipped).work,
+        TEMPLATES: TemplateDiscovery(sessions, backends).work,
         PATROL: drift.check,
-        HOUSEKEEPING: housekeeping.work,
-        AGENT_RUN: PausesAfterRuns(sessions).work,
+        HOUSEKEEPING: retention_job.work,
+        AGENT_RUN: PauseAfterRun(sessions).work,
     }
     if agent is not None:
         handlers[AGENT_TEMPLATE] = agent.work
@@ -180,11 +180,11 @@ def _assemble(
         service_config=service_config,
         public_address=public_address,
     )
-    return Server(build_components(core), scheduler, housekeeping, shutdown_pauser)
+    return Server(build_components(core), scheduler, retention_job, shutdown_pauser)
 
 
 def _agent_template(
-    settings: Settings, sessions: Sessions, backends: Backends, shipped: Shipped
+    settings: Settings, sessions: Sessions, backends: Backends, shipped: BundledTemplates
 ) -> AgentTemplate | None:
     first = next(iter(backends), None)
     if not settings.agent_template or first is None or AGENT not in shipped.templates:
@@ -200,8 +200,8 @@ def _named_in_log(settle: Handler) -> Handler:
     return settle_named
 
 
-def _retention(settings: Settings) -> Retention:
-    return Retention(
+def _retention(settings: Settings) -> RetentionPeriods:
+    return RetentionPeriods(
         ended=timedelta(days=settings.ended_days),
         events=timedelta(days=settings.event_days),
         output=timedelta(days=settings.output_days),

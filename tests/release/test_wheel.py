@@ -61,7 +61,7 @@ def test_each_program_says_the_version_of_the_project(installation, wheel, versi
 
 
 def test_templates_are_found_where_there_is_no_checkout(installation):
-    code = "from sandbox_server.templates.shipped import read_shipped; print(*read_shipped().templates)"
+    code = "from sandbox_server.templates.bundled import read_bundled_templates; print(*read_bundled_templates().templates)"
     assert {"agent", "agent-full"} <= set(installation.ask("python", "-c", code).split())
 
 

@@ -39,7 +39,7 @@ class IssuedKey:
     secret: str = field(repr=False)
 
 
-class KeyRing:
+class ApiKeys:
     """All keys of all tenants: made, listed, changed, revoked."""
 
     def __init__(self, sessions: Sessions, authenticator: Authenticator) -> None:

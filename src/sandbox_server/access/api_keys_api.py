@@ -5,7 +5,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BeforeValidator
 
 from sandbox_client.models import KeyCreate, KeyCreated, KeyRead, KeyUpdate, Page, TenantName
-from sandbox_server.access.api_keys import KeyRequest, KeyRing
+from sandbox_server.access.api_keys import ApiKeys, KeyRequest
 from sandbox_server.access.key_repository import OwnedKey
 from sandbox_server.domain import errors
 from sandbox_server.domain.errors import KeyNotFound
@@ -29,7 +29,7 @@ def _an_id(given: str) -> str:
 
 KeyId = Annotated[str, BeforeValidator(_an_id), may_fail_with(KeyNotFound), Path()]
 
-KeyRingDep = Annotated[KeyRing, depends_on(KeyRing)]
+ApiKeysDep = Annotated[ApiKeys, depends_on(ApiKeys)]
 
 
 @router.post("", status_code=201)
@@ -38,10 +38,10 @@ async def create_key(
     caller: Admin,
     body: KeyCreate,
     idempotency: IdempotencyDep,
-    key_ring: KeyRingDep,
+    api_keys: ApiKeysDep,
 ) -> KeyCreated:
     """Make an API key. Its secret is in this answer and can never be told again."""
-    issued = await key_ring.issue(
+    issued = await api_keys.issue(
         KeyRequest(**body.model_dump()),
         caller=caller,
         idempotency=idempotency.of(body),
@@ -51,33 +51,33 @@ async def create_key(
 
 @router.get("")
 async def list_keys(
-    key_ring: KeyRingDep,
+    api_keys: ApiKeysDep,
     tenant: Annotated[TenantName | None, Query(description="Only this tenant's.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[KeyRead]:
     """List the API keys of all tenants, newest first, and those that were revoked too."""
-    rows = await key_ring.list_page(limit=limit + 1, before=read_id(cursor), tenant=tenant)
+    rows = await api_keys.list_page(limit=limit + 1, before=read_id(cursor), tenant=tenant)
     items = [_view(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.key.id)
 
 
 @router.get("/{key_id}")
-async def get_key(key_id: KeyId, key_ring: KeyRingDep) -> KeyRead:
+async def get_key(key_id: KeyId, api_keys: ApiKeysDep) -> KeyRead:
     """Tell all of an API key but its secret."""
-    return _view(await key_ring.get(key_id))
+    return _view(await api_keys.get(key_id))
 
 
 @router.patch("/{key_id}")
-async def update_key(key_id: KeyId, changes: KeyUpdate, key_ring: KeyRingDep) -> KeyRead:
+async def update_key(key_id: KeyId, changes: KeyUpdate, api_keys: ApiKeysDep) -> KeyRead:
     """Change what an API key may do. All servers know within a second."""
-    return _view(await key_ring.update(key_id, changes.model_dump(exclude_unset=True)))
+    return _view(await api_keys.update(key_id, changes.model_dump(exclude_unset=True)))
 
 
 @router.delete("/{key_id}", status_code=204)
-async def revoke_key(key_id: KeyId, key_ring: KeyRingDep) -> None:
+async def revoke_key(key_id: KeyId, api_keys: ApiKeysDep) -> None:
     """Revoke an API key for good. All servers refuse it within a second."""
-    await key_ring.revoke(key_id)
+    await api_keys.revoke(key_id)
 
 
 def _view(owned: OwnedKey) -> KeyRead:

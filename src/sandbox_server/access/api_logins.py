@@ -3,10 +3,9 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from sandbox_client.models import LoginRead
-from sandbox_server.access.login_cookie import forget_login, remember_login
+from sandbox_server.access.login_cookie import forget_login, remember_login, require_same_origin
 from sandbox_server.access.login_repository import OwnedLogin
 from sandbox_server.access.logins import Logins
-from sandbox_server.access.own_page import require_own_page
 from sandbox_server.domain.access import Scope
 from sandbox_server.http.deps import Reader, depends_on
 from sandbox_server.proxy.targets import PublicAddress
@@ -29,7 +28,7 @@ async def sign_in(
 
     It is told by a cookie, which counts for nothing but what this server's own page asks for. So only that can sign in.
     """
-    require_own_page(request.scope, public_address)
+    require_same_origin(request.scope, public_address)
     new = await logins.begin(caller)
     remember_login(response, new.secret, request, public_address)
     return _view(new.owned)

@@ -2,11 +2,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sandbox_server.access.authenticator import Authenticator
-from sandbox_server.access.login_cookie import find_login
+from sandbox_server.access.login_cookie import find_login, require_same_origin
 from sandbox_server.access.metrics_access import METRICS_PATH, MetricsAccess
-from sandbox_server.access.own_page import require_own_page
 from sandbox_server.access.secrets import is_secret
-from sandbox_server.access.ticket_reach import require_reach, take_ticket
+from sandbox_server.access.ticket_scope import remove_tickets, require_ticket_scope
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.proxy.targets import PublicAddress
@@ -44,20 +43,20 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _find_caller(self, scope: Scope, secret: str | None) -> Caller:
-        ticket = take_ticket(scope)
+        ticket = remove_tickets(scope)
         if secret is not None:
             return await self._authenticator.authenticate(secret)
         if ticket is None:
             return await self._find_signed_in(scope)
         caller = await self._authenticator.authenticate_ticket(ticket)
-        require_reach(caller, scope)
+        require_ticket_scope(caller, scope)
         return caller
 
     async def _find_signed_in(self, scope: Scope) -> Caller:
         login = find_login(scope, self._public_address)
         if login is None:
             raise Unauthenticated
-        require_own_page(scope, self._public_address)
+        require_same_origin(scope, self._public_address)
         return await self._authenticator.authenticate_login(login)
 
 

@@ -4,17 +4,42 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+from sandbox_server.access.caller_cache import CallerCache
 from sandbox_server.access.key_repository import KeyRepository
 from sandbox_server.access.login_repository import LoginRepository
-from sandbox_server.access.lookups import Lookups
-from sandbox_server.access.rate_limit import RateLimit
 from sandbox_server.access.secrets import hash_of, is_login, is_secret, is_ticket
 from sandbox_server.access.ticket_repository import TicketRepository
 from sandbox_server.db.models import ApiKey, Ticket
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller, LoginCaller, Scope, TicketCaller, TicketScope
-from sandbox_server.domain.errors import Unauthenticated
+from sandbox_server.domain.errors import RateLimited, Unauthenticated
 from sandbox_server.domain.ids import ApiKeyId, LoginId, TenantId
+
+_BURST_SECONDS = 1.0
+_ROUNDING = 1e-9  # the sum of many tokens is not exact
+
+
+class RateLimit:
+    """A bucket of tokens per key, in this process: a second's worth at once, then as they are refilled.
+
+    Kept is only when a bucket will be full again, so an idle key costs nothing.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._full_at: dict[str, float] = {}
+
+    def take(self, caller: Caller) -> None:
+        """Take one token; refuse, and say when there will be one, if there is none."""
+        if caller.rate_per_s is None:
+            return
+        now, token = self._clock(), 1 / caller.rate_per_s
+        refilled_at = max(self._full_at.get(caller.key_id, now), now) + token
+        missing = refilled_at - now - max(_BURST_SECONDS, token)
+        if missing > _ROUNDING:
+            raise RateLimited(per_second=caller.rate_per_s, retry_after=timedelta(seconds=missing))
+        self._full_at[caller.key_id] = refilled_at
+
 
 # Of each kind by itself, so that secrets which a stranger makes up delay no lookup of another kind.
 _KEYS_AT_ONCE = 4
@@ -35,10 +60,10 @@ class Authenticator:
             asyncio.Semaphore(count)
             for count in (_KEYS_AT_ONCE, _OTHERS_AT_ONCE, _OTHERS_AT_ONCE, _OTHERS_AT_ONCE)
         )
-        self._keys = Lookups(self._look_up_key, at_once=keys, clock=clock)
-        self._tickets = Lookups(self._look_up_ticket, at_once=tickets, clock=clock)
-        self._previews = Lookups(self._look_up_ticket, at_once=previews, clock=clock)
-        self._logins = Lookups(self._look_up_login, at_once=logins, clock=clock)
+        self._keys = CallerCache(self._look_up_key, at_once=keys, clock=clock)
+        self._tickets = CallerCache(self._look_up_ticket, at_once=tickets, clock=clock)
+        self._previews = CallerCache(self._look_up_ticket, at_once=previews, clock=clock)
+        self._logins = CallerCache(self._look_up_login, at_once=logins, clock=clock)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:

@@ -9,12 +9,80 @@ import os
 import secrets
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_server.access.sealed_repository import SEALED_COLUMNS, SealedColumn, SealedRepository
+from sqlalchemy import ColumnElement, func, select, union, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
+
 from sandbox_server.db.installation import InstallationRepository
+from sandbox_server.db.models import Sandbox, Template
 from sandbox_server.db.session import Sessions
-from sandbox_server.vault import KEY_LENGTH, Vault
+from sandbox_server.vault import KEY_ID_SLICE, KEY_LENGTH, Vault
+
+_START, _LENGTH = KEY_ID_SLICE.start + 1, KEY_ID_SLICE.stop - KEY_ID_SLICE.start
+
+
+@dataclass(frozen=True)
+class EncryptedColumn:
+    """A column of sealed values, and what each is sealed for: `{context}/{id}`."""
+
+    id: InstrumentedAttribute[str]
+    value: InstrumentedAttribute[bytes | None]
+    context: str
+
+
+ENCRYPTED_COLUMNS = (
+    EncryptedColumn(Sandbox.id, Sandbox.envs_sealed, "sandboxes.envs"),
+    EncryptedColumn(Sandbox.id, Sandbox.access_sealed, "sandboxes.access"),
+    EncryptedColumn(Sandbox.id, Sandbox.tools_token_sealed, "sandboxes.tools_token"),
+    EncryptedColumn(Template.id, Template.definition_sealed, "templates.definition"),
+)
+
+
+class EncryptedValueRepository:
+    """All sealed values of the database, whatever they are part of."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self._session = session
+
+    async def key_ids(self) -> set[str]:
+        """Tell which keys something in the database is sealed with."""
+        every = [
+            select(_key_id(column).label("key_id")).where(column.value.is_not(None))
+            for column in ENCRYPTED_COLUMNS
+        ]
+        found = await self._session.scalars(select(union(*every).subquery().c.key_id))
+        return set(found.all())
+
+    async def list_stale(
+        self, column: EncryptedColumn, *, key_id: str, after: str, limit: int
+    ) -> Sequence[tuple[str, bytes]]:
+        """List values that another key than this one sealed, by their rows' ids."""
+        stale = (
+            select(column.id, column.value)
+            .where(column.id > after, _key_id(column) != key_id)
+            .order_by(column.id)
+            .limit(limit)
+        )
+        rows = await self._session.execute(stale)
+        return [(row_id, value) for row_id, value in rows if value is not None]
+
+    async def replace(
+        self, column: EncryptedColumn, row_id: str, *, old: bytes, new: bytes
+    ) -> None:
+        """Seal it anew, unless somebody has written another value meanwhile."""
+        await self._session.execute(
+            update(column.value.class_)
+            .where(column.id == row_id, column.value == old)
+            .values({column.value.key: new})
+        )
+
+
+def _key_id(column: EncryptedColumn) -> ColumnElement[str]:
+    return func.encode(func.substring(column.value, _START, _LENGTH), "hex")
+
 
 KEY_FILE = "encryption.key"
 VARIABLE = "SANDBOX_SERVER_ENCRYPTION_KEYS"
@@ -54,9 +122,9 @@ async def open_vault(sessions: Sessions, *, keys: Sequence[bytes], state_dir: Pa
 
 async def reseal(sessions: Sessions, vault: Vault) -> int:
     """Seal everything with the vault's current key, while servers that have it too go on; gives how much it was."""
-    count = sum([await _reseal_column(sessions, vault, column) for column in SEALED_COLUMNS])
+    count = sum([await _reseal_column(sessions, vault, column) for column in ENCRYPTED_COLUMNS])
     async with sessions.begin() as session:
-        used = await SealedRepository(session).key_ids()
+        used = await EncryptedValueRepository(session).key_ids()
         if used <= {vault.key_id}:
             await InstallationRepository(session).set_key(vault.key_id)
             return count
@@ -65,11 +133,11 @@ async def reseal(sessions: Sessions, vault: Vault) -> int:
     )
 
 
-async def _reseal_column(sessions: Sessions, vault: Vault, column: SealedColumn) -> int:
+async def _reseal_column(sessions: Sessions, vault: Vault, column: EncryptedColumn) -> int:
     count, after = 0, ""
     while True:
         async with sessions.begin() as session:
-            repository = SealedRepository(session)
+            repository = EncryptedValueRepository(session)
             stale = await repository.list_stale(
                 column, key_id=vault.key_id, after=after, limit=_BATCH
             )
@@ -88,7 +156,7 @@ def _reseal(vault: Vault, sealed: bytes, *, context: str) -> bytes:
 async def _require_all_keys(sessions: Sessions, vault: Vault, file: Path) -> None:
     async with sessions() as session:
         first = (await InstallationRepository(session).find_or_make()).encryption_key_id
-        used = await SealedRepository(session).key_ids() | ({first} if first else set())
+        used = await EncryptedValueRepository(session).key_ids() | ({first} if first else set())
     missing = sorted(key_id for key_id in used if not vault.has_key(key_id))
     if missing:
         raise EncryptionKeyMissing(_explain_missing(missing, file))

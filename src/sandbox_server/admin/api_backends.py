@@ -4,7 +4,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path
 
 from sandbox_client.models import BackendRead, BackendUpdate, Page
-from sandbox_server.admin.backends import Fleet, Member
+from sandbox_server.admin.backends import BackendOverview, BackendStatus
 from sandbox_server.domain.errors import BackendNotFound
 from sandbox_server.http.declared_errors import may_fail_with
 from sandbox_server.http.deps import depends_on, find_admin, find_reader
@@ -20,33 +20,35 @@ router = APIRouter(
 
 Name = Annotated[str, may_fail_with(BackendNotFound), Path()]
 
-FleetDep = Annotated[Fleet, depends_on(Fleet)]
+BackendOverviewDep = Annotated[BackendOverview, depends_on(BackendOverview)]
 
 
 @router.get("")
-async def list_backends(fleet: FleetDep) -> Page[BackendRead]:
+async def list_backends(backends: BackendOverviewDep) -> Page[BackendRead]:
     """List the providers of sandboxes, by name; there are few, so all are in one part."""
-    return Page(items=[_view(one) for one in await fleet.list_all()], next_cursor=None)
+    return Page(items=[_view(one) for one in await backends.list_all()], next_cursor=None)
 
 
 @router.get("/{name}")
-async def get_backend(name: Name, fleet: FleetDep) -> BackendRead:
+async def get_backend(name: Name, backends: BackendOverviewDep) -> BackendRead:
     """Tell whether a provider of sandboxes answers, and what holds there."""
-    return _view(await fleet.get(name))
+    return _view(await backends.get(name))
 
 
 @router.patch("/{name}", dependencies=[Depends(find_admin)])
-async def update_backend(name: Name, change: BackendUpdate, fleet: FleetDep) -> BackendRead:
+async def update_backend(
+    name: Name, change: BackendUpdate, backends: BackendOverviewDep
+) -> BackendRead:
     """Drain a provider before it is taken away, or let it have new sandboxes again."""
-    return _view(await fleet.set_drained(name, drained=change.drained))
+    return _view(await backends.set_drained(name, drained=change.drained))
 
 
-def _view(member: Member) -> BackendRead:
-    row, known = member.row, member.known
+def _view(status: BackendStatus) -> BackendRead:
+    row, known = status.row, status.known
     longest_run = known and known.rules.longest_run
     return BackendRead(
         name=row.name,
-        is_default=member.is_default,
+        is_default=status.is_default,
         configured=known is not None,
         state=row.state,
         state_reason=row.state_reason,

@@ -1,9 +1,11 @@
 from importlib.metadata import version
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from sandbox_client.models import BackendReadiness, Health, Readiness, Version
+from sandbox_server.access.metrics_access import METRICS_PATH
+from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.admin.overview import Overview
 from sandbox_server.http.deps import depends_on
 
@@ -23,15 +25,15 @@ async def get_health() -> Health:
 @router.get("/readyz", responses={503: {"model": Readiness}})
 async def get_readiness(overview: OverviewDep, response: Response) -> Readiness:
     """Tell whether requests can be served. With a backend down they can: what needs it waits in the queue."""
-    condition = await overview.check_condition()
-    if condition.obstacles:
+    readiness = await overview.check_readiness()
+    if readiness.reasons:
         response.status_code = 503
     return Readiness(
-        status="not-ready" if condition.obstacles else "ready",
-        reasons=list(condition.obstacles),
+        status="not-ready" if readiness.reasons else "ready",
+        reasons=list(readiness.reasons),
         backends=[
             BackendReadiness(name=one.name, state=one.state, drained=one.drained)
-            for one in condition.backends
+            for one in readiness.backends
         ],
     )
 
@@ -40,3 +42,12 @@ async def get_readiness(overview: OverviewDep, response: Response) -> Readiness:
 async def get_version() -> Version:
     """Tell which server this is."""
     return _VERSION
+
+
+MetricsExporterDep = Annotated[MetricsExporter, depends_on(MetricsExporter)]
+
+
+@router.get(METRICS_PATH, include_in_schema=False)
+async def get_metrics(request: Request, metrics_exporter: MetricsExporterDep) -> Response:
+    content, media_type = await metrics_exporter.render(request.headers.get("accept", ""))
+    return Response(content, media_type=media_type)

@@ -3,14 +3,14 @@ from dataclasses import dataclass
 
 from sandbox_server.db.models import Backend
 from sandbox_server.db.session import Sessions, without_transaction
-from sandbox_server.jobs.kinds import ADMISSION
+from sandbox_server.jobs.kinds import ADMISSION, PATROL, TEMPLATES
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.providers.registry import Backends, KnownBackend
+from sandbox_server.providers.registry import NOT_CONFIGURED, Backends, KnownBackend
 from sandbox_server.providers.repository import BackendRepository
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class BackendStatus:
     """A backend as its row has it, with what the settings say of it, if they do."""
 
     row: Backend
@@ -18,33 +18,49 @@ class Member:
     is_default: bool
 
 
-class Fleet:
+class BackendOverview:
     """All backends that ever were in the settings."""
 
     def __init__(self, sessions: Sessions, backends: Backends) -> None:
         self._sessions = sessions
         self._known = dict(backends.items())
 
-    async def list_all(self) -> Sequence[Member]:
+    async def list_all(self) -> Sequence[BackendStatus]:
         async with without_transaction(self._sessions) as session:
             rows = await BackendRepository(session).list_all()
-        return [self._member(row) for row in rows]
+        return [self._status(row) for row in rows]
 
-    async def get(self, name: str) -> Member:
+    async def get(self, name: str) -> BackendStatus:
         async with without_transaction(self._sessions) as session:
-            return self._member(await BackendRepository(session).get(name))
+            return self._status(await BackendRepository(session).get(name))
 
-    async def set_drained(self, name: str, *, drained: bool) -> Member:
+    async def set_drained(self, name: str, *, drained: bool) -> BackendStatus:
         """Let a backend have no new sandboxes, or again; who waits may find a place elsewhere now, or here."""
         async with self._sessions.begin() as session:
             row = await BackendRepository(session).set_drained(name, drained)
             for other in sorted({name, *self._known}):
                 await JobRepository(session).due(ADMISSION, other)
-        return self._member(row)
+        return self._status(row)
 
-    def _member(self, row: Backend) -> Member:
-        return Member(
+    def _status(self, row: Backend) -> BackendStatus:
+        return BackendStatus(
             row=row,
             known=self._known.get(row.name),
             is_default=row.name == next(iter(self._known), None),
         )
+
+
+async def register_backends(sessions: Sessions, backends: Backends) -> None:
+    """Write down what the settings say of each backend, and have all looked at."""
+    async with sessions.begin() as session:
+        rows = BackendRepository(session)
+        for name, known in sorted(backends.items()):
+            await rows.register(
+                name, capacity=known.capacity, paused_takes_place=known.paused_takes_place
+            )
+        await rows.retire_except(list(backends), reason=NOT_CONFIGURED)
+        jobs = JobRepository(session)
+        for name in sorted(backends):
+            await jobs.due(PATROL, name)
+            await jobs.due(ADMISSION, name)
+            await jobs.due(TEMPLATES, name)

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sandbox_server.admin.stats_repository import Crowd, StatsRepository, Totals
+from sandbox_server.admin.stats_repository import OccupancyCount, StatsRepository, Totals
 from sandbox_server.db.migrating import find_revision, is_current
 from sandbox_server.db.models import Backend, Tenant
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
@@ -20,17 +20,17 @@ _PATIENCE_S = 5
 class Occupancy:
     """Who is where: of all tenants, or of one."""
 
-    crowds: Sequence[Crowd]
+    occupancy: Sequence[OccupancyCount]
     backends: Sequence[Backend]
     tenants: Sequence[Tenant]
     jobs_dead: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class ReadinessCheck:
     """What keeps the server from serving, if anything does."""
 
-    obstacles: Sequence[str] = ()
+    reasons: Sequence[str] = ()
     backends: Sequence[Backend] = field(default_factory=list)
 
 
@@ -48,7 +48,7 @@ class Overview:
         async with without_transaction(self._sessions) as session:
             stats = StatsRepository(session)
             return Occupancy(
-                crowds=await stats.list_crowds(tenant_id=tenant_id),
+                occupancy=await stats.list_occupancy(tenant_id=tenant_id),
                 backends=await BackendRepository(session).list_all(),
                 tenants=await stats.list_tenants(tenant_id=tenant_id),
                 jobs_dead=await stats.count_dead_jobs() if everybody else None,
@@ -65,8 +65,8 @@ class Overview:
         async with without_transaction(self._sessions) as session:
             stats = StatsRepository(session)
             return Totals(
-                counts=await stats.list_counts(),
-                queues=await stats.list_lines(),
+                counts=await stats.count_states(),
+                queues=await stats.list_queues(),
                 due=await stats.list_due_jobs(),
                 jobs_dead=await stats.count_dead_jobs(),
                 backends=await BackendRepository(session).list_all(),
@@ -80,14 +80,16 @@ class Overview:
         async with self._sessions.begin() as session:
             await JobRepository(session).retry(job_id)
 
-    async def check_condition(self) -> Condition:
+    async def check_readiness(self) -> ReadinessCheck:
         """Tell whether requests can be served; a backend that is down does not keep them from it."""
         try:
             async with timeout(_PATIENCE_S), without_transaction(self._sessions) as session:
                 if not is_current(await find_revision(session)):
-                    return Condition(obstacles=["The database's schema is older than this server."])
+                    return ReadinessCheck(
+                        reasons=["The database's schema is older than this server."]
+                    )
                 backends = await BackendRepository(session).list_all()
         except OUTAGES:
-            return Condition(obstacles=["The database does not answer."])
+            return ReadinessCheck(reasons=["The database does not answer."])
         ours = [backend for backend in backends if backend.name in self._backends]
-        return Condition(obstacles=[] if ours else ["No backend is configured."], backends=ours)
+        return ReadinessCheck(reasons=[] if ours else ["No backend is configured."], backends=ours)

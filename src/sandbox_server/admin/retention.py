@@ -3,7 +3,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sandbox_server.admin.retention_repository import RemainsRepository
+from sandbox_server.admin.retention_repository import RetentionRepository
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.jobs.kinds import HOUSEKEEPING, SANDBOX, SERVICES
@@ -19,7 +19,7 @@ _BATCH = 500  # a transaction's worth: short, so that nobody waits for it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retention:
+class RetentionPeriods:
     """How long is kept what is of use to nobody but who looks back."""
 
     ended: timedelta = timedelta(days=7)
@@ -28,10 +28,10 @@ class Retention:
     idempotency: timedelta = timedelta(days=1)
 
 
-class Housekeeping:
+class RetentionJob:
     """Removes once an hour what has been kept long enough."""
 
-    def __init__(self, sessions: Sessions, retention: Retention) -> None:
+    def __init__(self, sessions: Sessions, retention: RetentionPeriods) -> None:
         self._sessions = sessions
         self._retention = retention
 
@@ -57,11 +57,11 @@ class Housekeeping:
         async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).clock() + _INTERVAL
 
-    async def _all(self, remove: Callable[[RemainsRepository], Awaitable[int]]) -> int:
+    async def _all(self, remove: Callable[[RetentionRepository], Awaitable[int]]) -> int:
         total = 0
         while True:
             async with self._sessions.begin() as session:
-                count = await remove(RemainsRepository(session, limit=_BATCH))
+                count = await remove(RetentionRepository(session, limit=_BATCH))
             total += count
             if count < _BATCH:
                 return total

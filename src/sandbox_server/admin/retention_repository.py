@@ -21,7 +21,7 @@ from sandbox_server.db.models import (
 _now = func.statement_timestamp()
 
 
-class RemainsRepository:
+class RetentionRepository:
     """What is kept for a while after it was of use, in all tables; each call removes some and tells how many."""
 
     def __init__(self, session: AsyncSession, *, limit: int) -> None:

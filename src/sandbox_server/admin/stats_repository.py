@@ -15,7 +15,7 @@ _backend = func.coalesce(Sandbox.backend, Sandbox.candidates[1])
 
 
 @dataclass(frozen=True)
-class Crowd:
+class OccupancyCount:
     """Sandboxes of one tenant at one backend in one state, and how many of them wait for a place."""
 
     tenant_id: str
@@ -27,7 +27,7 @@ class Crowd:
 
 
 @dataclass(frozen=True)
-class Count:
+class StateCount:
     """Sandboxes at one backend in one state."""
 
     backend: str | None
@@ -36,7 +36,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Line:
+class QueueLength:
     """Who waits for a place at one backend."""
 
     backend: str | None
@@ -57,8 +57,8 @@ class DueJobs:
 class Totals:
     """How much there is of everything, whoever's it is."""
 
-    counts: Sequence[Count]
-    queues: Sequence[Line]
+    counts: Sequence[StateCount]
+    queues: Sequence[QueueLength]
     due: Sequence[DueJobs]
     jobs_dead: int
     backends: Sequence[Backend]
@@ -68,7 +68,7 @@ class StatsRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def list_crowds(self, *, tenant_id: str | None = None) -> Sequence[Crowd]:
+    async def list_occupancy(self, *, tenant_id: str | None = None) -> Sequence[OccupancyCount]:
         """Count what has not ended, of one tenant or of all."""
         counted = select(
             Sandbox.tenant_id,
@@ -81,9 +81,9 @@ class StatsRepository:
         if tenant_id is not None:
             counted = counted.where(Sandbox.tenant_id == tenant_id)
         grouped = counted.group_by(Sandbox.tenant_id, _backend, Sandbox.state)
-        return [Crowd(*row) for row in await self._session.execute(grouped)]
+        return [OccupancyCount(*row) for row in await self._session.execute(grouped)]
 
-    async def list_counts(self) -> Sequence[Count]:
+    async def count_states(self) -> Sequence[StateCount]:
         """Count what has not ended, by an index alone but for those that have no place yet."""
         living = select(Sandbox).where(Sandbox.ended_at.is_(None))
         at_backends = living.where(Sandbox.backend.is_not(None))
@@ -93,16 +93,16 @@ class StatsRepository:
             Sandbox.candidates[1].label("first"), Sandbox.state, func.count()
         )
         every = [grouped, placeless.group_by("first", Sandbox.state)]
-        return [Count(*row) for query in every for row in await self._session.execute(query)]
+        return [StateCount(*row) for query in every for row in await self._session.execute(query)]
 
-    async def list_lines(self) -> Sequence[Line]:
+    async def list_queues(self) -> Sequence[QueueLength]:
         """Tell who waits for a place, by the index of the queue."""
         lines = select(
             _backend.label("where"),
             func.count(),
             func.clock_timestamp() - func.min(Sandbox.queued_at),
         ).where(waits)
-        return [Line(*row) for row in await self._session.execute(lines.group_by("where"))]
+        return [QueueLength(*row) for row in await self._session.execute(lines.group_by("where"))]
 
     async def list_due_jobs(self) -> Sequence[DueJobs]:
         due = select(ROW.kind, func.count(), NOW - func.min(ROW.run_at))

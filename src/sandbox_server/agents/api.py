@@ -1,15 +1,15 @@
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from sandbox_client.models import AgentRunCreate, AgentRunOutcome, AgentRunRead, Page
+from sandbox_client.models import AgentResult, AgentRunCreate, AgentRunOutcome, AgentRunRead, Page
+from sandbox_server.agents import results
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.source import AgentRunSource
-from sandbox_server.agents.views import view_run, view_run_outcome
 from sandbox_server.commands.answers import is_pending
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
-from sandbox_server.domain.agents import AgentRunRequest
+from sandbox_server.domain.agents import AgentRunRequest, state_of_run
 from sandbox_server.domain.commands import COMMAND_LIVING
 from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.http.deps import (
@@ -21,7 +21,6 @@ from sandbox_server.http.deps import (
 )
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.http.patience import Patience, WaitForEnd, answer_pending
 from sandbox_server.http.requests import IdempotencyDep, request_fields
 from sandbox_server.http.sse import (
     EVENT_STREAM,
@@ -30,6 +29,7 @@ from sandbox_server.http.sse import (
     CreatedStreamDep,
     ListenerDep,
 )
+from sandbox_server.http.waiting import WaitBudget, WaitForEnd, answer_pending
 
 router = APIRouter(
     route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/agent/runs", tags=["agents"]
@@ -62,18 +62,18 @@ async def run_agent(
     as the last. The agent keeps working when the client disconnects: follow it again at `Content-Location`, after `Last-Event-ID`.
     `run_id` in `started` is its id.
     """
-    patience = Patience(wait)
+    wait_budget = WaitBudget(wait)
     run = await runs.start(
         caller,
         sandbox_id,
         AgentRunRequest(**request_fields(body)),
         idempotency=idempotency.of(body),
-        wait=patience.left,
+        wait=wait_budget.left,
     )
     path = f"/v1/sandboxes/{sandbox_id}/agent/runs/{run.id}"
     if created_stream.is_wanted:
         return await created_stream.respond(_events_of(run), path=path, stream="events")
-    run = await runs.wait_ended(run, wait=patience.left)
+    run = await runs.wait_ended(run, wait=wait_budget.left)
     if is_pending(run):
         answer_pending(response)
     response.headers["Location"] = path
@@ -140,3 +140,29 @@ async def interrupt_agent_run(
 
 def _events_of(run: Command) -> AgentRunSource:
     return AgentRunSource(tenant_id=run.tenant_id, run_id=run.id)
+
+
+_FACTS = ("id", "sandbox_id", "state_reason", "created_at", "started_at", "ended_at")
+_ASKED = ("agent", "prompt", "model", "session_id", "timeout_s", "afterwards")
+
+
+def view_run(row: Command) -> AgentRunRead:
+    return AgentRunRead(**_facts_of(row))
+
+
+def view_run_outcome(row: Command, found: results.AgentResult | None) -> AgentRunOutcome:
+    """Convert a run with its result."""
+    facts = _facts_of(row)
+    if found is None:
+        return AgentRunOutcome(**facts, result=None)
+    result = AgentResult.model_validate(found.document())
+    return AgentRunOutcome(**facts | {"state": result.state}, result=result)
+
+
+def _facts_of(row: Command) -> dict[str, Any]:
+    asked = row.agent or {}
+    return {
+        **{name: getattr(row, name) for name in _FACTS},
+        **{name: asked.get(name) for name in _ASKED},
+        "state": state_of_run(row.state, row.exit_code),
+    }

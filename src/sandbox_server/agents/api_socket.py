@@ -3,7 +3,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from sandbox_server.agents.server_proxy import AgentServers
+from sandbox_server.agents.server_proxy import AgentServerProxy
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AgentsNotRunning
 from sandbox_server.http.declared_errors import PASSED_ON, may_fail_with
@@ -17,7 +17,7 @@ from sandbox_server.sandboxes.service import SandboxController
 router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}/agent", tags=["agents"])
 
 ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
-AgentServersDep = Annotated[AgentServers, depends_on(AgentServers)]
+AgentServerProxyDep = Annotated[AgentServerProxy, depends_on(AgentServerProxy)]
 
 _SWITCHED: dict[int | str, dict[str, Any]] = {
     101: {"description": "The WebSocket of the sandbox's agent server."}
@@ -27,7 +27,7 @@ _SWITCHED: dict[int | str, dict[str, Any]] = {
 class AgentServerAnswer(Response):
     """The agent server's own connection, once it is there."""
 
-    def __init__(self, servers: AgentServers, caller: Caller, sandbox_id: str) -> None:
+    def __init__(self, servers: AgentServerProxy, caller: Caller, sandbox_id: str) -> None:
         super().__init__()
         self._servers = servers
         self._caller = caller
@@ -47,7 +47,7 @@ async def attach_to_agent_server(
     request: Request,
     caller: Operator,
     controller: ControllerDep,
-    servers: AgentServersDep,
+    servers: AgentServerProxyDep,
 ) -> Response:
     """Talk with the sandbox's agent server, on its port 3000, by WebSocket; a paused sandbox wakes.
 

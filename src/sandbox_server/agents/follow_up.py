@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY = timedelta(seconds=2)
 
 
-class PausesAfterRuns:
+class PauseAfterRun:
     """Pauses sandboxes when runs that this was asked of have ended: once, and only if nothing else runs in them."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -50,7 +50,7 @@ async def _decide(session: AsyncSession, run: Command) -> None:
         return
     in_use = not await runs.is_only_one(run)
     becomes = FollowUp.IN_USE if in_use else FollowUp.PAUSED
-    if not await runs.note_afterwards(run, becomes) or in_use or row.target is Target.PAUSED:
+    if not await runs.record_follow_up(run, becomes) or in_use or row.target is Target.PAUSED:
         return
     set_target(row, Target.PAUSED, _cause(run))
     await JobRepository(session).due(SANDBOX, row.id)

@@ -31,7 +31,7 @@ class AgentRunRepository:
         )
         return await self._session.scalar(others.limit(1)) is None
 
-    async def note_afterwards(self, run: Command, afterwards: FollowUp) -> bool:
+    async def record_follow_up(self, run: Command, afterwards: FollowUp) -> bool:
         """Note what became of its sandbox; tells whether that was still to be decided."""
         noted = await self._session.scalar(
             update(Command)

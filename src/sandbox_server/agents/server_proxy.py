@@ -6,18 +6,18 @@ from sandbox_server.proxy.proxy_request import Passage
 from sandbox_server.proxy.public_origin import Outside
 from sandbox_server.proxy.targets import Destination
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.tools.service_proxy import Introduction
+from sandbox_server.tools.service_proxy import ServiceProxy
 
 
-class AgentServers:
+class AgentServerProxy:
     """Leads WebSockets to the agent servers in sandboxes.
 
     To connect wakes a sandbox, and what is said keeps it awake, as in a terminal; pings do not.
     """
 
-    def __init__(self, controller: SandboxController, introduction: Introduction) -> None:
+    def __init__(self, controller: SandboxController, service_proxy: ServiceProxy) -> None:
         self._controller = controller
-        self._introduction = introduction
+        self._service_proxy = service_proxy
 
     async def pass_on(
         self, client: Client, caller: Caller, sandbox_id: str, *, outside: Outside
@@ -33,6 +33,6 @@ class AgentServers:
         )
         used = await self._controller.use(caller, sandbox_id)
         try:
-            await self._introduction.pass_on(passage, used.row, repeat=lambda: client)
+            await self._service_proxy.pass_on(passage, used.row, repeat=lambda: client)
         except PortNotOpen:
             raise AgentsNotRunning from None

@@ -137,12 +137,12 @@ async def _examine(settings: Settings, url: str) -> Sequence[str]:
             if not is_current(revision):
                 return ["The schema is older than this server: sandbox-server db upgrade"]
             installation = await InstallationRepository(session).find_or_make()
-            crowds = await StatsRepository(session).list_crowds()
+            occupancy = await StatsRepository(session).list_occupancy()
             dead = await StatsRepository(session).count_dead_jobs()
         await open_vault(sessions, keys=_keys(settings), state_dir=settings.state_dir)
     states = Counter[str]()
-    for crowd in crowds:
-        states[crowd.state] += crowd.count
+    for count in occupancy:
+        states[count.state] += count.count
     _say(
         f"ok    installation {installation.id}, schema up to date, encryption keys complete, revision {revision}"
     )

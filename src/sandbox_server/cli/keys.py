@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox_server.access.api_keys import KeyRequest, KeyRing
+from sandbox_server.access.api_keys import ApiKeys, KeyRequest
 from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.key_repository import OwnedKey
 from sandbox_server.domain.access import Scope
@@ -59,16 +59,16 @@ def _shown(owned: OwnedKey) -> tuple[str, ...]:
 
 async def _create(url: str, wanted: KeyRequest) -> str:
     async with opened(url) as sessions:
-        return (await KeyRing(sessions, Authenticator(sessions)).issue(wanted)).secret
+        return (await ApiKeys(sessions, Authenticator(sessions)).issue(wanted)).secret
 
 
 async def _list(url: str, tenant: str | None) -> list[OwnedKey]:
     async with opened(url) as sessions:
-        ring = KeyRing(sessions, Authenticator(sessions))
+        api_keys = ApiKeys(sessions, Authenticator(sessions))
         found: list[OwnedKey] = []
         while True:
             before = found[-1].key.id if found else None
-            page = await ring.list_page(limit=_PAGE, before=before, tenant=tenant)
+            page = await api_keys.list_page(limit=_PAGE, before=before, tenant=tenant)
             found += page
             if len(page) < _PAGE:
                 return found
@@ -76,4 +76,4 @@ async def _list(url: str, tenant: str | None) -> list[OwnedKey]:
 
 async def _revoke(url: str, key_id: str) -> None:
     async with opened(url) as sessions:
-        await KeyRing(sessions, Authenticator(sessions)).revoke(key_id)
+        await ApiKeys(sessions, Authenticator(sessions)).revoke(key_id)

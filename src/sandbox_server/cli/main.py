@@ -21,7 +21,7 @@ from sandbox_server.settings import Settings, flags, variable_of
 from sandbox_server.structured_logging import configure_logging
 from sandbox_server.supervisor import raising
 from sandbox_server.supervisor.errors import CannotServe
-from sandbox_server.templates.shipped import UnusableTemplates
+from sandbox_server.templates.bundled import UnusableTemplates
 
 _UNUSABLE = 78  # EX_CONFIG
 _INTERRUPTED = 130

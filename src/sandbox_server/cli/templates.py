@@ -19,16 +19,16 @@ from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.database import opened, running_database
 from sandbox_server.supervisor.providers import backends_from_here
-from sandbox_server.templates.agent import want_shipped
+from sandbox_server.templates.agent_template import request_bundled_build
 from sandbox_server.templates.build_repository import log_of
-from sandbox_server.templates.builds import Builds
-from sandbox_server.templates.shared_repository import SharedTemplateRepository
-from sandbox_server.templates.shipped import (
-    Shipped,
-    ShippedTemplate,
+from sandbox_server.templates.builder import TemplateBuilder
+from sandbox_server.templates.bundled import (
+    BundledTemplate,
+    BundledTemplates,
     UnusableTemplates,
-    read_shipped,
+    read_bundled_templates,
 )
+from sandbox_server.templates.shared_repository import SharedTemplateRepository
 
 _LOOK_EVERY_S = 1
 _LEASE = timedelta(minutes=2)
@@ -37,7 +37,7 @@ _FAILED = 1
 
 def build(settings: Settings, given: Mapping[str, Any]) -> int:
     """Have a template built, and show how it goes; tells whether it is ready."""
-    shipped = read_shipped(settings.template_dir)
+    shipped = read_bundled_templates(settings.template_dir)
     template = shipped.templates.get(given["name"])
     if template is None:
         known = ", ".join(sorted(shipped.templates))
@@ -53,8 +53,8 @@ async def _build(
     settings: Settings,
     url: str,
     known: Sequence[BackendSettings],
-    shipped: Shipped,
-    template: ShippedTemplate,
+    shipped: BundledTemplates,
+    template: BundledTemplate,
     given: Mapping[str, Any],
 ) -> int:
     wanted = given["backend"] or known[0].name
@@ -70,7 +70,7 @@ async def _build(
                 state_dir=settings.state_dir,
             )
             order = _Order(sessions, backends, template, wanted)
-            builds = Builds(sessions, backends, vault, shipped=shipped)
+            builds = TemplateBuilder(sessions, backends, vault, shipped=shipped)
             return await order.carry_out(builds, force=given["force"])
     finally:
         await backends.close()
@@ -83,14 +83,14 @@ class _Order:
     """
 
     def __init__(
-        self, sessions: Sessions, backends: Backends, template: ShippedTemplate, backend: str
+        self, sessions: Sessions, backends: Backends, template: BundledTemplate, backend: str
     ) -> None:
         self._sessions = sessions
         self._backends = backends
         self._template = template
         self._backend = backend
 
-    async def carry_out(self, builds: Builds, *, force: bool) -> int:
+    async def carry_out(self, builds: TemplateBuilder, *, force: bool) -> int:
         await self._make_known()
         for name in self._template.names:
             template_id = await self._want(name, force=force)
@@ -120,10 +120,12 @@ class _Order:
             if not force and is_same and found is not None and found.state == "ready":
                 return None
             if force or not (is_same and found is not None and found.state == "building"):
-                await want_shipped(session, self._template, template, self._backend, force=force)
+                await request_bundled_build(
+                    session, self._template, template, self._backend, force=force
+                )
             return template.id
 
-    async def _follow(self, builds: Builds, name: str, template_id: str) -> bool:
+    async def _follow(self, builds: TemplateBuilder, name: str, template_id: str) -> bool:
         with Progress(name, self._backend) as progress:
             while True:
                 await self._take_on(builds, f"{template_id}/{self._backend}")
@@ -135,7 +137,7 @@ class _Order:
             progress.end(is_ready=found.state == "ready", reason=found.state_reason)
         return found.state == "ready"
 
-    async def _take_on(self, builds: Builds, subject: str) -> None:
+    async def _take_on(self, builds: TemplateBuilder, subject: str) -> None:
         """Take the build a step on, unless a server does just now."""
         async with self._sessions.begin() as session:
             job = await JobRepository(session).lease(
@@ -144,7 +146,7 @@ class _Order:
         if job is None:
             return
         try:
-            again = await builds.settle(job)
+            again = await builds.work(job)
         except BaseException:
             async with self._sessions.begin() as session:
                 await JobRepository(session).release(job)

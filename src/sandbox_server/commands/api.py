@@ -23,7 +23,6 @@ from sandbox_server.http.declared_errors import WOKEN, WORKED_IN, may_fail_with
 from sandbox_server.http.deps import CommandIdPath, Operator, Reader, SandboxIdPath, depends_on
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.http.patience import Patience, WaitForEnd, answer_pending
 from sandbox_server.http.requests import IdempotencyDep, request_fields
 from sandbox_server.http.sse import (
     EVENT_STREAM,
@@ -32,6 +31,7 @@ from sandbox_server.http.sse import (
     CreatedStreamDep,
     ListenerDep,
 )
+from sandbox_server.http.waiting import WaitBudget, WaitForEnd, answer_pending
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import GroupSignal, ProcessSignal
 
@@ -86,20 +86,20 @@ async def run_command(
     With `Accept: text/event-stream` it is told what it writes, as it does. The command keeps running when the client
     disconnects: follow it again at `Content-Location`, after `Last-Event-ID`. `command_id` in `started` is its id.
     """
-    patience = Patience(wait)
+    wait_budget = WaitBudget(wait)
     command = await commands.start(
         caller,
         sandbox_id,
         CommandRequest(**request_fields(body)),
         idempotency=idempotency.of(body),
-        wait=patience.left,
+        wait=wait_budget.left,
     )
     require_started(command)
     path = f"/v1/sandboxes/{sandbox_id}/commands/{command.id}"
     if created_stream.is_wanted:
         return await created_stream.respond(_output_of(command), path=path, stream="output")
     if not command.background:
-        command = await commands.wait_ended(command, wait=patience.left)
+        command = await commands.wait_ended(command, wait=wait_budget.left)
     if is_pending(command):
         answer_pending(response)
     response.headers["Location"] = path

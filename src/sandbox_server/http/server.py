@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -12,6 +13,7 @@ from http import HTTPStatus
 from typing import cast
 
 import uvicorn
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp
 
 from sandbox_http.protocol import HttpProtocol, IsForwarded, never
@@ -19,8 +21,26 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.http.faults import HEAD_TOO_LARGE, MALFORMED
 from sandbox_server.http.problems import MEDIA_TYPE, render_fault
 from sandbox_server.http.websocket_protocol import LARGEST_MESSAGE, BoundedWebSocket
+from sandbox_server.proxy.targets import PublicAddress
 
 log = logging.getLogger(__name__)
+
+_PATHS = re.compile(
+    rb"/v1/sandboxes/[a-z0-9]{20}/(?:ports/[0-9]+/proxy|mcp|agent/socket)(?:[/?].*)?", re.DOTALL
+)
+
+
+class ForwardedUpgrades:
+    """Tells, before a connection is upgraded, whether the upgrade is for a server in a sandbox."""
+
+    def __init__(self, public_address: PublicAddress) -> None:
+        self._public_address = public_address
+
+    def __call__(self, headers: list[tuple[bytes, bytes]], target: bytes) -> bool:
+        hosts = Headers(raw=headers).getlist("host")
+        is_sandboxs = len(hosts) == 1 and self._public_address.is_sandbox_host(hosts[0])
+        return is_sandboxs or _PATHS.fullmatch(target) is not None
+
 
 _MAX_CONNECTIONS = 10_000
 # Longer than the idle connections of most clients and proxies, so that they close first.

@@ -1,15 +1,40 @@
 import asyncio
 import re
-from contextlib import AsyncExitStack
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sandbox_server.domain.access import Caller
+from sandbox_server.domain.errors import LimitReached
 from sandbox_server.http.sse import accepts_events
 from sandbox_server.http.streamed import is_streamed, is_transfer
-from sandbox_server.http.tenant_shares import TenantShares
+
+
+class ConcurrencyLimit:
+    """Counts what each tenant has under way at one server, and refuses more than it may have."""
+
+    def __init__(self, most: int, refusal: Callable[[int], LimitReached]) -> None:
+        self._most = most
+        self._refusal = refusal
+        self._taken: defaultdict[str, int] = defaultdict(int)
+
+    @contextmanager
+    def one_more(self, tenant_id: str) -> Iterator[None]:
+        """Count one while the block lasts."""
+        if self._taken[tenant_id] >= self._most:
+            raise self._refusal(self._most)
+        self._taken[tenant_id] += 1
+        try:
+            yield
+        finally:
+            self._taken[tenant_id] -= 1
+            if not self._taken[tenant_id]:
+                del self._taken[tenant_id]
+
 
 LARGE = 256 * 1024
 LARGE_AT_ONCE = 4
@@ -19,7 +44,7 @@ TRANSFERS_AT_ONCE = 32
 _LARGE_ANSWERS = re.compile(r"/sandboxes/read-file|/v1/sandboxes/[^/]+/files")
 
 
-class FairLoad:
+class TenantLimits:
     """Leaves of the server's connections and memory enough to all tenants, whatever one of them sends.
 
     Beyond so many requests at once a tenant is refused; beyond so many large ones it waits for its own, and no more
@@ -28,7 +53,9 @@ class FairLoad:
     and WebSockets, which last, are counted apart.
     """
 
-    def __init__(self, app: ASGIApp, *, requests: TenantShares, streams: TenantShares) -> None:
+    def __init__(
+        self, app: ASGIApp, *, requests: ConcurrencyLimit, streams: ConcurrencyLimit
+    ) -> None:
         self._app = app
         self._requests = requests
         self._streams = streams

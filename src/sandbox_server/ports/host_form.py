@@ -4,7 +4,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.secrets import is_secret
-from sandbox_server.access.ticket_reach import take_ticket
+from sandbox_server.access.ticket_scope import remove_tickets
 from sandbox_server.domain.access import Caller, TicketCaller
 from sandbox_server.domain.access import Scope as KeyScope
 from sandbox_server.domain.errors import TicketRefused
@@ -12,8 +12,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.html_pages import is_navigation, render
 from sandbox_server.http.request_metrics import NamedRoute, RequestMetrics
-from sandbox_server.http.tenant_limits import lasts
-from sandbox_server.http.tenant_shares import TenantShares
+from sandbox_server.http.tenant_limits import ConcurrencyLimit, lasts
 from sandbox_server.ports.port_proxy import Passing
 from sandbox_server.ports.preview_cookie import remember, remembered
 from sandbox_server.proxy.client import Client, ClientGone
@@ -35,8 +34,8 @@ class SandboxHosts:
         public_address: PublicAddress,
         authenticator: Authenticator,
         passing: Passing,
-        requests: TenantShares,
-        streams: TenantShares,
+        requests: ConcurrencyLimit,
+        streams: ConcurrencyLimit,
     ) -> None:
         self._app = app
         self._public_address = public_address
@@ -79,7 +78,7 @@ class SandboxHosts:
         destination = public_address.find(client.host)
         outside = Outside(scheme=public_address.scheme, host=client.host, client=client.address)
         with log_context(sandbox_id=destination.sandbox_id):
-            ticket = take_ticket(scope)
+            ticket = remove_tickets(scope)
             try:
                 caller = await self._find_caller(client, destination, ticket)
             except ClientGone:

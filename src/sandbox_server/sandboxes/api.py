@@ -21,8 +21,8 @@ from sandbox_server.http.deps import (
 )
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.http.patience import Wait, answer_pending
 from sandbox_server.http.requests import IdempotencyDep
+from sandbox_server.http.waiting import Wait, answer_pending
 from sandbox_server.providers.protocol.errors import SandboxGone
 from sandbox_server.sandboxes.requests import (
     FilterDep,

@@ -7,7 +7,7 @@ from sandbox_client.models import Name, SandboxRead
 from sandbox_server.http.declared_errors import PLACED, RESUMED, may_fail_with
 from sandbox_server.http.deps import Operator
 from sandbox_server.http.json_body import JsonRoute
-from sandbox_server.http.patience import Wait
+from sandbox_server.http.waiting import Wait
 from sandbox_server.sandboxes.api import ControllerDep, SandboxViewsDep, set_status
 from sandbox_server.sandboxes.requests import SessionSandboxBody, to_sandbox_request
 

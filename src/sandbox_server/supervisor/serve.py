@@ -45,7 +45,7 @@ from sandbox_server.supervisor.providers import (
 from sandbox_server.supervisor.raising import raised_guard, require_sudo
 from sandbox_server.supervisor.serving import Work, serve_api
 from sandbox_server.supervisor.state_directory import sole_server
-from sandbox_server.templates.shipped import Shipped, provide_shipped
+from sandbox_server.templates.bundled import BundledTemplates, load_bundled_templates
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Start:
 
     settings: Settings
     listeners: list[socket.socket]
-    shipped: Shipped
+    shipped: BundledTemplates
 
 
 def serve(settings: Settings) -> int:
@@ -62,7 +62,9 @@ def serve(settings: Settings) -> int:
     forget_variables()
     with unwinding_on_signals(), sole_server(settings.state_dir):
         start = _Start(
-            settings, listen(settings.host, settings.port), provide_shipped(settings.template_dir)
+            settings,
+            listen(settings.host, settings.port),
+            load_bundled_templates(settings.template_dir),
         )
         if os.geteuid() == 0:
             return _serve_as_account(start)

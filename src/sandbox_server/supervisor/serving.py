@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 
 from sandbox_server.app import create_app
 from sandbox_server.components import Components
-from sandbox_server.http.forwarded import PassedOn
-from sandbox_server.http.server import HttpServer
+from sandbox_server.http.server import ForwardedUpgrades, HttpServer
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.errors import CannotServe
 from sandbox_server.supervisor.first_start import ADMIN_KEY_FILE
 from sandbox_server.supervisor.interruption import Interrupted
 from sandbox_server.supervisor.link import GuardLink
 from sandbox_server.supervisor.listening import url_of
-from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
+from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
 from sandbox_server.wiring import open_server
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class Work:
     listeners: list[socket.socket]
     new_admin_key: str | None = field(repr=False)
     rest_at_end: bool
-    shipped: Shipped = NOTHING_SHIPPED
+    shipped: BundledTemplates = NO_BUNDLED_TEMPLATES
 
 
 async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
@@ -44,7 +43,7 @@ async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
                 stop_timeout=settings.stop_timeout,
                 on_started=lambda: _note_started(work, link),
                 on_stop=lambda: let_go(server.components),
-                is_forwarded=PassedOn(server.components.public_address),
+                is_forwarded=ForwardedUpgrades(server.components.public_address),
             ).serve(sockets=work.listeners)
             return work.rest_at_end and await server.shutdown_pauser.pause_all(
                 within=settings.stop_timeout

@@ -18,8 +18,8 @@ from sandbox_server.http.deps import (
 )
 from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
-from sandbox_server.http.patience import Wait
 from sandbox_server.http.requests import IdempotencyDep
+from sandbox_server.http.waiting import Wait
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.terminals.service import Terminals
 from sandbox_server.terminals.socket import TerminalSocket

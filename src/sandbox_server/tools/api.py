@@ -13,11 +13,11 @@ from sandbox_server.http.faults import TOO_LARGE, Malformed
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.public_origin import path_origin
 from sandbox_server.proxy.targets import PublicAddress
-from sandbox_server.tools.server_proxy import ToolServers
+from sandbox_server.tools.server_proxy import ToolServerProxy
 
 router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}", tags=["mcp"])
 
-ToolServersDep = Annotated[ToolServers, depends_on(ToolServers)]
+ToolServerProxyDep = Annotated[ToolServerProxy, depends_on(ToolServerProxy)]
 
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -31,7 +31,7 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 class ToolServerAnswer(Response):
     """What the sandbox's tool server answers, as it comes."""
 
-    def __init__(self, servers: ToolServers, caller: Caller, sandbox_id: str) -> None:
+    def __init__(self, servers: ToolServerProxy, caller: Caller, sandbox_id: str) -> None:
         super().__init__()
         self._servers = servers
         self._caller = caller
@@ -55,7 +55,7 @@ class ToolServerAnswer(Response):
 @router.post("/mcp/", responses=_ANSWER)
 @may_fail_with(*PASSED_ON, ToolsNotRunning, TOO_LARGE)
 async def send_to_tool_server(
-    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
     """Send a message of MCP to the sandbox's tool server, on its port 6060; a paused sandbox wakes.
 
@@ -67,7 +67,7 @@ async def send_to_tool_server(
 @router.get("/mcp/", responses=_ANSWER)
 @may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def listen_to_tool_server(
-    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
     """Hear what the tool server says unasked. Nothing is said while the sandbox is paused, and listening wakes nothing."""
     return ToolServerAnswer(servers, caller, sandbox_id)
@@ -76,7 +76,7 @@ async def listen_to_tool_server(
 @router.delete("/mcp/", responses=_ANSWER)
 @may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def end_tool_session(
-    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
     """End a session of MCP."""
     return ToolServerAnswer(servers, caller, sandbox_id)
@@ -85,6 +85,6 @@ async def end_tool_session(
 @router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
 @router.api_route("/mcp/{path:path}", methods=["GET", "POST", "DELETE"], include_in_schema=False)
 async def pass_to_tool_server(
-    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServersDep
+    sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
     return ToolServerAnswer(servers, caller, sandbox_id)

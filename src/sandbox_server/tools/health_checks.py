@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
-from sandbox_client.models import ServicesRead
+from sandbox_client.models import ServicesRead, ToolServerRead
 from sandbox_http.messages import RequestHead
 from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.db.models import Sandbox
@@ -28,7 +28,6 @@ from sandbox_server.tools.health import (
     ToolServerHealth,
     read_tool_server,
 )
-from sandbox_server.tools.views import view_services
 
 _TOOLS = "tool_server"
 _ASKED = {
@@ -211,4 +210,18 @@ def _question(address: PortAddress, path: bytes) -> RequestHead:
         is_chunked=False,
         has_body=False,
         upgrade=None,
+    )
+
+
+def view_services(row: Sandbox, health: ServicesHealth) -> ServicesRead | None:
+    if not row.has_services:
+        return None
+    is_written = row.services_digest is not None
+    return ServicesRead(
+        settings="written" if is_written else "pending",
+        settings_error=None if is_written else health.settings_error,
+        tool_server=ToolServerRead.model_validate(health.tool_server, from_attributes=True),
+        agent=health.agent,
+        code_server=health.code_server,
+        checked_at=health.checked_at,
     )

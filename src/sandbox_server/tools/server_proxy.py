@@ -16,23 +16,23 @@ from sandbox_server.proxy.public_origin import Outside
 from sandbox_server.proxy.targets import Destination
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import SandboxController
-from sandbox_server.tools.listening import CannotGoOn, Listening, end
-from sandbox_server.tools.service_proxy import Introduction
+from sandbox_server.tools.paused_listeners import PausedListeners, StreamRejected, end
+from sandbox_server.tools.service_proxy import ServiceProxy
 
 _LISTEN = "subscriptions/listen"
 
 
-class ToolServers:
+class ToolServerProxy:
     """Passes MCP on to the tool servers in sandboxes, which know this server by tokens of their own.
 
     A call keeps its sandbox awake until it is answered, however long that takes. Who only listens wakes nothing, and
     hears on once the sandbox runs again.
     """
 
-    def __init__(self, controller: SandboxController, introduction: Introduction) -> None:
+    def __init__(self, controller: SandboxController, service_proxy: ServiceProxy) -> None:
         self._controller = controller
-        self._introduction = introduction
-        self._listening = Listening(controller)
+        self._service_proxy = service_proxy
+        self._listening = PausedListeners(controller)
 
     def end_waits(self) -> None:
         """End the streams of those who wait for paused sandboxes; they come again."""
@@ -70,7 +70,7 @@ class ToolServers:
         try:
             used = await self._controller.look_into(caller, sandbox_id)
             await self._ask(replace(passage, client=waiting), used, question)
-        except (SandboxError, CannotGoOn):
+        except (SandboxError, StreamRejected):
             if waiting is passage.client:
                 raise
             await end(passage.client)
@@ -87,7 +87,7 @@ class ToolServers:
             return Client(scope, question.repeated(), send)
 
         try:
-            await self._introduction.pass_on(passage, used.row, repeat=repeat)
+            await self._service_proxy.pass_on(passage, used.row, repeat=repeat)
         except PortNotOpen:
             raise ToolsNotRunning from None
 

@@ -51,7 +51,7 @@ _READER = "root"
 _NO_WAIT = timedelta()
 
 
-class ServiceLogs:
+class ServiceLogRecorder:
     """Records the logs of services of the sandboxes that are followed here, and ends what nobody follows anywhere."""
 
     def __init__(

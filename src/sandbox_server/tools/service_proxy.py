@@ -18,7 +18,7 @@ class _TokenRefused(Exception):
     """The service wants another token."""
 
 
-class Introduction:
+class ServiceProxy:
     """Passes on to services in sandboxes that know this server by a token of the sandbox's own.
 
     A 401 is about that token and nobody else's: it is written again, and the same asked once more.

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox_server.access.api_keys import KeyRequest, KeyRing
+from sandbox_server.access.api_keys import ApiKeys, KeyRequest
 from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.providers.registry import Backends
@@ -27,16 +27,16 @@ def authenticator(sessions, clock):
 
 
 @pytest.fixture
-async def key_ring(sessions, authenticator):
+async def api_keys(sessions, authenticator):
     await Tenants(sessions, Backends({})).make_default()
-    return KeyRing(sessions, authenticator)
+    return ApiKeys(sessions, authenticator)
 
 
 @pytest.fixture
-def issue(key_ring):
+def issue(api_keys):
     """Make a key of the default tenant's."""
 
     async def issue(**fields):
-        return await key_ring.issue(KeyRequest(tenant="default", **fields))
+        return await api_keys.issue(KeyRequest(tenant="default", **fields))
 
     return issue

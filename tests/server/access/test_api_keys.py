@@ -106,29 +106,29 @@ async def test_a_wrong_key_is_not_remembered(authenticator, issue, sessions):
 
 
 async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(
-    issue, key_ring, authenticator
+    issue, api_keys, authenticator
 ):
     issued = await issue()
     await authenticator.authenticate(issued.secret)
-    await key_ring.revoke(issued.owned.key.id)
+    await api_keys.revoke(issued.owned.key.id)
     with pytest.raises(Unauthenticated):
         await authenticator.authenticate(issued.secret)
 
 
 async def test_a_revoked_key_is_refused_within_a_second_by_every_other_server(
-    issue, key_ring, sessions, clock
+    issue, api_keys, sessions, clock
 ):
     issued = await issue()
     other = Authenticator(sessions, clock=clock)
     await other.authenticate(issued.secret)
-    await key_ring.revoke(issued.owned.key.id)
+    await api_keys.revoke(issued.owned.key.id)
     clock.now += 0.999
     with pytest.raises(Unauthenticated):
         await other.authenticate(issued.secret)
 
 
 async def test_a_lookup_that_was_under_way_at_a_revocation_is_not_trusted(
-    issue, key_ring, authenticator, sessions
+    issue, api_keys, authenticator, sessions
 ):
     issued = await issue()
     async with sessions.begin() as session:
@@ -143,36 +143,36 @@ async def test_a_lookup_that_was_under_way_at_a_revocation_is_not_trusted(
         await authenticator.authenticate(issued.secret)
 
 
-async def test_revoking_twice_keeps_the_first_instant(issue, key_ring):
+async def test_revoking_twice_keeps_the_first_instant(issue, api_keys):
     key_id = (await issue()).owned.key.id
-    await key_ring.revoke(key_id)
-    first = (await key_ring.get(key_id)).key.revoked_at
-    await key_ring.revoke(key_id)
-    assert (await key_ring.get(key_id)).key.revoked_at == first
+    await api_keys.revoke(key_id)
+    first = (await api_keys.get(key_id)).key.revoked_at
+    await api_keys.revoke(key_id)
+    assert (await api_keys.get(key_id)).key.revoked_at == first
 
 
-async def test_a_key_that_is_not_there_cannot_be_revoked(key_ring):
+async def test_a_key_that_is_not_there_cannot_be_revoked(api_keys):
     with pytest.raises(KeyNotFound):
-        await key_ring.revoke("0" * 20)
+        await api_keys.revoke("0" * 20)
 
 
 async def test_use_is_noted_once_a_minute_at_the_most(
-    issue, key_ring, authenticator, clock, sessions
+    issue, api_keys, authenticator, clock, sessions
 ):
     issued = await issue()
     await authenticator.authenticate(issued.secret)
-    first = (await key_ring.get(issued.owned.key.id)).key.last_used_at
+    first = (await api_keys.get(issued.owned.key.id)).key.last_used_at
     assert first is not None
     clock.now += 1
     await authenticator.authenticate(issued.secret)
-    assert (await key_ring.get(issued.owned.key.id)).key.last_used_at == first
+    assert (await api_keys.get(issued.owned.key.id)).key.last_used_at == first
     async with sessions.begin() as session:
         await session.execute(
             update(ApiKey).values(last_used_at=text("clock_timestamp() - interval '61 s'"))
         )
     clock.now += 1
     await authenticator.authenticate(issued.secret)
-    assert (await key_ring.get(issued.owned.key.id)).key.last_used_at > first
+    assert (await api_keys.get(issued.owned.key.id)).key.last_used_at > first
 
 
 async def test_a_secret_is_not_shown_where_a_key_is_printed(issue):

@@ -7,6 +7,7 @@ from sqlalchemy import select, update
 
 from sandbox_server.access import encryption
 from sandbox_server.access.encryption import (
+    ENCRYPTED_COLUMNS,
     KEY_FILE,
     EncryptionKeyMissing,
     InvalidEncryptionKey,
@@ -15,7 +16,6 @@ from sandbox_server.access.encryption import (
     read_keys,
     reseal,
 )
-from sandbox_server.access.sealed_repository import SEALED_COLUMNS
 from sandbox_server.db.models import Installation, Row, Sandbox
 from sandbox_server.vault import CannotUnseal, Vault
 from tests.server.access.sealed_values import add_sandboxes, envs_of
@@ -152,5 +152,5 @@ def test_a_rotation_knows_every_sealed_column():
         for column in table.columns
         if column.name.endswith("_sealed")
     }
-    known = {(column.value.class_.__tablename__, column.value.key) for column in SEALED_COLUMNS}
+    known = {(column.value.class_.__tablename__, column.value.key) for column in ENCRYPTED_COLUMNS}
     assert named == known

@@ -7,7 +7,7 @@ from sandbox_server.access import logins as module
 from sandbox_server.access.authenticator import Authenticator
 from sandbox_server.access.logins import Logins
 from sandbox_server.access.tickets import Tickets
-from sandbox_server.admin.retention_repository import RemainsRepository
+from sandbox_server.admin.retention_repository import RetentionRepository
 from sandbox_server.db.models import Login
 from sandbox_server.domain.access import Scope, TicketScope
 from sandbox_server.domain.errors import LoginRefused, RateLimited, Unauthenticated
@@ -47,11 +47,11 @@ async def test_who_is_signed_in_may_what_the_key_may(logins, authenticator, call
 
 
 async def test_who_is_signed_in_may_what_the_key_may_by_now(
-    logins, authenticator, caller, key_ring
+    logins, authenticator, caller, api_keys
 ):
     key = await caller(scopes=[Scope.ADMIN])
     login = await authenticator.authenticate_login((await logins.begin(key)).secret)
-    await key_ring.update(key.key_id, {"scopes": ["read"]})
+    await api_keys.update(key.key_id, {"scopes": ["read"]})
     assert (await authenticator.recheck(login)).scopes == {Scope.READ}
 
 
@@ -75,14 +75,14 @@ async def test_a_login_lasts_twelve_hours_by_the_databases_clock(
 
 
 async def test_a_login_ends_with_its_key_on_every_server_within_a_second(
-    logins, authenticator, caller, key_ring, sessions, clock
+    logins, authenticator, caller, api_keys, sessions, clock
 ):
     key = await caller()
     new = await logins.begin(key)
     other = Authenticator(sessions, clock=clock)
     for each in (authenticator, other):
         await each.authenticate_login(new.secret)
-    await key_ring.revoke(key.key_id)
+    await api_keys.revoke(key.key_id)
     clock.now += 0.999
     for each in (authenticator, other):
         with pytest.raises(Unauthenticated):
@@ -153,5 +153,5 @@ async def test_logins_are_removed_when_their_time_is_up(logins, caller, sessions
     await logins.begin(await caller())
     await end()
     async with sessions.begin() as session:
-        assert await RemainsRepository(session, limit=10).remove_logins() == 1
+        assert await RetentionRepository(session, limit=10).remove_logins() == 1
         assert await session.scalar(select(func.count()).select_from(Login)) == 0

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox_server.access.rate_limit import RateLimit
+from sandbox_server.access.authenticator import RateLimit
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import RateLimited
 from sandbox_server.domain.ids import ApiKeyId, TenantId

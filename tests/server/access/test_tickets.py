@@ -115,32 +115,32 @@ async def test_a_ticket_ends_when_the_database_says_so(tickets, operator, sessio
     assert issued.expires_at.tzinfo is UTC
 
 
-async def test_a_ticket_ends_with_its_key(tickets, operator, key_ring):
+async def test_a_ticket_ends_with_its_key(tickets, operator, api_keys):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     await tickets.find(issued.secret)
-    await key_ring.revoke(operator.key_id)
+    await api_keys.revoke(operator.key_id)
     with pytest.raises(Unauthenticated):
         await tickets.find(issued.secret)
 
 
 async def test_a_ticket_ends_with_its_key_on_every_other_server_within_a_second(
-    tickets, operator, key_ring, sessions, clock
+    tickets, operator, api_keys, sessions, clock
 ):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     other = Tickets(sessions, Authenticator(sessions, clock=clock))
     await other.find(issued.secret)
-    await key_ring.revoke(operator.key_id)
+    await api_keys.revoke(operator.key_id)
     clock.now += 0.999
     with pytest.raises(Unauthenticated):
         await other.find(issued.secret)
 
 
-async def test_a_ticket_ends_when_its_key_may_do_less_than_it(tickets, operator, key_ring):
+async def test_a_ticket_ends_when_its_key_may_do_less_than_it(tickets, operator, api_keys):
     wide, narrow = [
         await tickets.issue(operator, scope=scope, ttl=HOUR)
         for scope in (TicketScope.SANDBOXES, TicketScope.READ)
     ]
-    await key_ring.update(operator.key_id, {"scopes": ["read"]})
+    await api_keys.update(operator.key_id, {"scopes": ["read"]})
     await tickets.find(narrow.secret)
     with pytest.raises(Unauthenticated):
         await tickets.find(wide.secret)
@@ -176,7 +176,7 @@ async def test_a_key_is_no_ticket_and_a_ticket_no_key(tickets, issue, authentica
 
 
 async def test_who_was_let_in_is_checked_again_without_a_request_of_their_rate(
-    tickets, caller, authenticator, key_ring, clock, end
+    tickets, caller, authenticator, api_keys, clock, end
 ):
     slow = await caller(rate_per_s=0.01)
     clock.now += 1000
@@ -190,7 +190,7 @@ async def test_who_was_let_in_is_checked_again_without_a_request_of_their_rate(
     await authenticator.recheck(slow)
     with pytest.raises(Unauthenticated):
         await authenticator.recheck(ticket)
-    await key_ring.revoke(slow.key_id)
+    await api_keys.revoke(slow.key_id)
     with pytest.raises(Unauthenticated):
         await authenticator.recheck(slow)
 

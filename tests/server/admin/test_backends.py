@@ -2,7 +2,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from sandbox_server.admin.registration import register_backends
+from sandbox_server.admin.backends import register_backends
 from sandbox_server.db.models import Job
 from sandbox_server.domain.ids import new_id
 from sandbox_server.providers.registry import open_backends

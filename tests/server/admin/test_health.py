@@ -49,11 +49,11 @@ async def test_with_a_newer_servers_schema_the_server_is_ready(stranger, session
 
 
 async def test_without_any_backend_the_server_is_not_ready(sessions):
-    condition = await Overview(sessions, Backends({})).check_condition()
-    assert condition.obstacles == ["No backend is configured."]
+    readiness = await Overview(sessions, Backends({})).check_readiness()
+    assert readiness.reasons == ["No backend is configured."]
 
 
 async def test_without_its_database_the_server_is_not_ready(backends):
     nowhere = create_engine("postgresql://nobody@127.0.0.1:9/nothing")
-    condition = await Overview(create_sessions(nowhere), backends).check_condition()
-    assert condition.obstacles == ["The database does not answer."]
+    readiness = await Overview(create_sessions(nowhere), backends).check_readiness()
+    assert readiness.reasons == ["The database does not answer."]

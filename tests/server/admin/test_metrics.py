@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.admin.overview import Overview
 from sandbox_server.app import create_app
 from sandbox_server.db.models import Job
@@ -144,7 +144,7 @@ async def test_the_metrics_and_the_stats_agree(app, admin, sessions):
 
 async def test_without_its_database_a_server_tells_that_and_the_rest(components):
     nowhere = create_sessions(create_engine("postgresql://nobody@127.0.0.1:9/nothing"))
-    samples = await read_metrics(Exposition(nowhere, Overview(nowhere, components.backends)))
+    samples = await read_metrics(MetricsExporter(nowhere, Overview(nowhere, components.backends)))
     assert samples["ready",] == 0
     assert ("jobs_dead",) not in samples
     assert ("database_connections_used",) in samples
@@ -152,16 +152,18 @@ async def test_without_its_database_a_server_tells_that_and_the_rest(components)
 
 async def test_a_database_that_is_not_there_does_not_answer(components, server_url):
     elsewhere = create_sessions(create_engine(server_url.replace("/postgres?", "/nothing?")))
-    samples = await read_metrics(Exposition(elsewhere, Overview(elsewhere, components.backends)))
+    samples = await read_metrics(
+        MetricsExporter(elsewhere, Overview(elsewhere, components.backends))
+    )
     assert samples["ready",] == 0
 
 
 async def test_the_database_is_asked_once_for_all_who_ask_within_seconds(components, sessions):
     time = [0.0]
     overview = Overview(sessions, components.backends)
-    exposition = Exposition(sessions, overview, clock=lambda: time[0])
-    assert labelled(await read_metrics(exposition), "backend_up") == {}
+    metrics_exporter = MetricsExporter(sessions, overview, clock=lambda: time[0])
+    assert labelled(await read_metrics(metrics_exporter), "backend_up") == {}
     await add_backend(sessions)
-    assert labelled(await read_metrics(exposition), "backend_up") == {}
+    assert labelled(await read_metrics(metrics_exporter), "backend_up") == {}
     time[0] = 60
-    assert labelled(await read_metrics(exposition), "backend_up") == {("local",): 1}
+    assert labelled(await read_metrics(metrics_exporter), "backend_up") == {("local",): 1}

@@ -32,13 +32,13 @@ async def test_totals_are_counted_by_indexes_without_what_has_ended(database):
 
     async def count(session):
         stats = StatsRepository(session)
-        counted = await stats.list_counts()
+        counted = await stats.count_states()
         assert {(one.backend, one.state, one.count) for one in counted} == {
             ("local", "queued", 200),
             ("local", "running", 800),
             ("local", "paused", 4000),
         }
-        [line] = await stats.list_lines()
+        [line] = await stats.list_queues()
         assert (line.backend, line.depth) == ("local", 200)
         [due] = await stats.list_due_jobs()
         assert (due.kind, due.count) == ("sandbox", 10)

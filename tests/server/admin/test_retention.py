@@ -3,8 +3,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, text
 
-from sandbox_server.admin import retention as housekeeping
-from sandbox_server.admin.retention import HOURLY, Housekeeping, Retention
+from sandbox_server.admin import retention
+from sandbox_server.admin.retention import HOURLY, RetentionJob, RetentionPeriods
 from sandbox_server.db.models import (
     ApiKey,
     Command,
@@ -39,7 +39,7 @@ def clean(sessions):
 
     async def clean(**retention):
         job = LeasedJob(1, HOUSEKEEPING, HOURLY, attempts=1, leased_by="a")
-        await Housekeeping(sessions, Retention(**retention)).work(job)
+        await RetentionJob(sessions, RetentionPeriods(**retention)).work(job)
 
     return clean
 
@@ -141,7 +141,7 @@ async def test_tickets_are_removed_when_their_time_is_up(sessions, tenant_id, cl
 
 
 async def test_much_is_removed_in_small_transactions(sessions, tenant_id, clean, monkeypatch):
-    monkeypatch.setattr(housekeeping, "_BATCH", 2)
+    monkeypatch.setattr(retention, "_BATCH", 2)
     async with sessions.begin() as session:
         session.add_all([ended(tenant_id, ago=3 * DAY) for _ in range(5)])
     await clean(ended=DAY)

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from sandbox_server.agents.follow_up import PausesAfterRuns
+from sandbox_server.agents.follow_up import PauseAfterRun
 from sandbox_server.db.models import Command, Job, Sandbox, Tenant
 from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.domain.ids import new_id
@@ -51,7 +51,7 @@ def look(sessions):
 
     async def look(run):
         job = LeasedJob(id=1, kind=AGENT_RUN, subject=run.id, attempts=1, leased_by="a")
-        return await PausesAfterRuns(sessions).work(job) is not None
+        return await PauseAfterRun(sessions).work(job) is not None
 
     return look
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_server.agents.lines import LONGEST_LINE, Line, Lines, Missing, lines_of
-from sandbox_server.agents.telling import item_of
+from sandbox_server.agents.source import item_of
 from sandbox_server.log.records import Record, RecordType
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from sandbox_server.domain.commands import COMMAND_LIVING, CommandKind
 from sandbox_server.domain.state import State
 from sandbox_server.events.log_source import LogKind, LogSource
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
-from sandbox_server.tools.service_logs import ServiceLogs
+from sandbox_server.tools.service_logs import ServiceLogRecorder
 from tests.engine.polling import until
 from tests.server.commands.command_calls import run
 from tests.server.support.socket_server import running
@@ -31,7 +31,7 @@ async def sandbox_id(server):
 async def service_logs_of(server, **options):
     """Have a server record logs of services, looking for them all the time."""
     living = server.living
-    logs = ServiceLogs(
+    logs = ServiceLogRecorder(
         living.sessions,
         server.controller,
         server.commands,

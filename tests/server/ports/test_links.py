@@ -6,7 +6,7 @@ from sqlalchemy import func, update
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from sandbox_server.access.api_keys import KeyRing
+from sandbox_server.access.api_keys import ApiKeys
 from sandbox_server.db.models import Ticket
 from tests.server.support.full_server import PORT
 from tests.server.support.request_recorder import Recorded
@@ -168,7 +168,7 @@ async def test_an_open_websocket_ends_with_the_key_that_made_its_link(outside, s
     _, ticket = await make_link(outside, sandbox_id, key=key)
     async with await websocket(outside, sandbox_id, ticket) as socket:
         await socket.recv()
-        await KeyRing(outside.components.sessions, outside.components.authenticator).revoke(key_id)
+        await ApiKeys(outside.components.sessions, outside.components.authenticator).revoke(key_id)
         with pytest.raises(ConnectionClosed):
             await socket.recv()
     async with visitor(outside, sandbox_id, ticket) as browser:

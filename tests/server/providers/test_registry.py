@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from sandbox_server.admin.registration import register_backends
+from sandbox_server.admin.backends import register_backends
 from sandbox_server.domain.deadlines import DEFAULT_RULES
 from sandbox_server.domain.errors import BackendNotFound, BackendUnavailable
 from sandbox_server.providers.registry import open_backends

@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 import trustme
 
-from sandbox_server.admin.backends import Fleet
-from sandbox_server.admin.registration import register_backends
+from sandbox_server.admin.backends import BackendOverview, register_backends
 from sandbox_server.domain.errors import BackendUnavailable
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.requests import SandboxRequest
@@ -193,9 +192,9 @@ async def test_what_finds_no_place_goes_where_its_backend_overflows_to(server):
 
 async def test_a_drained_backend_keeps_what_it_has_and_gets_nothing_new(server, livings):
     local, _ = livings
-    fleet = Fleet(local.sessions, local.backends)
+    overview = BackendOverview(local.sessions, local.backends)
     before = await server.running()
-    await fleet.set_drained("local", drained=True)
+    await overview.set_drained("local", drained=True)
 
     assert (await server.running()).backend == "remote"
     waits = await server.controller.create(
@@ -207,7 +206,7 @@ async def test_a_drained_backend_keeps_what_it_has_and_gets_nothing_new(server, 
     resumed = await server.controller.resume(server.caller, before.id, wait=MINUTE)
     assert resumed.state is State.RUNNING
 
-    await fleet.set_drained("local", drained=False)
+    await overview.set_drained("local", drained=False)
     assert (await server.settled(waits.id, State.RUNNING)).backend == "local"
 
 

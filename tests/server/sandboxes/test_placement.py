@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from sandbox_server.admin.registration import register_backends
+from sandbox_server.admin.backends import register_backends
 from sandbox_server.db.models import Backend, Snapshot, Template, TemplateBuild, Tenant
 from sandbox_server.domain.errors import BackendNotFound, InvalidRequest, TemplateNotFound
 from sandbox_server.domain.ids import new_id

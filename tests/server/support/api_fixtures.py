@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from sandbox_server.access.secrets import hash_of, new_secret, prefix_of
-from sandbox_server.admin.exposition import Exposition
+from sandbox_server.admin.metrics_exporter import MetricsExporter
 from sandbox_server.app import create_app
 from sandbox_server.commands.recordings import open_recordings
 from sandbox_server.commands.service import Commands
@@ -110,7 +110,9 @@ async def core(sessions, settings, controller, backends, vault, streams, command
 @pytest.fixture
 async def components(core):
     built = build_components(core)
-    yield replace(built, exposition=Exposition(core.sessions, built.overview, kept=timedelta()))
+    yield replace(
+        built, metrics_exporter=MetricsExporter(core.sessions, built.overview, kept=timedelta())
+    )
     await close(built)
 
 

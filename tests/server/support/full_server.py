@@ -12,18 +12,17 @@ import httpx
 from e2b import AsyncSandbox
 from pydantic import SecretStr
 
-from sandbox_server.access.api_keys import KeyRequest, KeyRing
+from sandbox_server.access.api_keys import ApiKeys, KeyRequest
 from sandbox_server.access.tenants import Tenants
 from sandbox_server.app import create_app
 from sandbox_server.components import Components
 from sandbox_server.db.models import Sandbox
-from sandbox_server.http.forwarded import PassedOn
-from sandbox_server.http.server import HttpServer
+from sandbox_server.http.server import ForwardedUpgrades, HttpServer
 from sandbox_server.providers.settings import BackendSettings
 from sandbox_server.settings import Settings
 from sandbox_server.supervisor.listening import listen
 from sandbox_server.supervisor.serving import let_go
-from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
+from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
 from sandbox_server.wiring import open_server
 from tests.engine.engine_process import EngineProcess
 from tests.server.support.request_recorder import start_recorder
@@ -61,8 +60,8 @@ class Outside:
 
     async def new_key(self, **fields: Any) -> tuple[str, str]:
         """Make a key; gives its id and its secret."""
-        ring = KeyRing(self.components.sessions, self.components.authenticator)
-        issued = await ring.issue(KeyRequest(**fields))
+        api_keys = ApiKeys(self.components.sessions, self.components.authenticator)
+        issued = await api_keys.issue(KeyRequest(**fields))
         return issued.owned.key.id, issued.secret
 
     async def say(self, *parts: bytes, until: bytes | None = None) -> bytes:
@@ -92,7 +91,7 @@ async def serving_outside(
     database_url: str,
     engine: EngineProcess,
     *,
-    shipped: Shipped = NOTHING_SHIPPED,
+    shipped: BundledTemplates = NO_BUNDLED_TEMPLATES,
     backend: Mapping[str, Any] = MappingProxyType({}),
     **settings: Any,
 ) -> AsyncIterator[Outside]:
@@ -116,7 +115,7 @@ async def serving_outside(
             stop_timeout=timedelta(seconds=5),
             on_started=started.set,
             on_stop=lambda: let_go(components),
-            is_forwarded=PassedOn(components.public_address),
+            is_forwarded=ForwardedUpgrades(components.public_address),
         )
         task = asyncio.create_task(http._serve(listeners))
         await started.wait()

@@ -33,7 +33,7 @@ from sandbox_server.sandboxes.sandbox_access import SandboxAccess
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.services.config import ServiceConfigWriter
 from sandbox_server.snapshots.reconciler import SnapshotReconciler
-from sandbox_server.templates.builds import Builds
+from sandbox_server.templates.builder import TemplateBuilder
 from tests.engine.polling import until
 from tests.server.jobs.running_scheduler import POLLING
 from tests.server.support.managed_sandboxes import MINUTE, Living
@@ -138,7 +138,7 @@ async def running_server(
         ADMISSION: admission.admit_queued,
         SERVICES: service_config.update,
         SNAPSHOT: SnapshotReconciler(sessions, living.backends).reconcile,
-        TEMPLATE_BUILD: Builds(sessions, living.backends, living.vault).settle,
+        TEMPLATE_BUILD: TemplateBuilder(sessions, living.backends, living.vault).work,
     }
     scheduler = SandboxQueueScheduler(
         sessions, handlers, notifications, policy=policy, limits=living.backends.limits

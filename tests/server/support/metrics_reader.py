@@ -21,6 +21,6 @@ def labelled(samples, name):
     }
 
 
-async def read_metrics(exposition):
-    content, _ = await exposition.render("")
+async def read_metrics(metrics_exporter):
+    content, _ = await metrics_exporter.render("")
     return samples_in(content.decode())

@@ -2,7 +2,7 @@ from contextlib import asynccontextmanager
 
 from pydantic import SecretStr
 
-from sandbox_server.admin.registration import register_backends
+from sandbox_server.admin.backends import register_backends
 from sandbox_server.domain.ids import new_id
 from sandbox_server.providers.registry import open_backends
 from sandbox_server.providers.settings import BackendSettings

@@ -7,7 +7,7 @@ import pytest
 from sandbox_server.db.models import Sandbox
 from tests.server.support.fault_proxy import Held
 from tests.server.support.full_server import inside
-from tests.server.templates.shipped_templates import AT_START, shipping, through, write_context
+from tests.server.templates.bundled_templates import AT_START, shipping, through, write_context
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ from sandbox_server.db.models import Event, Sandbox
 from tests.engine.polling import until
 from tests.server.support.fault_proxy import FaultyProxy, Held
 from tests.server.support.server_process import new_encryption_key, server_process
-from tests.server.templates.shipped_templates import AT_START, write_context
+from tests.server.templates.bundled_templates import AT_START, write_context
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.slow, pytest.mark.timeout(300)]
 

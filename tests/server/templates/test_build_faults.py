@@ -12,7 +12,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.templates import Definition, Step, StepKind
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.templates.build_repository import TemplateBuildRepository
-from sandbox_server.templates.builds import LONGEST_BUILD, Builds
+from sandbox_server.templates.builder import LONGEST_BUILD, TemplateBuilder
 from sandbox_server.templates.definitions import seal_definition
 from tests.engine.polling import until
 from tests.server.support.fault_proxy import Held, answer_with, lose_answer
@@ -40,9 +40,9 @@ class OneBuild:
             attempts=1,
             leased_by="a",
         )
-        return await Builds(living.sessions, living.backends, living.vault, longest=longest).settle(
-            job
-        )
+        return await TemplateBuilder(
+            living.sessions, living.backends, living.vault, longest=longest
+        ).work(job)
 
     async def row(self):
         async with self._living.sessions() as session:

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sandbox_server.db.models import Template
 from tests.engine.polling import until
 from tests.server.support.server_process import server_process, variables_of
-from tests.server.templates.shipped_templates import write_context
+from tests.server.templates.bundled_templates import write_context
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 

@@ -1,4 +1,4 @@
-import { setClock } from "./words.js";
+import { setClock } from "./formatting.js";
 
 /** What the server says went wrong, or that it cannot be reached. */
 export class Problem extends Error {

@@ -1,6 +1,6 @@
 import { get } from "./api.js";
 import { fill, h, say } from "./dom.js";
-import { clockTime, fullTime } from "./words.js";
+import { clockTime, fullTime } from "./formatting.js";
 
 const SOURCES = { events: "events", command: "commands", service: "services", agent: "agents", terminal: "terminals" };
 const USUAL = ["events", "command", "service", "agent"];

@@ -8,7 +8,7 @@ import { badge, ENDED, setBadge } from "./state.js";
 import { follow } from "./stream.js";
 import { openTerminal, terminalsOf } from "./terminals.js";
 import { Timeline } from "./timeline.js";
-import { ago, deadlines, duration, fullTime } from "./words.js";
+import { ago, deadlines, duration, fullTime } from "./formatting.js";
 
 const TICK_MS = 5000, TOGETHER_MS = 150;
 const FIRST_LINES = 500;

@@ -1,11 +1,11 @@
 import { askForSandbox } from "./create.js";
 import { button, fill, h, say } from "./dom.js";
-import { Fleet } from "./fleet.js";
+import { SandboxList } from "./sandbox-list.js";
 import { mayChange } from "./login.js";
 import { notify } from "./notices.js";
 import { badge, setBadge } from "./state.js";
 import { follow } from "./stream.js";
-import { age, deadlines, fullTime } from "./words.js";
+import { age, deadlines, fullTime } from "./formatting.js";
 
 const TICK_MS = 5000, AGAIN_MS = 2000;
 
@@ -16,7 +16,7 @@ export function showSandboxes(root, { login, tellConnection }) {
   const count = h("p", { class: "hint", role: "status" }, "Reading…");
   const search = h("input", { type: "search", placeholder: "Find by id, user, session, template, metadata", "aria-label": "Find", oninput: () => sift() });
   const withEnded = h("input", { type: "checkbox", id: "with-ended", onchange: () => {
-    fleet.withEnded = withEnded.checked;
+    sandboxList.withEnded = withEnded.checked;
     load();
   } });
   const create = button("New sandbox", () => askForSandbox(), { class: "main" });
@@ -28,13 +28,13 @@ export function showSandboxes(root, { login, tellConnection }) {
     count,
     list);
 
-  const fleet = new Fleet(ids => {
+  const sandboxList = new SandboxList(ids => {
     ids.forEach(id => place(id));
     sift();
   });
 
   function place(id) {
-    const sandbox = fleet.sandboxes.get(id);
+    const sandbox = sandboxList.sandboxes.get(id);
     const row = rows.get(id);
     if (sandbox === undefined) {
       row?.element.remove();
@@ -62,12 +62,12 @@ export function showSandboxes(root, { login, tellConnection }) {
       row.element.hidden = !row.text.includes(wanted);
       shown += row.element.hidden ? 0 : 1;
     }
-    say(count, summary(shown, [...fleet.sandboxes.values()]));
+    say(count, summary(shown, [...sandboxList.sandboxes.values()]));
   }
 
   async function load() {
     try {
-      await fleet.load();
+      await sandboxList.load();
     } catch (problem) {
       if (problem.status === 401 || left) return;
       if (problem.status) notify(problem.message, { kind: "bad" }); // else the header says that the connection is lost
@@ -81,14 +81,14 @@ export function showSandboxes(root, { login, tellConnection }) {
       tellConnection(state);
       if (state === "live") loaded ??= load();
     },
-    told: event => (event.type === "gap" ? load() : event.sandbox_id && fleet.note(event.sandbox_id)),
+    told: event => (event.type === "gap" ? load() : event.sandbox_id && sandboxList.note(event.sandbox_id)),
     missed: load,
   });
   const ticking = setInterval(() => rows.forEach(row => row.tick()), TICK_MS);
   return () => {
     left = true;
     leave();
-    fleet.close();
+    sandboxList.close();
     clearInterval(ticking);
     clearTimeout(again);
   };

@@ -3,7 +3,7 @@ import { confirm } from "./dialog.js";
 import { button, fill, h, say } from "./dom.js";
 import { mayChange } from "./login.js";
 import { attempt } from "./notices.js";
-import { TerminalLine } from "./terminal-line.js";
+import { TerminalConnection } from "./terminal-connection.js";
 
 const SETTLED_MS = 100;
 const LONGEST_TITLE = 100;
@@ -57,7 +57,7 @@ export function showTerminal(root, { login, tellConnection, ids: [sandboxId, ter
       return false;
     });
 
-    const line = new TerminalLine(path, found, {
+    const line = new TerminalConnection(path, found, {
       terminal,
       state: tellConnection,
       status: text => say(status, text || (may ? "Ctrl+Shift+X leaves the terminal. It runs on when you close this page." : "Your key may look, and not type.")),

@@ -1,6 +1,6 @@
 import { get, post, requestName } from "./api.js";
 import { h } from "./dom.js";
-import { ago } from "./words.js";
+import { ago } from "./formatting.js";
 
 const LIVING = ["running", "paused", "pausing", "resuming"];
 

@@ -1,6 +1,6 @@
 import { h } from "./dom.js";
 import { badge } from "./state.js";
-import { clockTime, fullTime } from "./words.js";
+import { clockTime, fullTime } from "./formatting.js";
 
 /** What happened to a sandbox, each with who or what caused it, and why; newest first. */
 export class Timeline {

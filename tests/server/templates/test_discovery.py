@@ -15,7 +15,7 @@ from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.jobs.kinds import TEMPLATES
 from sandbox_server.providers.registry import Backends, KnownBackend
 from sandbox_server.sandboxes.placement import Placement
-from sandbox_server.templates.listing import Listing
+from sandbox_server.templates.discovery import TemplateDiscovery
 from sandbox_server.templates.shared_repository import MISSING
 from tests.server.support.fault_proxy import answer_with
 
@@ -41,7 +41,7 @@ TENANT = new_id()
 def list_templates(sessions, backends):
     async def list_templates(name="local"):
         job = LeasedJob(id=1, kind=TEMPLATES, subject=name, attempts=1, leased_by="a")
-        return await Listing(sessions, backends).work(job)
+        return await TemplateDiscovery(sessions, backends).work(job)
 
     return list_templates
 

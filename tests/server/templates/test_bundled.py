@@ -3,8 +3,8 @@
 import pytest
 
 from sandbox_server.domain.templates import is_called_as_with_services
-from sandbox_server.templates.shipped import UnusableTemplates, read_shipped
-from tests.server.templates.shipped_templates import write_context
+from sandbox_server.templates.bundled import UnusableTemplates, read_bundled_templates
+from tests.server.templates.bundled_templates import write_context
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def context(tmp_path):
 
 
 def test_what_comes_with_this_repository_can_be_used():
-    shipped = read_shipped().templates
+    shipped = read_bundled_templates().templates
     assert shipped.keys() == {"agent", "agent-full", "relay-workspace"}
     assert all(map(is_called_as_with_services, shipped))
     agent, full = shipped["agent"], shipped["agent-full"]
@@ -25,17 +25,17 @@ def test_what_comes_with_this_repository_can_be_used():
 
 
 def test_only_what_belongs_to_them_is_read(context):
-    files = read_shipped(context).templates["agent"].context.files
+    files = read_bundled_templates(context).templates["agent"].context.files
     assert sorted(files) == [
         *("docker/sandbox/given", "docker/sandbox/start.sh", "docker/sandbox/within/deeper"),
         *("src/sandbox_tools/tool.py", "templates/e2b.Dockerfile", "templates/e2b.toml"),
     ]
     (context / "docker/sandbox/link").symlink_to("/etc/passwd")
-    assert read_shipped(context).templates["agent"].context.files.keys() == files.keys()
+    assert read_bundled_templates(context).templates["agent"].context.files.keys() == files.keys()
 
 
 def test_arguments_are_put_in_where_the_dockerfile_declares_them(context):
-    definition = read_shipped(context).templates["agent"].definition
+    definition = read_bundled_templates(context).templates["agent"].definition
     assert definition.dockerfile is not None
     assert "ARG WITH_WORDS='some words'\n" in definition.dockerfile
     assert (definition.cpu_count, definition.memory_mb) == (1, 256)
@@ -45,10 +45,10 @@ def test_arguments_are_put_in_where_the_dockerfile_declares_them(context):
     "path", ["src/sandbox_tools/tool.py", "docker/sandbox/given", "templates/e2b.Dockerfile"]
 )
 def test_another_file_makes_it_another_template(context, path):
-    before = read_shipped(context).templates["agent"].digest
-    assert read_shipped(context).templates["agent"].digest == before
+    before = read_bundled_templates(context).templates["agent"].digest
+    assert read_bundled_templates(context).templates["agent"].digest == before
     (context / path).write_text("ARG WITH_WORDS")
-    assert read_shipped(context).templates["agent"].digest != before
+    assert read_bundled_templates(context).templates["agent"].digest != before
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_another_file_makes_it_another_template(context, path):
 def test_what_cannot_be_used_is_said(context, path, text, said):
     (context / path).write_text(text)
     with pytest.raises(UnusableTemplates, match=said):
-        read_shipped(context)
+        read_bundled_templates(context)
 
 
 def test_a_directory_without_them_is_refused(tmp_path):
     with pytest.raises(UnusableTemplates, match=r"no templates/e2b\.toml in"):
-        read_shipped(tmp_path)
+        read_bundled_templates(tmp_path)

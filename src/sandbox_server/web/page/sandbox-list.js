@@ -10,7 +10,7 @@ const LARGEST_PAGE = 200;
  *
  * A read counts only if none that was begun later has told of the same sandbox.
  */
-export class Fleet {
+export class SandboxList {
   constructor(changed) {
     this.sandboxes = new Map();
     this.withEnded = false;

@@ -8,8 +8,8 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.jobs.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.templates.build_repository import TemplateBuildRepository
+from sandbox_server.templates.bundled import BundledTemplate
 from sandbox_server.templates.shared_repository import SharedTemplateRepository
-from sandbox_server.templates.shipped import ShippedTemplate
 
 _LOOK_EVERY = timedelta(minutes=10)
 _LOOK_AT_INHERITED_EVERY = timedelta(seconds=5)
@@ -26,7 +26,7 @@ class AgentTemplate:
     def __init__(
         self,
         sessions: Sessions,
-        template: ShippedTemplate,
+        template: BundledTemplate,
         backend: str,
         *,
         try_again_after: timedelta = _TRY_AGAIN_AFTER,
@@ -44,7 +44,7 @@ class AgentTemplate:
             template = await SharedTemplateRepository(session).hold(self._template.name)
             build = await session.get(TemplateBuild, (template.id, self._backend))
             if build is None or build.digest != self._template.digest or build.state == "failed":
-                await want_shipped(session, self._template, template, self._backend)
+                await request_bundled_build(session, self._template, template, self._backend)
             elif build.state == "building":
                 self._inherited = build.number
             await JobRepository(session).due(AGENT_TEMPLATE, self._backend)
@@ -56,7 +56,7 @@ class AgentTemplate:
             template, now = await shared.hold(self._template.name), await shared.clock()
             build = await session.get(TemplateBuild, (template.id, self._backend))
             if build is None or self._is_to_be_tried_again(build, now):
-                await want_shipped(session, self._template, template, self._backend)
+                await request_bundled_build(session, self._template, template, self._backend)
             elif build.state == "building" and build.number == self._inherited:
                 return now + _LOOK_AT_INHERITED_EVERY
         return now + _LOOK_EVERY
@@ -68,9 +68,9 @@ class AgentTemplate:
         return is_old or build.number == self._inherited
 
 
-async def want_shipped(
+async def request_bundled_build(
     session: AsyncSession,
-    shipped: ShippedTemplate,
+    shipped: BundledTemplate,
     template: Template,
     backend: str,
     *,

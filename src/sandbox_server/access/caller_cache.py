@@ -17,7 +17,7 @@ class _Known(Generic[Found]):
     until: float
 
 
-class Lookups(Generic[Found]):
+class CallerCache(Generic[Found]):
     """Finds whose a secret is, by its hash; what was found is trusted for half a second, what was not never.
 
     Few are looked up at a time, so that a flood of wrong secrets leaves the database's connections to others.

@@ -9,7 +9,7 @@ const ENDED = 1000;
  *
  * It is connected again at the byte that was shown last, whatever broke it, until the terminal has ended.
  */
-export class TerminalLine {
+export class TerminalConnection {
   constructor(path, found, { terminal, state, status, attached, ended }) {
     this._path = path;
     this._terminal = terminal;

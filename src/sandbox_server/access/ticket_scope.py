@@ -14,7 +14,7 @@ _EVENTS = "/v1/events"
 _LOGS = "/v1/logs"
 
 
-def take_ticket(scope: Scope) -> str | None:
+def remove_tickets(scope: Scope) -> str | None:
     """Take our tickets out of the query, so that nothing that follows has them to tell; gives the first."""
     query: bytes = scope["query_string"]
     if _NAME not in query:
@@ -25,7 +25,7 @@ def take_ticket(scope: Scope) -> str | None:
     return tickets[0].removeprefix(_NAME).decode() if tickets else None
 
 
-def require_reach(caller: TicketCaller, scope: Scope) -> None:
+def require_ticket_scope(caller: TicketCaller, scope: Scope) -> None:
     """Refuse what the ticket is not for, whether or not it is there."""
     if scope["type"] == "http" and scope["method"] not in _READING:
         raise TicketRefused("A ticket changes nothing.")
@@ -33,7 +33,7 @@ def require_reach(caller: TicketCaller, scope: Scope) -> None:
         raise TicketRefused("The ticket is for something else.")
 
 
-def takes_tickets(path: str, method: str) -> bool:
+def accepts_tickets(path: str, method: str) -> bool:
     """Tell whether there are tickets for an operation."""
     return method.upper() in _READING and _is_for_tickets(path)
 

@@ -21,7 +21,7 @@ _AGAIN = timedelta(minutes=1)
 _KEEP_MISSING = timedelta(days=7)
 
 
-class Listing:
+class TemplateDiscovery:
     """Finds which templates providers have: built elsewhere with our key, they are everybody's."""
 
     def __init__(self, sessions: Sessions, backends: Backends) -> None:

@@ -26,7 +26,7 @@ WaitForEnd = Annotated[
 ]
 
 
-class Patience:
+class WaitBudget:
     """How long a caller waits, through all that it waits for."""
 
     def __init__(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from sandbox_server.templates.shipped import read_shipped
+from sandbox_server.templates.bundled import read_bundled_templates
 from tests.engine.polling import until
 from tests.server.support.full_server import Outside, serving_outside
 
@@ -102,7 +102,11 @@ async def shipping(
     settings = {"agent_template": True, **settings}
     async with (
         serving_outside(
-            database_url, engine, state_dir=state_dir, shipped=read_shipped(context), **settings
+            database_url,
+            engine,
+            state_dir=state_dir,
+            shipped=read_bundled_templates(context),
+            **settings,
         ) as outside,
         outside.api() as api,
     ):

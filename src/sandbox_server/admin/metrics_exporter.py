@@ -7,14 +7,14 @@ from datetime import timedelta
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 
-from sandbox_server.admin.overview import Condition, Overview
-from sandbox_server.admin.stats_repository import Totals
-from sandbox_server.admin.totals import (
-    describe_condition,
+from sandbox_server.admin.metric_families import (
     describe_pool,
+    describe_readiness,
     describe_totals,
     describe_version,
 )
+from sandbox_server.admin.overview import Overview, ReadinessCheck
+from sandbox_server.admin.stats_repository import Totals
 from sandbox_server.db.session import Sessions, pool_use
 from sandbox_server.metrics.instruments import PROCESS
 
@@ -23,12 +23,12 @@ _KEPT = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class _Known:
-    condition: Condition
+    readiness: ReadinessCheck
     totals: Totals | None
     until: float
 
 
-class Exposition:
+class MetricsExporter:
     """All that a server tells Prometheus: of its process, and of what all servers share.
 
     The database is asked at most every few seconds, however many ask us; while it does not answer, the rest is told.
@@ -64,15 +64,15 @@ class Exposition:
             return self._known
 
     async def _ask(self) -> _Known:
-        condition, totals = await asyncio.gather(
-            self._overview.check_condition(), self._overview.find_totals()
+        readiness, totals = await asyncio.gather(
+            self._overview.check_readiness(), self._overview.find_totals()
         )
-        return _Known(condition, totals, self._clock() + self._kept.total_seconds())
+        return _Known(readiness, totals, self._clock() + self._kept.total_seconds())
 
     def _describe(self, known: _Known) -> list[Metric]:
         return [
             describe_version(),
-            describe_condition(known.condition),
+            describe_readiness(known.readiness),
             *describe_pool(pool_use(self._sessions)),
             *(() if known.totals is None else describe_totals(known.totals)),
         ]

@@ -1,25 +1,52 @@
 import logging
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sandbox_server.db.models import Template, TemplateBuild
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.errors import BackendBusy, BackendError, BackendRefused, InvalidRequest
 from sandbox_server.domain.jobs import LeasedJob
-from sandbox_server.domain.templates import Size, name_at_provider
+from sandbox_server.domain.templates import Definition, Size, name_at_provider
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.e2b.templates import ENTRIES, ProviderTemplates
+from sandbox_server.providers.protocol.build_context import BuildContext
 from sandbox_server.providers.protocol.provider import BuildProgress, BuildState, RequestedBuild
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.template_waiters import TemplateWaiters
 from sandbox_server.templates.build_log import BuildLog
 from sandbox_server.templates.build_repository import TemplateBuildRepository, log_of
-from sandbox_server.templates.plans import Plan, Plans
+from sandbox_server.templates.bundled import NO_BUNDLED_TEMPLATES, BundledTemplates
+from sandbox_server.templates.definitions import open_definition
 from sandbox_server.templates.repository import TemplateRepository
-from sandbox_server.templates.shipped import NOTHING_SHIPPED, Shipped
 from sandbox_server.vault import Vault
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    name: str
+    """As its provider will know it."""
+    definition: Definition
+    context: BuildContext | None = None
+
+
+class Plans:
+    def __init__(self, vault: Vault, shipped: BundledTemplates) -> None:
+        self._vault = vault
+        self._shipped = shipped
+
+    def find(self, template: Template, build: TemplateBuild) -> Plan | None:
+        """Find the plan of a build; None is that a server of another version has it."""
+        if build.digest is None:
+            definition = open_definition(self._vault, template)
+            return Plan(name=name_at_provider(template.id), definition=definition)
+        found = self._shipped.find(template.name, digest=build.digest)
+        if found is None:
+            return None
+        return Plan(name=template.name, definition=found.definition, context=found.context)
+
 
 LONGEST_BUILD = timedelta(hours=1)
 
@@ -31,7 +58,7 @@ _LONGEST_REASON = 2000
 _MOST_READS = 50  # of the log, at one look
 
 
-class Builds:
+class TemplateBuilder:
     """Has providers build and delete what the rows of templates' builds say.
 
         building -> ready       what was ready before stays in use until then
@@ -47,7 +74,7 @@ class Builds:
         backends: Backends,
         vault: Vault,
         *,
-        shipped: Shipped = NOTHING_SHIPPED,
+        shipped: BundledTemplates = NO_BUNDLED_TEMPLATES,
         longest: timedelta = LONGEST_BUILD,
     ) -> None:
         self._sessions = sessions
@@ -56,7 +83,7 @@ class Builds:
         self._longest = longest
         self._awaiting = TemplateWaiters(sessions)
 
-    async def settle(self, job: LeasedJob) -> datetime | None:
+    async def work(self, job: LeasedJob) -> datetime | None:
         """Look at what a template is at one backend, and take it a step on."""
         template_id, _, backend = job.subject.partition("/")
         async with without_transaction(self._sessions) as session:

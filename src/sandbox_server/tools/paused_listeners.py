@@ -24,11 +24,11 @@ _START = {
 _END = {"type": "http.response.body", "body": b""}
 
 
-class CannotGoOn(Exception):
+class StreamRejected(Exception):
     """The stream was begun before its server was there, which now answers with something else."""
 
 
-class Listening:
+class PausedListeners:
     """Lets those who only listen wait for a sandbox that is paused, without waking it.
 
     To them it looks like a stream on which nothing is said for a while.
@@ -93,6 +93,6 @@ def _continued(send: Send) -> Send:
         if message["type"] != "http.response.start":
             await send(message)
         elif message["status"] != HTTPStatus.OK:
-            raise CannotGoOn
+            raise StreamRejected
 
     return send_on

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from sandbox_server.admin.overview import Condition
+from sandbox_server.admin.overview import ReadinessCheck
 from sandbox_server.admin.stats_repository import Totals
 from sandbox_server.db.session import PoolUse
 from sandbox_server.domain.capacity import occupies_slot
@@ -21,8 +21,8 @@ def describe_version() -> Metric:
     )
 
 
-def describe_condition(condition: Condition) -> Metric:
-    ready = not condition.obstacles
+def describe_readiness(readiness: ReadinessCheck) -> Metric:
+    ready = not readiness.reasons
     return GaugeMetricFamily(
         "sandbox_server_ready", "Whether requests can be served, as /readyz says.", float(ready)
     )

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from sandbox_server.access import lookups as module
-from sandbox_server.access.lookups import Lookups
+from sandbox_server.access import caller_cache as module
+from sandbox_server.access.caller_cache import CallerCache
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.ids import ApiKeyId, TenantId
 
@@ -14,7 +14,7 @@ def looked_up():
 
 
 @pytest.fixture
-def lookups(looked_up, clock):
+def caller_cache(looked_up, clock):
     async def look_up(secret_hash):
         looked_up.append(secret_hash)
         return Caller(
@@ -24,35 +24,35 @@ def lookups(looked_up, clock):
             secret_hash=secret_hash,
         )
 
-    return Lookups(look_up, at_once=asyncio.Semaphore(4), clock=clock)
+    return CallerCache(look_up, at_once=asyncio.Semaphore(4), clock=clock)
 
 
-async def test_what_was_found_is_trusted_for_half_a_second(lookups, looked_up, clock):
+async def test_what_was_found_is_trusted_for_half_a_second(caller_cache, looked_up, clock):
     for later in (0, 0.499, 0.001):
         clock.now += later
-        await lookups.find(b"a")
+        await caller_cache.find(b"a")
     assert looked_up == [b"a", b"a"]
 
 
-async def test_what_is_not_seen_again_is_not_kept_for_ever(lookups, clock, monkeypatch):
+async def test_what_is_not_seen_again_is_not_kept_for_ever(caller_cache, clock, monkeypatch):
     monkeypatch.setattr(module, "_MANY", 10)
     for number in range(100):
-        await lookups.find(bytes([number]))
+        await caller_cache.find(bytes([number]))
         clock.now += 0.1
-    assert len(lookups._known) <= 10
+    assert len(caller_cache._known) <= 10
 
 
-async def test_of_several_secrets_one_that_fits_is_found_without_a_lookup(lookups, looked_up):
+async def test_of_several_secrets_one_that_fits_is_found_without_a_lookup(caller_cache, looked_up):
     for secret_hash in (b"a", b"b"):
-        await lookups.find(secret_hash)
+        await caller_cache.find(secret_hash)
 
     async def look_up():
         looked_up.append(b"again")
-        return await lookups.find(b"a")
+        return await caller_cache.find(b"a")
 
-    found = await lookups.find_any(
+    found = await caller_cache.find_any(
         [b"a", b"b", b"c"], look_up, fits=lambda one: one.secret_hash == b"b"
     )
     assert (found.secret_hash, looked_up) == (b"b", [b"a", b"b"])
-    found = await lookups.find_any([b"c"], look_up)
+    found = await caller_cache.find_any([b"c"], look_up)
     assert (found.secret_hash, looked_up) == (b"a", [b"a", b"b", b"again"])

@@ -46,7 +46,7 @@ class _Manifest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShippedTemplate:
+class BundledTemplate:
     """A template as this server has it; the digest tells it from what others have under its name."""
 
     name: str
@@ -61,21 +61,21 @@ class ShippedTemplate:
 
 
 @dataclass(frozen=True)
-class Shipped:
+class BundledTemplates:
     """The templates that this server knows how to build, by their names and other names."""
 
-    templates: Mapping[str, ShippedTemplate]
+    templates: Mapping[str, BundledTemplate]
 
-    def find(self, name: str, *, digest: str) -> ShippedTemplate | None:
+    def find(self, name: str, *, digest: str) -> BundledTemplate | None:
         """Find what a build is made of, which another version of the server may have asked for."""
         found = self.templates.get(name)
         return found if found is not None and found.digest == digest else None
 
 
-NOTHING_SHIPPED = Shipped({})
+NO_BUNDLED_TEMPLATES = BundledTemplates({})
 
 
-def read_shipped(directory: Path | None = None) -> Shipped:
+def read_bundled_templates(directory: Path | None = None) -> BundledTemplates:
     """Read what the templates are made of: all of it, since whoever builds them may not be able to read it."""
     context = BuildContext(dict(_files(directory)))
     if _MANIFEST not in context.files:
@@ -86,21 +86,21 @@ def read_shipped(directory: Path | None = None) -> Shipped:
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise UnusableTemplates(f"{_MANIFEST} cannot be used: {error}") from None
     made = [_template(name, manifest, context) for name in manifest.templates]
-    return Shipped({name: one for one in made for name in one.names})
+    return BundledTemplates({name: one for one in made for name in one.names})
 
 
-def provide_shipped(directory: Path | None) -> Shipped:
+def load_bundled_templates(directory: Path | None) -> BundledTemplates:
     """Read what came with this installation, which need not have anything; a directory that is named must."""
     if directory is not None:
-        return read_shipped(directory)
+        return read_bundled_templates(directory)
     try:
-        return read_shipped()
+        return read_bundled_templates()
     except UnusableTemplates as error:
         log.warning("no templates come with this server error=%s", error)
-        return NOTHING_SHIPPED
+        return NO_BUNDLED_TEMPLATES
 
 
-def _template(name: str, manifest: _Manifest, context: BuildContext) -> ShippedTemplate:
+def _template(name: str, manifest: _Manifest, context: BuildContext) -> BundledTemplate:
     entry = manifest.templates[name]
     dockerfile = _text(context, f"{_DIRECTORY}/{manifest.dockerfile}")
     definition = Definition(
@@ -110,7 +110,7 @@ def _template(name: str, manifest: _Manifest, context: BuildContext) -> ShippedT
         cpu_count=entry.cpu_count,
         memory_mb=entry.memory_mb,
     )
-    return ShippedTemplate(
+    return BundledTemplate(
         name=name,
         aliases=entry.aliases,
         definition=definition,

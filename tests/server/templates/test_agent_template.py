@@ -11,16 +11,16 @@ from sandbox_server.db.models import Backend, Job, Template, TemplateBuild
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.jobs.kinds import AGENT_TEMPLATE, TEMPLATE_BUILD
-from sandbox_server.templates.agent import AgentTemplate
-from sandbox_server.templates.shipped import read_shipped
-from tests.server.templates.shipped_templates import write_context
+from sandbox_server.templates.agent_template import AgentTemplate
+from sandbox_server.templates.bundled import read_bundled_templates
+from tests.server.templates.bundled_templates import write_context
 
 JOB = LeasedJob(id=1, kind=AGENT_TEMPLATE, subject="local", attempts=1, leased_by="a")
 
 
 @pytest.fixture
 def shipped(tmp_path):
-    return read_shipped(write_context(tmp_path)).templates["agent"]
+    return read_bundled_templates(write_context(tmp_path)).templates["agent"]
 
 
 @pytest.fixture
