@@ -141,7 +141,7 @@ def _surround(app: FastAPI, components: Components) -> None:
         SandboxHosts,
         public_address=components.public_address,
         authenticator=components.authenticator,
-        passing=components.passing,
+        port_proxy=components.port_proxy,
         requests=requests,
         streams=streams,
     )

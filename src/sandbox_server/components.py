@@ -17,14 +17,14 @@ from sandbox_server.db.session import Sessions
 from sandbox_server.events.service import Timelines
 from sandbox_server.files.archives import Archives
 from sandbox_server.files.contents import FileContents
-from sandbox_server.files.file_access import WayIn
-from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.file_access import FileAccess
+from sandbox_server.files.path_locks import PathLocks
 from sandbox_server.files.tree import FileTree
 from sandbox_server.http.deps import Registry
 from sandbox_server.http.sse import EventStreams
-from sandbox_server.log.hub import Streams
+from sandbox_server.log.hub import StreamHub
 from sandbox_server.ports.links import PortLinks
-from sandbox_server.ports.port_proxy import Passing
+from sandbox_server.ports.port_proxy import PortProxy
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.sandbox_access import SandboxAccess
@@ -53,7 +53,7 @@ class Core:
     controller: SandboxController
     commands: Commands
     recordings: Recordings
-    streams: Streams
+    streams: StreamHub
     sandbox_access: SandboxAccess
     service_config: ServiceConfigWriter
     public_address: PublicAddress
@@ -83,13 +83,13 @@ class Components:
     agent_runs: AgentRuns
     agent_servers: AgentServerProxy
     terminals: Terminals
-    way_in: WayIn
+    file_access: FileAccess
     contents: FileContents
     tree: FileTree
     archives: Archives
-    passing: Passing
+    port_proxy: PortProxy
     port_links: PortLinks
-    streams: Streams
+    streams: StreamHub
     event_streams: EventStreams
     timelines: Timelines
     service_health: ServiceHealth
@@ -115,11 +115,11 @@ def build_components(core: Core) -> Components:
     commands = core.commands
     service_logs = ServiceLogRecorder(sessions, controller, commands, core.sandbox_access)
     service_health = ServiceHealth(sessions, controller.reach_into)
-    passing = Passing(controller, authenticator)
-    service_proxy = ServiceProxy(passing, core.service_config)
-    locks, way_in = Locks(sessions), WayIn(controller)
-    path_locks = Alone(locks)
-    contents = FileContents(way_in, path_locks)
+    port_proxy = PortProxy(controller, authenticator)
+    service_proxy = ServiceProxy(port_proxy, core.service_config)
+    locks, file_access = Locks(sessions), FileAccess(controller)
+    path_locks = PathLocks(locks)
+    contents = FileContents(file_access, path_locks)
     return Components(
         settings=core.settings,
         sessions=sessions,
@@ -141,11 +141,11 @@ def build_components(core: Core) -> Components:
         agent_runs=AgentRuns(sessions, commands),
         agent_servers=AgentServerProxy(controller, service_proxy),
         terminals=Terminals(sessions, controller, commands, streams),
-        way_in=way_in,
+        file_access=file_access,
         contents=contents,
-        tree=FileTree(way_in, path_locks),
-        archives=Archives(way_in),
-        passing=passing,
+        tree=FileTree(file_access, path_locks),
+        archives=Archives(file_access),
+        port_proxy=port_proxy,
         port_links=PortLinks(tickets, core.public_address),
         streams=streams,
         event_streams=EventStreams(streams, authenticator),

@@ -34,8 +34,8 @@ from sandbox_server.jobs.kinds import (
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.jobs.worker import Handler
-from sandbox_server.log.hub import Streams
-from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.hub import StreamHub
+from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.metrics.event_loop import watch_event_loop
 from sandbox_server.providers.registry import Backends, open_backends
 from sandbox_server.proxy.targets import PublicAddress
@@ -173,9 +173,9 @@ def _assemble(
         vault=vault,
         backends=backends,
         controller=controller,
-        commands=Commands(sessions, controller, recordings, LogGrowth(notifications)),
+        commands=Commands(sessions, controller, recordings, LogNotifications(notifications)),
         recordings=recordings,
-        streams=Streams(sessions, notifications),
+        streams=StreamHub(sessions, notifications),
         sandbox_access=sandbox_access,
         service_config=service_config,
         public_address=public_address,
@@ -216,7 +216,7 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         noting = group.create_task(server.components.controller.activity.run(), name="awake")
         recording = group.create_task(server.components.recordings.run(), name="recordings")
         streaming = group.create_task(server.components.streams.run(), name="streams")
-        passing = group.create_task(server.components.passing.run(), name="passing")
+        port_proxy = group.create_task(server.components.port_proxy.run(), name="port proxy")
         attending = group.create_task(server.components.service_logs.run(), name="service logs")
         watching = group.create_task(watch_event_loop(), name="event loop")
         yield
@@ -228,7 +228,7 @@ async def _at_work(server: Server, notifications: Notifications) -> AsyncIterato
         hearing.cancel()
         noting.cancel()
         streaming.cancel()
-        passing.cancel()
-        server.components.passing.close()
+        port_proxy.cancel()
+        server.components.port_proxy.close()
         server.components.service_health.close()
         watching.cancel()

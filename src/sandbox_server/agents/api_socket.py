@@ -36,8 +36,8 @@ class AgentServerAnswer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = Client(scope, receive, send)
         above = f"/v1/sandboxes/{self._sandbox_id}/agent"
-        outside = path_origin(client, find_component(scope, PublicAddress), path=above)
-        await self._servers.pass_on(client, self._caller, self._sandbox_id, outside=outside)
+        origin = path_origin(client, find_component(scope, PublicAddress), path=above)
+        await self._servers.pass_on(client, self._caller, self._sandbox_id, origin=origin)
 
 
 @router.get("/socket", responses=_SWITCHED)

@@ -2,9 +2,9 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AgentsNotRunning, PortNotOpen
 from sandbox_server.domain.service_ports import AGENT_PORT
 from sandbox_server.proxy.client import Client
-from sandbox_server.proxy.proxy_request import Passage
-from sandbox_server.proxy.public_origin import Outside
-from sandbox_server.proxy.targets import Destination
+from sandbox_server.proxy.proxy_request import ProxyRequest
+from sandbox_server.proxy.public_origin import PublicOrigin
+from sandbox_server.proxy.targets import PortTarget
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tools.service_proxy import ServiceProxy
 
@@ -20,19 +20,19 @@ class AgentServerProxy:
         self._service_proxy = service_proxy
 
     async def pass_on(
-        self, client: Client, caller: Caller, sandbox_id: str, *, outside: Outside
+        self, client: Client, caller: Caller, sandbox_id: str, *, origin: PublicOrigin
     ) -> None:
         """Connect a client to the agent server in its sandbox."""
-        passage = Passage(
+        proxy_request = ProxyRequest(
             client=client,
             caller=caller,
-            destination=Destination(sandbox_id, AGENT_PORT),
-            outside=outside,
+            target=PortTarget(sandbox_id, AGENT_PORT),
+            origin=origin,
             path=b"/",
-            tells_end=True,
+            sends_close_frame=True,
         )
         used = await self._controller.use(caller, sandbox_id)
         try:
-            await self._service_proxy.pass_on(passage, used.row, repeat=lambda: client)
+            await self._service_proxy.pass_on(proxy_request, used.row, repeat=lambda: client)
         except PortNotOpen:
             raise AgentsNotRunning from None

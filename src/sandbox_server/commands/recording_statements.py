@@ -16,7 +16,7 @@ from sqlalchemy import (
 
 from sandbox_server.db.models import Command, Row
 from sandbox_server.domain.commands import CommandKind, CommandState
-from sandbox_server.log.events import GREW
+from sandbox_server.log.events import LOG_CHANNEL
 
 NOW = func.statement_timestamp()
 _lease = bindparam("lease", type_=Interval)
@@ -106,7 +106,7 @@ UPDATE commands SET
     stdout_cut = numbered.stdout_cut, stderr_cut = numbered.stderr_cut
 FROM numbered WHERE commands.id = numbered.id
 RETURNING commands.id, commands.last_seq, commands.started_at, commands.expires_at, commands.ended_at,
-    pg_notify('{GREW}', 'sandbox/' || commands.sandbox_id || ' command/' || commands.id)
+    pg_notify('{LOG_CHANNEL}', 'sandbox/' || commands.sandbox_id || ' command/' || commands.id)
 """).bindparams(  # noqa: S608 - the channel's name is ours
     bindparam("lease", type_=Interval),
     *(

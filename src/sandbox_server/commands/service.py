@@ -30,7 +30,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.jobs.kinds import AGENT_RUN
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.log.output_repository import CommandOutputRepository
 from sandbox_server.log.records import Record, RecordType
 from sandbox_server.providers.e2b.processes import Processes
@@ -63,7 +63,7 @@ class Commands:
         sessions: Sessions,
         controller: SandboxController,
         recordings: Recordings,
-        growth: LogGrowth,
+        growth: LogNotifications,
         *,
         most_at_once: int = MOST_AT_ONCE,
         most_of_tenant: int = MOST_OF_TENANT,

@@ -3,7 +3,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from sandbox_server.db.models import CommandOutput
 from sandbox_server.domain.commands import TerminalSize
-from sandbox_server.log.events import GREW
+from sandbox_server.log.events import LOG_CHANNEL
 from sandbox_server.log.output_repository import end_of_record
 from sandbox_server.log.records import RecordType
 
@@ -22,7 +22,7 @@ INSERT INTO command_output (sandbox_id, seq, command_id, type, data)
 SELECT sandbox_id, seq, id, 'resized', jsonb_build_object('cols', :cols, 'rows', :rows) FROM resized, taken
 ON CONFLICT (command_id) WHERE type = 'resized'
     DO UPDATE SET seq = excluded.seq, data = excluded.data, created_at = excluded.created_at
-RETURNING pg_notify('{GREW}', 'sandbox/' || sandbox_id || ' command/' || command_id)
+RETURNING pg_notify('{LOG_CHANNEL}', 'sandbox/' || sandbox_id || ' command/' || command_id)
 """)  # noqa: S608 - the channel's name is ours
 
 

@@ -7,25 +7,25 @@ from fastapi import APIRouter, Query, Request, Response
 from sandbox_client.models import ArchiveFormat, DirectoryCreate, FileMove, FileRead, Page
 from sandbox_server.domain import errors
 from sandbox_server.files.requests import (
-    PATIENCE_S,
+    WAKE_TIMEOUT_S,
     ArchivesDep,
     ConditionsDep,
     ContentsDep,
     Depth,
     DirectoryDep,
-    PlaceDep,
+    FileAccessDep,
+    LocationDep,
     TreeDep,
     User,
-    Wake,
-    WayInDep,
-    a_body,
-    a_place,
+    WakeTimeout,
+    to_body,
+    to_location,
 )
 from sandbox_server.files.views import (
     answer_archive,
     answer_file,
     answer_head,
-    told_version,
+    version_headers,
     view_entry,
 )
 from sandbox_server.files.watching import ENDED
@@ -44,7 +44,7 @@ FileCursor = Annotated[
 ]
 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
-_SENT: dict[str, Any] = {
+_UPLOAD: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/octet-stream": _BINARY}}
 }
 _FILE: dict[int | str, dict[str, Any]] = {
@@ -56,8 +56,8 @@ _ARCHIVE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/x-tar": _BINARY, "application/gzip": _BINARY}}
 }
 _REPLACED: dict[int | str, dict[str, Any]] = {204: {"description": "There was a file."}}
-_OVER = {"description": "It was told that there are no more events."}
-_UNNAMED = "files"
+_ENDED = {"description": "It was told that there are no more events."}
+_DEFAULT_NAME = "files"
 _NO_NAMES = {"", ".", "..", "~"}
 _TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "application/gzip"}
 
@@ -66,7 +66,7 @@ _TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "applica
 @may_fail_with(errors.TooManyEntries)
 async def list_files(
     caller: Reader,
-    place: DirectoryDep,
+    location: DirectoryDep,
     tree: TreeDep,
     depth: Depth = 1,
     limit: FileLimit = 1000,
@@ -74,7 +74,7 @@ async def list_files(
 ) -> Page[FileRead]:
     """List what is in a directory, in the order of the paths; some 10,000 entries may be below it. It wakes a paused sandbox."""
     found = await tree.list_page(
-        caller, place, depth=depth, limit=limit + 1, after=read_text(cursor)
+        caller, location, depth=depth, limit=limit + 1, after=read_text(cursor)
     )
     items = [view_entry(entry) for entry in found]
     return page_of(found, items, limit=limit, position=lambda entry: entry.path)
@@ -83,23 +83,23 @@ async def list_files(
 @router.get("/content", response_class=Response, responses=_FILE)
 @may_fail_with(errors.RangeOutside)
 async def read_content(
-    caller: Operator, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
+    caller: Operator, location: LocationDep, wanted: ConditionsDep, contents: ContentsDep
 ) -> Response:
     """Download a file, or with Range a part of it; its ETag tells this version from others.
 
     Takes the scope `sandboxes`: secrets of the sandbox are in files, and copies of these can be anywhere.
     """
     async with AsyncExitStack() as held:
-        content = await held.enter_async_context(contents.reading(caller, place, wanted))
+        content = await held.enter_async_context(contents.reading(caller, location, wanted))
         return answer_file(content, held.pop_all() if content.opened else held)
 
 
 @router.head("/content", include_in_schema=False)
-async def look_at_content(
-    caller: Operator, place: PlaceDep, wanted: ConditionsDep, contents: ContentsDep
+async def head_content(
+    caller: Operator, location: LocationDep, wanted: ConditionsDep, contents: ContentsDep
 ) -> Response:
     """Tell what a download would send."""
-    return answer_head(await contents.look(caller, place, wanted))
+    return answer_head(await contents.look(caller, location, wanted))
 
 
 @router.put(
@@ -107,13 +107,13 @@ async def look_at_content(
     status_code=201,
     response_class=Response,
     responses=_REPLACED,
-    openapi_extra=_SENT,
+    openapi_extra=_UPLOAD,
 )
 @may_fail_with(*UPLOADED)
 async def write_content(
     request: Request,
     caller: Operator,
-    place: PlaceDep,
+    location: LocationDep,
     wanted: ConditionsDep,
     contents: ContentsDep,
 ) -> Response:
@@ -121,30 +121,30 @@ async def write_content(
 
     The file appears when all of it is there. With If-Match it replaces only that version, with `If-None-Match: *` none.
     """
-    written = await contents.write(caller, place, a_body(request), wanted)
-    return Response(None, 201 if written.is_new else 204, told_version(written.entry))
+    written = await contents.write(caller, location, to_body(request), wanted)
+    return Response(None, 201 if written.is_new else 204, version_headers(written.entry))
 
 
 @router.delete("/content", status_code=204)
 @may_fail_with(errors.DirectoryNotEmpty, errors.FileBusy)
 async def delete_content(
     caller: Operator,
-    place: PlaceDep,
+    location: LocationDep,
     wanted: ConditionsDep,
     contents: ContentsDep,
     *,
     recursive: Annotated[bool, Query(description="Directories with all that is in them.")] = False,
 ) -> None:
     """Delete a file, a link, or a directory."""
-    await contents.remove(caller, place, recursive=recursive, wanted=wanted)
+    await contents.remove(caller, location, recursive=recursive, wanted=wanted)
 
 
-@router.get("/watch", response_class=Response, responses={200: EVENT_STREAM, 204: _OVER})
+@router.get("/watch", response_class=Response, responses={200: EVENT_STREAM, 204: _ENDED})
 async def watch_files(
     request: Request,
     caller: Reader,
-    place: DirectoryDep,
-    way_in: WayInDep,
+    location: DirectoryDep,
+    file_access: FileAccessDep,
     events: EventStreamsDep,
     *,
     recursive: Annotated[bool, Query(description="All levels below it.")] = False,
@@ -155,7 +155,9 @@ async def watch_files(
     """
     if request.headers.get("last-event-id") == ENDED:
         return Response(status_code=204)
-    watching = await way_in.watch(caller, place, recursive=recursive, cut=abort_of(request.scope))
+    watching = await file_access.watch(
+        caller, location, recursive=recursive, cut=abort_of(request.scope)
+    )
     return events.respond(request, watching, watching.texts(events))
 
 
@@ -167,11 +169,11 @@ async def move_file(
     caller: Operator,
     tree: TreeDep,
     user: User = None,
-    wait: Wake = PATIENCE_S,
+    wait: WakeTimeout = WAKE_TIMEOUT_S,
 ) -> FileRead:
     """Give a file or a directory another path; directories on the way are made too."""
-    place = a_place(sandbox_id, body.source, user, wait)
-    return view_entry(await tree.move(caller, place, body.to))
+    location = to_location(sandbox_id, body.source, user, wait)
+    return view_entry(await tree.move(caller, location, body.to))
 
 
 @router.post("/mkdir", status_code=201, responses={200: {"model": FileRead}})
@@ -183,10 +185,10 @@ async def make_directory(
     caller: Operator,
     tree: TreeDep,
     user: User = None,
-    wait: Wake = PATIENCE_S,
+    wait: WakeTimeout = WAKE_TIMEOUT_S,
 ) -> FileRead:
     """Make a directory, with those above it. 200: it was there."""
-    made = await tree.make_directory(caller, a_place(sandbox_id, body.path, user, wait))
+    made = await tree.make_directory(caller, to_location(sandbox_id, body.path, user, wait))
     response.status_code = 201 if made.is_new else 200
     return view_entry(made.entry)
 
@@ -195,7 +197,7 @@ async def make_directory(
 @may_fail_with(errors.ArchiveFailed, errors.CommandTimedOut, errors.DiskFull)
 async def pack_directory(
     caller: Operator,
-    place: PlaceDep,
+    location: LocationDep,
     archives: ArchivesDep,
     kind: Annotated[ArchiveFormat, Query(alias="format")] = ArchiveFormat.TAR,
 ) -> Response:
@@ -203,18 +205,18 @@ async def pack_directory(
 
     Takes the scope `sandboxes`, as reading a file does.
     """
-    packing = archives.packing(caller, place, compressed=kind is ArchiveFormat.TAR_GZ)
+    packing = archives.packing(caller, location, compressed=kind is ArchiveFormat.TAR_GZ)
     async with AsyncExitStack() as held:
         opened = await held.enter_async_context(packing)
-        name = posixpath.basename(posixpath.normpath(place.path))
-        named = f"{_UNNAMED if name in _NO_NAMES else name}.{kind}"
+        name = posixpath.basename(posixpath.normpath(location.path))
+        named = f"{_DEFAULT_NAME if name in _NO_NAMES else name}.{kind}"
         return answer_archive(opened, held.pop_all(), name=named, media_type=_TYPES[kind])
 
 
-@router.put("/archive", status_code=204, openapi_extra=_SENT)
+@router.put("/archive", status_code=204, openapi_extra=_UPLOAD)
 @may_fail_with(*UPLOADED, errors.ArchiveFailed)
 async def unpack_archive(
-    request: Request, caller: Operator, place: PlaceDep, archives: ArchivesDep
+    request: Request, caller: Operator, location: LocationDep, archives: ArchivesDep
 ) -> None:
     """Unpack a tar or tar.gz archive into a directory, over what is there; of one that is broken a part is unpacked."""
-    await archives.unpack(caller, place, a_body(request))
+    await archives.unpack(caller, location, to_body(request))

@@ -7,11 +7,11 @@ from sandbox_server.domain.errors import ArchiveFailed, PathNotFound, PathRefuse
 from sandbox_server.domain.files import Entry, EntryType
 from sandbox_server.domain.ids import new_id
 from sandbox_server.files.contents import Body
-from sandbox_server.files.file_access import Hands, Place, WayIn
+from sandbox_server.files.file_access import FileAccess, FileLocation, FileSession
 from sandbox_server.providers.protocol.transfers import OpenedFile
 
 _LIMIT = timedelta(minutes=10)
-_LAST_WORDS = 2000
+_MAX_ERROR_OUTPUT = 2000
 
 _PACK = 'umask 077; tar -C "$SANDBOX_DIRECTORY" -c -f "$SANDBOX_ARCHIVE" .'
 _PACK_SMALL = 'umask 077; tar -C "$SANDBOX_DIRECTORY" -c -z -f "$SANDBOX_ARCHIVE" .'
@@ -26,36 +26,36 @@ class Archives:
     known before anything is answered. Links and paths in it that lead elsewhere lead to no other sandbox.
     """
 
-    def __init__(self, way_in: WayIn) -> None:
-        self._way_in = way_in
+    def __init__(self, file_access: FileAccess) -> None:
+        self._file_access = file_access
 
     @asynccontextmanager
     async def packing(
-        self, caller: Caller, place: Place, *, compressed: bool
+        self, caller: Caller, location: FileLocation, *, compressed: bool
     ) -> AsyncIterator[OpenedFile]:
         """Read a directory as an archive until the block ends."""
-        async with self._way_in.into(caller, place) as hands, AsyncExitStack() as held:
-            directory = await _directory_at(hands, place.path)
+        async with self._file_access.open(caller, location) as session, AsyncExitStack() as held:
+            directory = await _directory_at(session, location.path)
             archive = _new_archive()
-            async with _gone_afterwards(hands, archive):
-                await _run(hands, _PACK_SMALL if compressed else _PACK, directory, archive)
-                opened = await hands.transfers.open(archive)
+            async with _removed_afterwards(session, archive):
+                await _run(session, _PACK_SMALL if compressed else _PACK, directory, archive)
+                opened = await session.transfers.open(archive)
             if opened is None:
                 raise PathNotFound(archive)
             held.push_async_callback(opened.close)
             yield opened
 
-    async def unpack(self, caller: Caller, place: Place, body: Body) -> None:
+    async def unpack(self, caller: Caller, location: FileLocation, body: Body) -> None:
         """Unpack an archive into a directory, which is made if there is none."""
-        async with self._way_in.into(caller, place) as hands:
-            made = await hands.files.make_directory(place.path)
-            directory = made or await _directory_at(hands, place.path)
+        async with self._file_access.open(caller, location) as session:
+            made = await session.files.make_directory(location.path)
+            directory = made or await _directory_at(session, location.path)
             archive = _new_archive()
-            async with _gone_afterwards(hands, archive):
-                await hands.transfers.upload(
-                    archive, body.parts, length=body.length, told_as=place.path
+            async with _removed_afterwards(session, archive):
+                await session.transfers.upload(
+                    archive, body.parts, length=body.length, told_as=location.path
                 )
-                await _run(hands, _UNPACK, directory, archive)
+                await _run(session, _UNPACK, directory, archive)
 
 
 def _new_archive() -> str:
@@ -63,25 +63,27 @@ def _new_archive() -> str:
 
 
 @asynccontextmanager
-async def _gone_afterwards(hands: Hands, archive: str) -> AsyncIterator[None]:
+async def _removed_afterwards(session: FileSession, archive: str) -> AsyncIterator[None]:
     try:
         yield
     finally:
         with suppress(SandboxError):
-            await hands.files.remove(archive)
+            await session.files.remove(archive)
 
 
-async def _directory_at(hands: Hands, path: str) -> Entry:
-    entry = await hands.files.stat(path)
+async def _directory_at(session: FileSession, path: str) -> Entry:
+    entry = await session.files.stat(path)
     if entry.type is not EntryType.DIRECTORY:
         raise PathRefused(path, "it is no directory")
     return entry
 
 
-async def _run(hands: Hands, command: str, directory: Entry, archive: str) -> None:
+async def _run(session: FileSession, command: str, directory: Entry, archive: str) -> None:
     envs = {"SANDBOX_DIRECTORY": directory.path, "SANDBOX_ARCHIVE": archive}
-    finished = await hands.inside.run_command(command, user=hands.user, envs=envs, timeout=_LIMIT)
+    finished = await session.inside.run_command(
+        command, user=session.user, envs=envs, timeout=_LIMIT
+    )
     harmless = {0} if command == _UNPACK else {0, _CHANGED_MEANWHILE}
     if finished.exit_code not in harmless:
-        said = finished.output[-_LAST_WORDS:].decode(errors="replace").strip()
+        said = finished.output[-_MAX_ERROR_OUTPUT:].decode(errors="replace").strip()
         raise ArchiveFailed(directory.path, said)

@@ -48,7 +48,7 @@ class Conditions:
 
     def part_of(self, found: Entry) -> ByteRange | None:
         """Choose what to send of a file; None is all of it."""
-        if self.range is None or not self._is_about(found):
+        if self.range is None or not self._applies_range(found):
             return None
         asked = _RANGE.fullmatch(self.range)
         if asked is None or asked[1] == asked[2] == "":
@@ -60,7 +60,7 @@ class Conditions:
             raise RangeOutside(found.path, size=found.size)
         return part
 
-    def _is_about(self, found: Entry) -> bool:
+    def _applies_range(self, found: Entry) -> bool:
         if self.if_range is None:
             return True
         if self.if_range.startswith(('"', "W/")):

@@ -16,13 +16,13 @@ from sandbox_server.domain.errors import (
 from sandbox_server.domain.files import Entry, EntryType
 from sandbox_server.domain.ids import new_id
 from sandbox_server.files.conditions import Conditions
-from sandbox_server.files.file_access import Hands, Place, WayIn
-from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.file_access import FileAccess, FileLocation, FileSession
+from sandbox_server.files.path_locks import PathLocks
 from sandbox_server.providers.e2b.files import Files
 from sandbox_server.providers.protocol.errors import AnswerLost
 from sandbox_server.providers.protocol.transfers import ByteRange, OpenedFile
 
-_LOOKS = 2  # at a file that changes while it is looked at
+_MAX_ATTEMPTS = 2  # at a file that changes while it is looked at
 _SET_MODE = 'chmod -- "$SANDBOX_MODE" "$SANDBOX_FILE"'
 _SET_MODE_LIMIT = timedelta(seconds=20)
 
@@ -48,7 +48,7 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class WrittenFile:
     """The file that there is now, and whether there was none."""
 
     entry: Entry
@@ -58,69 +58,71 @@ class Written:
 class FileContents:
     """What files hold: read, replaced and removed, each in one piece."""
 
-    def __init__(self, way_in: WayIn, alone: Alone) -> None:
-        self._way_in = way_in
-        self._alone = alone
+    def __init__(self, file_access: FileAccess, path_locks: PathLocks) -> None:
+        self._file_access = file_access
+        self._path_locks = path_locks
 
-    async def look(self, caller: Caller, place: Place, wanted: Conditions) -> Content:
+    async def look(self, caller: Caller, location: FileLocation, wanted: Conditions) -> Content:
         """Describe a file as it would be sent."""
-        async with self._way_in.into(caller, place) as hands:
-            entry = await _file_at(hands.files, place.path)
-        wanted.require(place.path, entry)
+        async with self._file_access.open(caller, location) as session:
+            entry = await _file_at(session.files, location.path)
+        wanted.require(location.path, entry)
         return Content(entry=entry, is_known=wanted.is_known(entry))
 
     @asynccontextmanager
     async def reading(
-        self, caller: Caller, place: Place, wanted: Conditions
+        self, caller: Caller, location: FileLocation, wanted: Conditions
     ) -> AsyncIterator[Content]:
         """Read a file, or the part of it that is wanted, until the block ends."""
-        async with self._way_in.into(caller, place) as hands, AsyncExitStack() as held:
-            content = await _open(hands, place.path, wanted)
+        async with self._file_access.open(caller, location) as session, AsyncExitStack() as held:
+            content = await _open(session, location.path, wanted)
             if content.opened is not None:
                 held.push_async_callback(content.opened.close)
             yield content
 
-    async def write(self, caller: Caller, place: Place, body: Body, wanted: Conditions) -> Written:
+    async def write(
+        self, caller: Caller, location: FileLocation, body: Body, wanted: Conditions
+    ) -> WrittenFile:
         """Put a file where there was none or another, once all of it is there."""
-        async with self._way_in.into(caller, place) as hands:
-            before = await _replaceable(hands.files, place.path)
-            _require(wanted, place.path, before)
-            target = place.path if before is None else before.path
-            async with _beside(hands, target) as beside:
-                new = await _upload(hands, beside, body, told_as=place.path)
-                async with self._alone.at(place.sandbox_id, target):
-                    now = await _replaceable(hands.files, target)
-                    _require(wanted, place.path, now)
-                    await _replace(hands, new, target, now)
-            return Written(entry=new, is_new=now is None)
+        async with self._file_access.open(caller, location) as session:
+            before = await _replaceable(session.files, location.path)
+            _require(wanted, location.path, before)
+            target = location.path if before is None else before.path
+            async with _temporary_path(session, target) as beside:
+                new = await _upload(session, beside, body, told_as=location.path)
+                async with self._path_locks.hold(location.sandbox_id, target):
+                    now = await _replaceable(session.files, target)
+                    _require(wanted, location.path, now)
+                    await _replace(session, new, target, now)
+            return WrittenFile(entry=new, is_new=now is None)
 
     async def remove(
-        self, caller: Caller, place: Place, *, recursive: bool, wanted: Conditions
+        self, caller: Caller, location: FileLocation, *, recursive: bool, wanted: Conditions
     ) -> None:
         """Remove a file, a link, or a directory; with all that is in it only if that is said."""
         async with (
-            self._way_in.into(caller, place) as hands,
-            self._alone.at(place.sandbox_id, place.path),
+            self._file_access.open(caller, location) as session,
+            self._path_locks.hold(location.sandbox_id, location.path),
         ):
-            entry = await hands.files.stat(place.path)
-            wanted.require(place.path, entry)
-            await _remove(hands.files, entry, recursive=recursive)
+            entry = await session.files.stat(location.path)
+            wanted.require(location.path, entry)
+            await _remove(session.files, entry, recursive=recursive)
 
 
-async def _open(hands: Hands, path: str, wanted: Conditions) -> Content:
-    for _ in range(_LOOKS):
-        entry = await _file_at(hands.files, path)
+async def _open(session: FileSession, path: str, wanted: Conditions) -> Content:
+    for _ in range(_MAX_ATTEMPTS):
+        entry = await _file_at(session.files, path)
         wanted.require(path, entry)
         if wanted.is_known(entry):
             return Content(entry=entry, is_known=True)
         part = wanted.part_of(entry)
-        opened = await hands.transfers.open(entry.path, part=part)
+        opened = await session.transfers.open(entry.path, part=part)
         if opened is None:
             continue
         if _is_of(opened, entry, part):
             return Content(entry=entry, part=part, opened=opened)
         await opened.close()
-    return Content(entry=entry, opened=await hands.transfers.open(entry.path), has_version=False)
+    return Content(entry=entry, opened=await session.transfers.open(entry.path), has_version=False)
 
 
 def _is_of(opened: OpenedFile, entry: Entry, part: ByteRange | None) -> bool:
@@ -135,7 +137,7 @@ async def _file_at(files: Files, path: str) -> Entry:
     if entry.symlink_target is not None:
         entry = await files.stat(entry.symlink_target)
     if entry.type is not EntryType.FILE:
-        raise PathRefused(path, _what_is(entry))
+        raise PathRefused(path, _describe(entry))
     return entry
 
 
@@ -149,7 +151,7 @@ async def _replaceable(files: Files, path: str) -> Entry | None:
         return None
 
 
-def _what_is(entry: Entry) -> str:
+def _describe(entry: Entry) -> str:
     if entry.type is EntryType.DIRECTORY:
         return "it is a directory"
     return "it is a link to nothing" if entry.symlink_target is not None else "it is no file"
@@ -161,18 +163,18 @@ def _require(wanted: Conditions, path: str, found: Entry | None) -> None:
 
 
 @asynccontextmanager
-async def _beside(hands: Hands, target: str) -> AsyncIterator[str]:
-    """Name a place next to a file, in its file system; what failed leaves nothing there."""
+async def _temporary_path(session: FileSession, target: str) -> AsyncIterator[str]:
+    """Name a location next to a file, in its file system; what failed leaves nothing there."""
     path = posixpath.join(posixpath.dirname(target), f".upload-{new_id()}")
     try:
         yield path
     except BaseException:
         with suppress(SandboxError):
-            await hands.files.remove(path)
+            await session.files.remove(path)
         raise
 
 
-async def _upload(hands: Hands, beside: str, body: Body, *, told_as: str) -> Entry:
+async def _upload(session: FileSession, beside: str, body: Body, *, told_as: str) -> Entry:
     sent = 0
 
     async def counted() -> AsyncGenerator[bytes, None]:
@@ -182,23 +184,23 @@ async def _upload(hands: Hands, beside: str, body: Body, *, told_as: str) -> Ent
                 sent += len(part)
                 yield part
 
-    await hands.transfers.upload(beside, counted(), length=body.length, told_as=told_as)
-    new = await hands.files.stat(beside)
+    await session.transfers.upload(beside, counted(), length=body.length, told_as=told_as)
+    new = await session.files.stat(beside)
     if new.size != sent:
-        raise AnswerLost(str(hands.row.backend), f"the sandbox took {new.size} of {sent} bytes")
+        raise AnswerLost(str(session.row.backend), f"the sandbox took {new.size} of {sent} bytes")
     return new
 
 
-async def _replace(hands: Hands, new: Entry, target: str, now: Entry | None) -> None:
+async def _replace(session: FileSession, new: Entry, target: str, now: Entry | None) -> None:
     if now is not None and now.mode != new.mode:
-        await _set_mode(hands, new.path, now.mode)
-    await hands.files.move(new.path, target)
+        await _set_mode(session, new.path, now.mode)
+    await session.files.move(new.path, target)
 
 
-async def _set_mode(hands: Hands, path: str, mode: int) -> None:
+async def _set_mode(session: FileSession, path: str, mode: int) -> None:
     envs = {"SANDBOX_FILE": path, "SANDBOX_MODE": f"{mode:o}"}
-    finished = await hands.inside.run_command(
-        _SET_MODE, user=hands.user, envs=envs, timeout=_SET_MODE_LIMIT
+    finished = await session.inside.run_command(
+        _SET_MODE, user=session.user, envs=envs, timeout=_SET_MODE_LIMIT
     )
     if finished.exit_code != 0:
         raise PathRefused(path, finished.output.decode(errors="replace").strip())

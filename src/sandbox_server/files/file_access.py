@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain.access import Caller
-from sandbox_server.files.watching import Watching
+from sandbox_server.files.watching import FileWatch
 from sandbox_server.providers.e2b.files import Files
 from sandbox_server.providers.e2b.inside import Inside
 from sandbox_server.providers.e2b.transfers import Transfers
@@ -13,7 +13,7 @@ from sandbox_server.sandboxes.service import SandboxController
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FileLocation:
     """Where in which sandbox something is wanted, as whom, and how long to wait until it is awake."""
 
     sandbox_id: str
@@ -23,7 +23,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hands:
+class FileSession:
     """All that it takes to work on the files of a sandbox as one of its users."""
 
     row: Sandbox
@@ -33,41 +33,41 @@ class Hands:
     inside: Inside
 
 
-class WayIn:
+class FileAccess:
     """Reaches into sandboxes, which are not idle for as long as that lasts."""
 
     def __init__(self, controller: SandboxController) -> None:
         self._controller = controller
 
     @asynccontextmanager
-    async def into(self, caller: Caller, place: Place) -> AsyncIterator[Hands]:
+    async def open(self, caller: Caller, location: FileLocation) -> AsyncIterator[FileSession]:
         """Have a sandbox awake until the block ends."""
-        used = await self._controller.use(caller, place.sandbox_id, wait=place.wait)
+        used = await self._controller.use(caller, location.sandbox_id, wait=location.wait)
         backend, access = used.backend, used.access
         with self._controller.activity.hold(used.row):
-            yield Hands(
+            yield FileSession(
                 row=used.row,
-                user=place.user,
-                files=backend.files(access, user=place.user),
-                transfers=backend.transfers(access, user=place.user),
+                user=location.user,
+                files=backend.files(access, user=location.user),
+                transfers=backend.transfers(access, user=location.user),
                 inside=backend.inside(access),
             )
 
     async def watch(
         self,
         caller: Caller,
-        place: Place,
+        location: FileLocation,
         *,
         recursive: bool,
         cut: Callable[[], None] | None = None,
-    ) -> Watching:
+    ) -> FileWatch:
         """Follow what happens below a directory from now on; that is no use of the sandbox."""
-        used = await self._controller.use(caller, place.sandbox_id, wait=place.wait)
-        files = used.backend.files(used.access, user=place.user)
-        changes = await files.watch(place.path, recursive=recursive)
+        used = await self._controller.use(caller, location.sandbox_id, wait=location.wait)
+        files = used.backend.files(used.access, user=location.user)
+        changes = await files.watch(location.path, recursive=recursive)
 
         async def leave() -> str:
-            row = await self._controller.until_left(caller, place.sandbox_id)
+            row = await self._controller.until_left(caller, location.sandbox_id)
             return f"The sandbox is {row.state}: {row.state_reason}"
 
-        return Watching(changes, leave, cut=cut)
+        return FileWatch(changes, leave, cut=cut)

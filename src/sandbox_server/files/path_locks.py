@@ -9,7 +9,7 @@ from sandbox_server.domain.errors import FileBusy
 _WAIT = timedelta(seconds=30)
 
 
-class Alone:
+class PathLocks:
     """Lets one caller at a time, of all servers, see what is at a path and replace it."""
 
     def __init__(self, locks: Locks, *, wait: timedelta = _WAIT) -> None:
@@ -17,7 +17,7 @@ class Alone:
         self._wait = wait
 
     @asynccontextmanager
-    async def at(self, sandbox_id: str, *paths: str) -> AsyncIterator[None]:
+    async def hold(self, sandbox_id: str, *paths: str) -> AsyncIterator[None]:
         """Keep others away from these paths until the block ends."""
         async with AsyncExitStack() as held:
             for name in sorted({_last_name(path) for path in paths}):

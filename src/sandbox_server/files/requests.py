@@ -13,7 +13,7 @@ from sandbox_server.domain.errors import FileChanged, InvalidRequest, TransferSt
 from sandbox_server.files.archives import Archives
 from sandbox_server.files.conditions import Conditions
 from sandbox_server.files.contents import Body, FileContents
-from sandbox_server.files.file_access import Place, WayIn
+from sandbox_server.files.file_access import FileAccess, FileLocation
 from sandbox_server.files.tree import FileTree
 from sandbox_server.http.declared_errors import FILES_USED, may_fail_with
 from sandbox_server.http.deps import SandboxIdPath, depends_on
@@ -22,7 +22,7 @@ from sandbox_server.http.faults import Malformed
 STALL = timedelta(minutes=2)
 """How long a caller may send nothing of a body."""
 
-Wake = Annotated[
+WakeTimeout = Annotated[
     float,
     Query(
         ge=0,
@@ -31,26 +31,26 @@ Wake = Annotated[
         description="For how many seconds to wait until the sandbox is awake.",
     ),
 ]
-PATIENCE_S = 55.0
+WAKE_TIMEOUT_S = 55.0
 WORKING_DIRECTORY = "."
 User = Annotated[FileUser | None, Query()]
 Depth = Annotated[int, Query(ge=1, le=20, description="How many levels to list.")]
 
 
 @may_fail_with(*FILES_USED, InvalidRequest)
-async def find_place(
+async def find_location(
     request: Request,
     sandbox_id: SandboxIdPath,
     path: Annotated[FilePath, Query()],
     user: User = None,
-    wait: Wake = PATIENCE_S,
-) -> Place:
+    wait: WakeTimeout = WAKE_TIMEOUT_S,
+) -> FileLocation:
     _require_text(request.scope["query_string"])
-    return a_place(sandbox_id, path, user, wait)
+    return to_location(sandbox_id, path, user, wait)
 
 
-def a_place(sandbox_id: str, path: str, user: str | None, wait: float) -> Place:
-    return Place(sandbox_id=sandbox_id, path=path, user=user, wait=timedelta(seconds=wait))
+def to_location(sandbox_id: str, path: str, user: str | None, wait: float) -> FileLocation:
+    return FileLocation(sandbox_id=sandbox_id, path=path, user=user, wait=timedelta(seconds=wait))
 
 
 @may_fail_with(*FILES_USED, InvalidRequest)
@@ -59,9 +59,9 @@ async def find_directory(
     sandbox_id: SandboxIdPath,
     path: Annotated[DirectoryPath, Query()] = WORKING_DIRECTORY,
     user: User = None,
-    wait: Wake = PATIENCE_S,
-) -> Place:
-    return await find_place(request, sandbox_id, path or WORKING_DIRECTORY, user, wait)
+    wait: WakeTimeout = WAKE_TIMEOUT_S,
+) -> FileLocation:
+    return await find_location(request, sandbox_id, path or WORKING_DIRECTORY, user, wait)
 
 
 @may_fail_with(FileChanged)
@@ -77,16 +77,16 @@ async def find_conditions(request: Request) -> Conditions:
     )
 
 
-WayInDep = Annotated[WayIn, depends_on(WayIn)]
-PlaceDep = Annotated[Place, Depends(find_place)]
-DirectoryDep = Annotated[Place, Depends(find_directory)]
+FileAccessDep = Annotated[FileAccess, depends_on(FileAccess)]
+LocationDep = Annotated[FileLocation, Depends(find_location)]
+DirectoryDep = Annotated[FileLocation, Depends(find_directory)]
 ConditionsDep = Annotated[Conditions, Depends(find_conditions)]
 ContentsDep = Annotated[FileContents, depends_on(FileContents)]
 TreeDep = Annotated[FileTree, depends_on(FileTree)]
 ArchivesDep = Annotated[Archives, depends_on(Archives)]
 
 
-def a_body(request: Request, *, stall: timedelta = STALL) -> Body:
+def to_body(request: Request, *, stall: timedelta = STALL) -> Body:
     """Take what is sent as it is, part by part."""
     headers = request.headers
     if "content-range" in headers:

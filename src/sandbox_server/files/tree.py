@@ -3,12 +3,12 @@ from dataclasses import dataclass
 
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.files import Entry
-from sandbox_server.files.file_access import Place, WayIn
-from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.file_access import FileAccess, FileLocation
+from sandbox_server.files.path_locks import PathLocks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class CreatedDirectory:
     """The directory that there is now, and whether there was none."""
 
     entry: Entry
@@ -18,28 +18,36 @@ class Made:
 class FileTree:
     """Where files are: listed, moved, watched."""
 
-    def __init__(self, way_in: WayIn, alone: Alone) -> None:
-        self._way_in = way_in
-        self._alone = alone
+    def __init__(self, file_access: FileAccess, path_locks: PathLocks) -> None:
+        self._file_access = file_access
+        self._path_locks = path_locks
 
     async def list_page(
-        self, caller: Caller, place: Place, *, depth: int, limit: int, after: str | None = None
+        self,
+        caller: Caller,
+        location: FileLocation,
+        *,
+        depth: int,
+        limit: int,
+        after: str | None = None,
     ) -> Sequence[Entry]:
         """List what is below a directory in the order of their paths, from the one after `after`."""
-        async with self._way_in.into(caller, place) as hands:
-            return await hands.files.list_below(place.path, depth=depth, limit=limit, after=after)
+        async with self._file_access.open(caller, location) as session:
+            return await session.files.list_below(
+                location.path, depth=depth, limit=limit, after=after
+            )
 
-    async def move(self, caller: Caller, place: Place, destination: str) -> Entry:
+    async def move(self, caller: Caller, location: FileLocation, destination: str) -> Entry:
         """Give a file or a directory another name, in place of a file that has it."""
         async with (
-            self._way_in.into(caller, place) as hands,
-            self._alone.at(place.sandbox_id, place.path, destination),
+            self._file_access.open(caller, location) as session,
+            self._path_locks.hold(location.sandbox_id, location.path, destination),
         ):
-            return await hands.files.move(place.path, destination)
+            return await session.files.move(location.path, destination)
 
-    async def make_directory(self, caller: Caller, place: Place) -> Made:
+    async def make_directory(self, caller: Caller, location: FileLocation) -> CreatedDirectory:
         """Have a directory, with all above it."""
-        async with self._way_in.into(caller, place) as hands:
-            made = await hands.files.make_directory(place.path)
-            entry = made or await hands.files.stat(place.path)
-            return Made(entry=entry, is_new=made is not None)
+        async with self._file_access.open(caller, location) as session:
+            made = await session.files.make_directory(location.path)
+            entry = made or await session.files.stat(location.path)
+            return CreatedDirectory(entry=entry, is_new=made is not None)

@@ -68,7 +68,7 @@ class FileStream(StreamingResponse):
 
 def answer_head(content: Content) -> Response:
     """Tell what a file is without sending it."""
-    headers = version_of(content)
+    headers = _content_headers(content)
     if content.is_known:
         return Response(None, HTTPStatus.NOT_MODIFIED, headers)
     headers |= {"Content-Length": str(content.entry.size), **_attached(content.entry.name)}
@@ -80,7 +80,7 @@ def answer_file(content: Content, held: AsyncExitStack) -> Response:
     opened, part = content.opened, content.part
     if opened is None:
         return answer_head(content)
-    headers = version_of(content) | _attached(content.entry.name)
+    headers = _content_headers(content) | _attached(content.entry.name)
     if part is not None:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.entry.size}"
     status = HTTPStatus.OK if part is None else HTTPStatus.PARTIAL_CONTENT
@@ -95,14 +95,14 @@ def answer_archive(
     )
 
 
-def version_of(content: Content) -> dict[str, str]:
+def _content_headers(content: Content) -> dict[str, str]:
     headers = {"Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"}
     if content.has_version:
-        headers |= told_version(content.entry)
+        headers |= version_headers(content.entry)
     return headers
 
 
-def told_version(entry: Entry) -> dict[str, str]:
+def version_headers(entry: Entry) -> dict[str, str]:
     return {
         "ETag": entry.etag,
         "Last-Modified": format_datetime(entry.modified_at, usegmt=True),

@@ -7,7 +7,7 @@ from typing import Protocol
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.domain.files import Change
-from sandbox_server.log.following import Follower
+from sandbox_server.log.follower import Follower
 
 ENDED = "ended"
 """What the last event is called, and its id: who comes back with it is told that there are no more."""
@@ -16,13 +16,13 @@ _MOST_WAITING = 500
 _PACE_S = 0.05  # as much as is there by then goes out at once
 
 
-class Register(Protocol):
+class FollowerRegistry(Protocol):
     """Where all who follow something at a server are known, to end with it."""
 
-    def registered(self, following: Follower, /) -> AbstractContextManager[None]: ...
+    def registered(self, follower: Follower, /) -> AbstractContextManager[None]: ...
 
 
-class Watching:
+class FileWatch:
     """One who follows what happens to files: told as it comes, and stored nowhere.
 
     Who is slow holds up the sandbox's reports, which break off there at some time.
@@ -55,7 +55,7 @@ class Watching:
     def is_stalled(self, *, since: float) -> bool:
         return self._handed_at is not None and self._handed_at < since
 
-    async def texts(self, register: Register) -> AsyncGenerator[bytes, None]:
+    async def texts(self, register: FollowerRegistry) -> AsyncGenerator[bytes, None]:
         """Give events as they are sent, until the sandbox runs no more or the stream is ended."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._collect()), loop.create_task(self._attend())]

@@ -19,8 +19,8 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import AccessDenied
 from sandbox_server.http.connection import abort_of, connection_of
 from sandbox_server.http.deps import depends_on
-from sandbox_server.log.following import Follower, Following
-from sandbox_server.log.hub import Streams
+from sandbox_server.log.follower import Follower, LogFollower
+from sandbox_server.log.hub import StreamHub
 from sandbox_server.log.source import Source
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class CallerCheck(Protocol):
 class EventStreams:
     """Answers requests with Server-Sent Events, for as long as the caller has access."""
 
-    def __init__(self, streams: Streams, callers: CallerCheck) -> None:
+    def __init__(self, streams: StreamHub, callers: CallerCheck) -> None:
         self._streams = streams
         self._callers = callers
 
@@ -115,16 +115,16 @@ class EventStreams:
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """Answer with a stream from its start, or from where the client stopped; 204 where nothing is left and nothing will follow."""
-        following = await self._streams.follow(
+        follower = await self._streams.follow(
             source,
             after=after if last_event_id is None else last_event_id,
             tail=tail,
             cut=abort_of(request.scope),
         )
-        if following.is_over:
+        if follower.is_over:
             return Response(status_code=204)
-        texts = _texts(following, meanwhile or nullcontext())
-        return self.respond(request, following, texts, headers=headers)
+        texts = _texts(follower, meanwhile or nullcontext())
+        return self.respond(request, follower, texts, headers=headers)
 
     def respond(
         self,
@@ -146,8 +146,8 @@ class EventStreams:
             data_sender_callable=lambda: self._recheck(request.state.caller, follower),
         )
 
-    def registered(self, following: Follower) -> AbstractContextManager[None]:
-        return self._streams.registered(following)
+    def registered(self, follower: Follower) -> AbstractContextManager[None]:
+        return self._streams.registered(follower)
 
     async def _recheck(self, caller: Caller, follower: Follower) -> None:
         """End the stream when its caller loses access."""
@@ -243,10 +243,10 @@ async def _opened(texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
 
 
 async def _texts(
-    following: Following, meanwhile: AbstractContextManager[None]
+    follower: LogFollower, meanwhile: AbstractContextManager[None]
 ) -> AsyncGenerator[bytes, None]:
     with meanwhile:
-        async with aclosing(following.blocks()) as blocks:
+        async with aclosing(follower.blocks()) as blocks:
             async for block in blocks:
                 yield block.text
 

@@ -12,10 +12,10 @@ from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
 from sandbox_server.metrics.instruments import EVENTS
 
 # The channel for `{id}/{who changed it}` when a sandbox's row has changed.
-CHANGED = "sandbox_changed"
+SANDBOX_CHANNEL = "sandbox_changed"
 
 # The channel for the topics (see log/source.py) of logs that have grown, separated by spaces.
-GREW = "log_grew"
+LOG_CHANNEL = "log_grew"
 
 
 class EventRepository:
@@ -89,7 +89,7 @@ def _append() -> ReturningInsert[Any]:
     kept = insert(table).from_select(columns, rows)
     said = table.c.sandbox_id + bindparam("by", type_=Text)
     grown = func.concat("tenant/", table.c.tenant_id, " sandbox/", table.c.sandbox_id)
-    return kept.returning(func.pg_notify(CHANGED, said), func.pg_notify(GREW, grown))
+    return kept.returning(func.pg_notify(SANDBOX_CHANNEL, said), func.pg_notify(LOG_CHANNEL, grown))
 
 
 _APPEND = _append()

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sandbox_server.domain.errors import SandboxError
 from sandbox_server.log.blocks import Window
-from sandbox_server.log.reading import Reading
+from sandbox_server.log.reader import LogReader
 from sandbox_server.log.source import Source
 
 log = logging.getLogger(__name__)
@@ -22,14 +22,14 @@ class Feed:
     So the fastest of those who follow sets the pace, and who lags behind the window reads from the log alone.
     """
 
-    def __init__(self, source: Source, reading: Reading, *, position: int) -> None:
+    def __init__(self, source: Source, reader: LogReader, *, position: int) -> None:
         self.source = source
         self.window = Window(position)
         self.over = False
         self.followers = 0
         self.read_at = -_SLOWEST_PACE.total_seconds()
         self.seen_counter: int | None = None
-        self._reading = reading
+        self._reader = reader
         self._grown = asyncio.Event()
         self._grown.set()
         self._wanted = asyncio.Event()
@@ -74,7 +74,7 @@ class Feed:
         self.read_at = loop.time()
 
     async def _read(self) -> None:
-        page = await self._reading.read_at_last(self.source, after=self.window.position)
+        page = await self._reader.read_at_last(self.source, after=self.window.position)
         self.window.add(page)
         self.over = page.over
         if page.more:

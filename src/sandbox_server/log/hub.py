@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.db.session import OUTAGES, Sessions, without_transaction
-from sandbox_server.log.events import GREW, EventRepository
+from sandbox_server.log.events import LOG_CHANNEL, EventRepository
 from sandbox_server.log.feed import Feed
-from sandbox_server.log.following import Follower, Following
-from sandbox_server.log.reading import Reading
+from sandbox_server.log.follower import Follower, LogFollower
+from sandbox_server.log.reader import LogReader
 from sandbox_server.log.source import Page, Source
 from sandbox_server.metrics.instruments import FOLLOWERS, FOLLOWERS_CUT_OFF
 
@@ -27,7 +27,7 @@ _LOOK_PATIENCE = timedelta(seconds=10)
 _LAST_WORDS = timedelta(seconds=1)
 
 
-class Streams:
+class StreamHub:
     """All who follow something at this server.
 
     What is said on the channel shortens the wait, and nothing depends on it: the counters of the logs that are followed
@@ -46,15 +46,15 @@ class Streams:
         self._sessions = sessions
         self._look_every = look_every
         self._stalled_after = stalled_after
-        self._live = Reading(sessions, at_once=_READS_LIVE)
-        self._behind = Reading(sessions, at_once=_READS_BEHIND)
+        self._live = LogReader(sessions, at_once=_READS_LIVE)
+        self._behind = LogReader(sessions, at_once=_READS_BEHIND)
         self._feeds: dict[Source, Feed] = {}
         self._by_topic: defaultdict[str, set[Feed]] = defaultdict(set)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
-        self._followings: set[Follower] = set()
+        self._followers: set[Follower] = set()
         self._has_heard = False
         self._ended = False
-        notifications.listen(GREW, self._heard)
+        notifications.listen(LOG_CHANNEL, self._heard)
 
     async def follow(
         self,
@@ -63,7 +63,7 @@ class Streams:
         after: int | None = None,
         tail: int | None = None,
         cut: Callable[[], None] | None = None,
-    ) -> Following:
+    ) -> LogFollower:
         """Follow a stream from its start, after that number, or with so many of its last.
 
         `cut` breaks the connection of one that takes nothing of what is sent.
@@ -71,13 +71,13 @@ class Streams:
         if after is None and tail is not None:
             after = await self._behind.find_tail(source, count=tail)
         first = await self._behind.read(source, after=after or 0)
-        return Following(source, self, first=first, cut=cut)
+        return LogFollower(source, self, first=first, cut=cut)
 
     def end(self) -> None:
         """End all streams at once, since the server stops; who follows goes on at another, or after the start."""
         self._ended = True
-        for following in list(self._followings):
-            following.end()
+        for follower in list(self._followers):
+            follower.end()
         asyncio.get_running_loop().call_later(_LAST_WORDS.total_seconds(), self._cut_off_all)
 
     async def run(self) -> None:
@@ -95,17 +95,17 @@ class Streams:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     @contextmanager
-    def registered(self, following: Follower) -> Iterator[None]:
+    def registered(self, follower: Follower) -> Iterator[None]:
         """Know of one who follows, as long as the block lasts."""
         if self._ended:
-            following.end()
-        self._followings.add(following)
+            follower.end()
+        self._followers.add(follower)
         FOLLOWERS.inc()
         try:
             yield
         finally:
             FOLLOWERS.dec()
-            self._followings.discard(following)
+            self._followers.discard(follower)
 
     @contextmanager
     def joined(self, source: Source, position: int) -> Iterator[Feed]:
@@ -155,14 +155,14 @@ class Streams:
         stalled = asyncio.get_running_loop().time() - self._stalled_after.total_seconds()
         for feed in self._tasks:
             feed.window.age()
-        for following in list(self._followings):
-            if following.is_stalled(since=stalled):
+        for follower in list(self._followers):
+            if follower.is_stalled(since=stalled):
                 FOLLOWERS_CUT_OFF.inc()
-                following.cut_off()
+                follower.cut_off()
 
     def _cut_off_all(self) -> None:
-        for following in list(self._followings):
-            following.cut_off()
+        for follower in list(self._followers):
+            follower.cut_off()
 
     async def _look(self) -> None:
         """Have those feeds read on whose log has grown where nobody says so; now and then, where somebody does."""

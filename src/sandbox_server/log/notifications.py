@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.log.events import GREW
+from sandbox_server.log.events import LOG_CHANNEL
 
 
-class LogGrowth:
+class LogNotifications:
     """Tells those who wait for a log that it has grown; a hint, and never the only way to find out."""
 
     def __init__(self, notifications: Notifications) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        notifications.listen(GREW, self._heard)
+        notifications.listen(LOG_CHANNEL, self._heard)
 
     @contextmanager
     def follow(self, topic: str) -> Iterator[asyncio.Event]:

@@ -13,12 +13,12 @@ from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.html_pages import is_navigation, render
 from sandbox_server.http.request_metrics import NamedRoute, RequestMetrics
 from sandbox_server.http.tenant_limits import ConcurrencyLimit, lasts
-from sandbox_server.ports.port_proxy import Passing
+from sandbox_server.ports.port_proxy import PortProxy
 from sandbox_server.ports.preview_cookie import remember, remembered
 from sandbox_server.proxy.client import Client, ClientGone
-from sandbox_server.proxy.proxy_request import Passage
-from sandbox_server.proxy.public_origin import Outside
-from sandbox_server.proxy.targets import Destination, PublicAddress
+from sandbox_server.proxy.proxy_request import ProxyRequest
+from sandbox_server.proxy.public_origin import PublicOrigin
+from sandbox_server.proxy.targets import PortTarget, PublicAddress
 from sandbox_server.structured_logging import log_context
 
 _HOST_FORM = NamedRoute("{port}-{sandbox_id}")
@@ -33,14 +33,14 @@ class SandboxHosts:
         *,
         public_address: PublicAddress,
         authenticator: Authenticator,
-        passing: Passing,
+        port_proxy: PortProxy,
         requests: ConcurrencyLimit,
         streams: ConcurrencyLimit,
     ) -> None:
         self._app = app
         self._public_address = public_address
         self._authenticator = authenticator
-        self._passing = passing
+        self._port_proxy = port_proxy
         self._requests = requests
         self._streams = streams
         self._at_sandbox = AccessLog(RequestMetrics(self._answer))
@@ -65,7 +65,7 @@ class SandboxHosts:
             await send(message)
 
         try:
-            answer = await self._pass_on(Client(scope, receive, send_watched))
+            answer = await self._forward(Client(scope, receive, send_watched))
         except Exception as error:
             if started:
                 raise
@@ -73,34 +73,32 @@ class SandboxHosts:
         if answer is not None:
             await answer(scope, receive, send)
 
-    async def _pass_on(self, client: Client) -> Response | None:
+    async def _forward(self, client: Client) -> Response | None:
         public_address, scope = self._public_address, client.scope
-        destination = public_address.find(client.host)
-        outside = Outside(scheme=public_address.scheme, host=client.host, client=client.address)
-        with log_context(sandbox_id=destination.sandbox_id):
+        target = public_address.find(client.host)
+        origin = PublicOrigin(scheme=public_address.scheme, host=client.host, client=client.address)
+        with log_context(sandbox_id=target.sandbox_id):
             ticket = remove_tickets(scope)
             try:
-                caller = await self._find_caller(client, destination, ticket)
+                caller = await self._find_caller(client, target, ticket)
             except ClientGone:
                 return None
             if ticket is not None and scope["method"] == "GET" and is_navigation(scope):
-                return remember(ticket, outside, scope)
+                return remember(ticket, origin, scope)
             shares = self._streams if lasts(scope) else self._requests
             with shares.one_more(caller.tenant_id):
-                await self._passing.pass_on(
-                    Passage(
+                await self._port_proxy.forward(
+                    ProxyRequest(
                         client=client,
                         caller=caller,
-                        destination=destination,
-                        outside=outside,
+                        target=target,
+                        origin=origin,
                         path=scope["raw_path"],
                     )
                 )
         return None
 
-    async def _find_caller(
-        self, client: Client, destination: Destination, ticket: str | None
-    ) -> Caller:
+    async def _find_caller(self, client: Client, target: PortTarget, ticket: str | None) -> Caller:
         authenticator, scope = self._authenticator, client.scope
         key = _key_in(Headers(scope=scope))
         if key is not None:
@@ -108,11 +106,11 @@ class SandboxHosts:
             caller.require(KeyScope.SANDBOXES)
             return caller
         if ticket is not None:
-            return _let_in(await authenticator.authenticate_ticket(ticket), destination)
+            return _let_in(await authenticator.authenticate_ticket(ticket), target)
         return await authenticator.authenticate_preview(
-            remembered(scope, destination, self._public_address),
-            sandbox_id=destination.sandbox_id,
-            port=destination.port,
+            remembered(scope, target, self._public_address),
+            sandbox_id=target.sandbox_id,
+            port=target.port,
             require_present=client.require_present,
         )
 
@@ -124,8 +122,8 @@ def _key_in(headers: Headers) -> str | None:
     return next((key for key in given if is_secret(key)), None)
 
 
-def _let_in(caller: TicketCaller, destination: Destination) -> TicketCaller:
+def _let_in(caller: TicketCaller, target: PortTarget) -> TicketCaller:
     # Only a ticket for the port itself: the pages there may come to see what stands in their URLs.
-    if (caller.sandbox_id, caller.port) != (destination.sandbox_id, destination.port):
+    if (caller.sandbox_id, caller.port) != (target.sandbox_id, target.port):
         raise TicketRefused("The ticket is for something else.")
     return caller

@@ -9,11 +9,11 @@ from sandbox_server.domain.ids import PATTERN
 from sandbox_server.http.deps import find_component
 from sandbox_server.http.faults import Malformed
 from sandbox_server.http.request_metrics import NamedRoute
-from sandbox_server.ports.port_proxy import Passing
+from sandbox_server.ports.port_proxy import PortProxy
 from sandbox_server.proxy.client import Client
-from sandbox_server.proxy.proxy_request import Passage
+from sandbox_server.proxy.proxy_request import ProxyRequest
 from sandbox_server.proxy.public_origin import path_origin
-from sandbox_server.proxy.targets import Destination, PublicAddress, path_of
+from sandbox_server.proxy.targets import PortTarget, PublicAddress, path_of
 from sandbox_server.structured_logging import add_to_log_context
 
 PATH_FORM = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
@@ -34,32 +34,32 @@ class PathForm:
         public_address = find_component(scope, PublicAddress)
         caller: Caller = scope["state"]["caller"]
         caller.require(KeyScope.SANDBOXES)
-        destination = _destination_of(scope)
-        add_to_log_context(sandbox_id=destination.sandbox_id)
+        target = _target_of(scope)
+        add_to_log_context(sandbox_id=target.sandbox_id)
         client = Client(scope, receive, send)
-        await find_component(scope, Passing).pass_on(
-            Passage(
+        await find_component(scope, PortProxy).forward(
+            ProxyRequest(
                 client=client,
                 caller=caller,
-                destination=destination,
-                outside=path_origin(client, public_address, path=path_of(destination)),
-                path=_path_below(destination, scope),
+                target=target,
+                origin=path_origin(client, public_address, path=path_of(target)),
+                path=_path_below(target, scope),
             )
         )
 
 
-def _destination_of(scope: Scope) -> Destination:
+def _target_of(scope: Scope) -> PortTarget:
     sandbox_id, port = (scope["path_params"][name] for name in ("sandbox_id", "port"))
     if re.match(PATTERN, sandbox_id) is None:
         raise SandboxNotFound(sandbox_id)
     if _PORT.fullmatch(port) is None or int(port) > _MOST:
         raise Malformed(f"There is no port {port!r}.")
-    return Destination(sandbox_id, int(port))
+    return PortTarget(sandbox_id, int(port))
 
 
-def _path_below(destination: Destination, scope: Scope) -> bytes:
+def _path_below(target: PortTarget, scope: Scope) -> bytes:
     asked: bytes = scope["raw_path"]
-    below = asked.removeprefix(path_of(destination).encode())
+    below = asked.removeprefix(path_of(target).encode())
     # What only means the same with its escapes undone is read in different ways by different proxies.
     if below == asked or (below and not below.startswith(b"/")):
         raise Malformed("What comes before the path in the sandbox has escapes in it.")

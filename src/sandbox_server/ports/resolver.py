@@ -18,7 +18,7 @@ class _Known:
     until: float
 
 
-class Reach:
+class SandboxResolver:
     """Finds sandboxes awake for what is passed on to them: pages ask for hundreds of things at once.
 
     What was found is trusted for half a second. Who asks while one is looked for waits for that, so that many requests

@@ -11,10 +11,10 @@ from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.providers.protocol.provider import PortAddress, PortRefusal
 from sandbox_server.proxy.client import Client, ClientGone
-from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.response import headers_for
 
-PATIENCE = timedelta(minutes=10)
+RESPONSE_TIMEOUT = timedelta(minutes=10)
 """How long a server may think about a request that it has got all of."""
 
 _LARGEST_REFUSAL = 64 * 1024
@@ -22,11 +22,11 @@ _LARGEST_REFUSAL = 64 * 1024
 FindRefusal = Callable[[PortAddress, int, bytes], PortRefusal | None]
 
 
-class Silent(Exception):
+class ResponseTimeout(Exception):
     """The server did not answer in time."""
 
 
-class Refused(Exception):
+class ProviderRefused(Exception):
     """The provider answered, and not the server in the sandbox."""
 
     def __init__(self, refusal: PortRefusal) -> None:
@@ -43,39 +43,39 @@ class Exchange:
     def __init__(
         self,
         client: Client,
-        outside: Outside,
+        origin: PublicOrigin,
         address: PortAddress,
         *,
         find_refusal: FindRefusal,
         note: Callable[[], None],
         expect_no_end: Callable[[Upstream], None],
-        tells_end: bool = False,
+        sends_close_frame: bool = False,
     ) -> None:
         self._client = client
-        self._outside = outside
+        self._origin = origin
         self._address = address
         self._find_refusal = find_refusal
         self._note = note
         self._expect_no_end = expect_no_end
-        self._tells_end = tells_end
+        self._sends_close_frame = sends_close_frame
 
-    async def carry(self, request: RequestHead, upstream: Upstream) -> None:
+    async def forward(self, request: RequestHead, upstream: Upstream) -> None:
         upstream.start(request)
         upload = asyncio.create_task(self._upload(upstream, is_chunked=request.is_chunked))
         try:
-            answer = await _answer_of(upstream)
+            answer = await _wait_for_response(upstream)
             if answer.has_no_end:
                 self._expect_no_end(upstream)
             if answer.is_switch:
                 upload.cancel()
                 self._client.scope[SWITCHED] = answer.status
-                head = answer.switch(headers_for(answer, self._outside, self._address))
+                head = answer.switch(headers_for(answer, self._origin, self._address))
                 await tunnel(
                     self._client.connection,
                     upstream,
                     head=head,
                     note=self._note,
-                    farewell=partial(_farewell, upstream) if self._tells_end else None,
+                    farewell=partial(_close_frame, upstream) if self._sends_close_frame else None,
                 )
             else:
                 await self._download(upstream, answer)
@@ -102,7 +102,7 @@ class Exchange:
         ahead, last = b"", False
         if answer.status == HTTPStatus.BAD_GATEWAY:
             ahead, last = await self._read_refusal(upstream, answer.status)
-        headers = headers_for(answer, self._outside, self._address)
+        headers = headers_for(answer, self._origin, self._address)
         await self._client.send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )
@@ -130,11 +130,11 @@ class Exchange:
             ahead += body
         refusal = self._find_refusal(self._address, status, ahead)
         if refusal is not None:
-            raise Refused(refusal)
+            raise ProviderRefused(refusal)
         return ahead, last
 
 
-def _farewell(upstream: Upstream) -> bytes:
+def _close_frame(upstream: Upstream) -> bytes:
     """Tell a client why its WebSocket ends, by the codes that this server has for all of them."""
     match upstream.failure:
         case None:
@@ -145,12 +145,12 @@ def _farewell(upstream: Upstream) -> bytes:
             return close_frame(1001, "The server stops: connect again.")
 
 
-async def _answer_of(upstream: Upstream) -> ResponseHead:
+async def _wait_for_response(upstream: Upstream) -> ResponseHead:
     while True:
         try:
-            async with asyncio.timeout(PATIENCE.total_seconds()):
+            async with asyncio.timeout(RESPONSE_TIMEOUT.total_seconds()):
                 return await upstream.response()
         except TimeoutError:
             if upstream.request_sent:
                 break
-    raise Silent
+    raise ResponseTimeout

@@ -15,7 +15,7 @@ _MOST_IDLE_AT_ONE = 16
 _Server = tuple[str, int, str, int]
 
 
-class Pool:
+class ConnectionPool:
     """Connections to the servers in sandboxes.
 
     One serves a single port of a single sandbox, though many may be at the same address: whatever a server does to

@@ -12,11 +12,11 @@ _NAMING = frozenset({b"access-control-allow-origin", b"content-location", b"loca
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outside:
-    """How a server in a sandbox is reached from outside, which it is told.
+class PublicOrigin:
+    """How a server in a sandbox is reached from origin, which it is told.
 
     Frameworks compare a request's origin with its host. Where the provider leaves us the host, the server sees the one
-    from outside in both; where it wants its own, that is in both, and answers that name it are translated.
+    from origin in both; where it wants its own, that is in both, and answers that name it are translated.
     """
 
     scheme: str
@@ -30,11 +30,11 @@ class Outside:
         return not self.path
 
     @property
-    def origin(self) -> str:
+    def url(self) -> str:
         return f"{self.scheme}://{self.host}"
 
-    def told(self, address: PortAddress) -> Iterator[Header]:
-        """List what the server is told of the outside, its host first."""
+    def forwarded_headers(self, address: PortAddress) -> Iterator[Header]:
+        """List what the server is told of the origin, its host first."""
         yield b"Host", address.authority.encode()
         if self.client is not None:
             yield b"X-Forwarded-For", self.client.encode()
@@ -44,33 +44,33 @@ class Outside:
         if self.path:
             yield b"X-Forwarded-Prefix", self.path.encode()
 
-    def as_asked_inside(self, name: bytes, value: bytes, address: PortAddress) -> bytes:
+    def rewrite_request_header(self, name: bytes, value: bytes, address: PortAddress) -> bytes:
         """Translate a header of a request."""
         if address.is_shared or name not in _ASKING:
             return value
-        return _moved(value, self.origin, address.origin)
+        return _replace_origin(value, self.url, address.origin)
 
-    def as_seen_outside(self, name: bytes, value: bytes, address: PortAddress) -> bytes:
+    def rewrite_response_header(self, name: bytes, value: bytes, address: PortAddress) -> bytes:
         """Translate a header of an answer."""
         if name not in _NAMING:
             return value
-        value = _moved(value, address.origin, self.origin)
-        return value if self.has_own_host or name.startswith(b"access") else self._below(value)
+        value = _replace_origin(value, address.origin, self.url)
+        return value if self.has_own_host or name.startswith(b"access") else self._add_prefix(value)
 
-    def _below(self, location: bytes) -> bytes:
-        path = location.removeprefix(self.origin.encode())
+    def _add_prefix(self, location: bytes) -> bytes:
+        path = location.removeprefix(self.url.encode())
         if not path.startswith(b"/") or path.startswith((b"//", self.path.encode() + b"/")):
             return location
         return self.path.encode() + path
 
 
-def path_origin(client: Client, public_address: PublicAddress, *, path: str) -> Outside:
+def path_origin(client: Client, public_address: PublicAddress, *, path: str) -> PublicOrigin:
     """Describe how the client reached a path of the API."""
     scheme = public_address.scheme_at(client.host, otherwise=client.scope["scheme"])
-    return Outside(scheme=scheme, host=client.host, client=client.address, path=path)
+    return PublicOrigin(scheme=scheme, host=client.host, client=client.address, path=path)
 
 
-def _moved(url: bytes, before: str, after: str) -> bytes:
+def _replace_origin(url: bytes, before: str, after: str) -> bytes:
     old = before.encode()
     is_there = url.startswith(old) and url[len(old) : len(old) + 1] in (b"", b"/", b"?", b"#")
     return after.encode() + url[len(old) :] if is_there else url

@@ -7,10 +7,10 @@ from sandbox_http.messages import RequestHead, UnsupportedRequest, make_request
 from sandbox_server.domain.errors import NotPassedOn
 from sandbox_server.providers.protocol.provider import PortAddress
 from sandbox_server.proxy.credentials import query_without_credentials, without_credentials
-from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.public_origin import PublicOrigin
 
 # Only we say these: who asks from where, and for which sandbox.
-_OURS_TO_SAY = frozenset(
+_RESERVED = frozenset(
     {
         b"e2b-sandbox-id",
         b"e2b-sandbox-port",
@@ -25,29 +25,34 @@ _FORWARDED = b"x-forwarded-"
 
 
 def read_request(
-    scope: Scope, address: PortAddress, outside: Outside, *, path: bytes, added: Headers = ()
+    scope: Scope,
+    address: PortAddress,
+    origin: PublicOrigin,
+    *,
+    path: bytes,
+    extra_headers: Headers = (),
 ) -> RequestHead:
-    """Make what goes on to a sandbox: `path` in place of what was asked, and `added` in place of the like."""
+    """Make what goes on to a sandbox: `path` in place of what was asked, and `extra_headers` in place of the like."""
     query = query_without_credentials(scope["query_string"])
-    passed = _replaced(_passed(scope["headers"], outside, address), added)
-    headers = [*outside.told(address), *passed, *address.headers, *added]
+    passed = _without(_forwardable(scope["headers"], origin, address), extra_headers)
+    headers = [*origin.forwarded_headers(address), *passed, *address.headers, *extra_headers]
     try:
         return make_request(scope, target=path + b"?" + query if query else path, headers=headers)
     except UnsupportedRequest as error:
         raise NotPassedOn(str(error)) from None
 
 
-def _passed(headers: Headers, outside: Outside, address: PortAddress) -> Iterator[Header]:
+def _forwardable(headers: Headers, origin: PublicOrigin, address: PortAddress) -> Iterator[Header]:
     dropped = hop_by_hop_of_request(headers)
     for name, value in without_credentials(headers):
         plain = plain_name(name)
-        if name in dropped or plain in _OURS_TO_SAY or plain.startswith(_FORWARDED):
+        if name in dropped or plain in _RESERVED or plain.startswith(_FORWARDED):
             continue
-        if name == b"cookie" and not outside.has_own_host:
+        if name == b"cookie" and not origin.has_own_host:
             continue
-        yield name, outside.as_asked_inside(name, value, address)
+        yield name, origin.rewrite_request_header(name, value, address)
 
 
-def _replaced(headers: Iterator[Header], added: Headers) -> Iterator[Header]:
-    names = {plain_name(name) for name, _ in added}
+def _without(headers: Iterator[Header], extra_headers: Headers) -> Iterator[Header]:
+    names = {plain_name(name) for name, _ in extra_headers}
     return (header for header in headers if plain_name(header[0]) not in names)

@@ -1,7 +1,7 @@
 from sandbox_http.headers import Header
 from sandbox_http.messages import ResponseHead
 from sandbox_server.providers.protocol.provider import PortAddress
-from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.set_cookie import narrowed
 
 # What is said to a proxy in front of us, or about all of a host, is not an application's to say.
@@ -32,13 +32,15 @@ _ABOUT_ALL_OF_A_HOST = frozenset(
 _SANDBOXED: Header = (b"content-security-policy", b"sandbox")
 
 
-def headers_for(answer: ResponseHead, outside: Outside, address: PortAddress) -> list[Header]:
+def headers_for(answer: ResponseHead, origin: PublicOrigin, address: PortAddress) -> list[Header]:
     """List what of an answer goes on to the client."""
-    dropped = _TO_PROXIES if outside.has_own_host else _TO_PROXIES | _ABOUT_ALL_OF_A_HOST
+    dropped = _TO_PROXIES if origin.has_own_host else _TO_PROXIES | _ABOUT_ALL_OF_A_HOST
     passed = [
         (name, narrowed(value) if name == b"set-cookie" else value)
         for name, value in ((name.lower(), value) for name, value in answer.forwarded_headers)
         if name not in dropped
     ]
-    translated = [(name, outside.as_seen_outside(name, value, address)) for name, value in passed]
-    return translated if outside.has_own_host else [*translated, _SANDBOXED]
+    translated = [
+        (name, origin.rewrite_response_header(name, value, address)) for name, value in passed
+    ]
+    return translated if origin.has_own_host else [*translated, _SANDBOXED]

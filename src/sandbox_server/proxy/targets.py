@@ -11,7 +11,7 @@ _MOST = 65_535
 
 
 @dataclass(frozen=True)
-class Destination:
+class PortTarget:
     """A port of a sandbox."""
 
     sandbox_id: str
@@ -19,7 +19,7 @@ class Destination:
 
 
 class PublicAddress:
-    """Where this server is reached from outside, and below it every port of every sandbox.
+    """Where this server is reached from origin, and below it every port of every sandbox.
 
     A port has a host of its own, `{port}-{sandbox id}.{host}`, and so an origin that pages of other sandboxes and the
     API are not of.
@@ -30,7 +30,7 @@ class PublicAddress:
         parts = urlsplit(url)
         self.scheme = parts.scheme
         self.host = parts.netloc.lower()
-        self._below = f".{_name_of(self.host)}"
+        self._add_prefix = f".{_name_of(self.host)}"
 
     @property
     def websocket_url(self) -> str:
@@ -47,29 +47,29 @@ class PublicAddress:
 
     def path_url(self, sandbox_id: str, port: int) -> str:
         """Name a port by a path of the API."""
-        return f"{self.api_url}{path_of(Destination(sandbox_id, port))}/"
+        return f"{self.api_url}{path_of(PortTarget(sandbox_id, port))}/"
 
     def is_sandbox_host(self, host: str) -> bool:
         """Tell whether a request's host is for sandboxes, be there such a one or not."""
         return self._label(host) is not None
 
-    def find(self, host: str) -> Destination:
+    def find(self, host: str) -> PortTarget:
         """Find the port that a host stands for."""
         label = self._label(host) or host
         found = _LABEL.fullmatch(label)
         if found is None or not 0 < int(found[1]) <= _MOST:
             raise SandboxNotFound(label)
-        return Destination(found[2], int(found[1]))
+        return PortTarget(found[2], int(found[1]))
 
     def _label(self, host: str) -> str | None:
         name = _name_of(host.lower())
-        label = name.removesuffix(self._below)
+        label = name.removesuffix(self._add_prefix)
         return label if label != name and _OF_SANDBOX.fullmatch(label) else None
 
 
-def path_of(destination: Destination) -> str:
+def path_of(target: PortTarget) -> str:
     """Name the path below which the API passes on to a port."""
-    return f"/v1/sandboxes/{destination.sandbox_id}/ports/{destination.port}/proxy"
+    return f"/v1/sandboxes/{target.sandbox_id}/ports/{target.port}/proxy"
 
 
 def _name_of(host: str) -> str:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sandbox_server.db.models import Sandbox
 from sandbox_server.db.notifications import Notifications
-from sandbox_server.log.events import CHANGED
+from sandbox_server.log.events import SANDBOX_CHANNEL
 
 
 class Follower:
@@ -41,7 +41,7 @@ class Changes:
     def __init__(self, notifications: Notifications) -> None:
         self.name = secrets.token_hex(4)
         self._waiting: defaultdict[str, set[Follower]] = defaultdict(set)
-        notifications.listen(CHANGED, self._heard)
+        notifications.listen(SANDBOX_CHANNEL, self._heard)
 
     @contextmanager
     def follow(self, row_id: str) -> Iterator[Follower]:

@@ -10,7 +10,7 @@ from sandbox_server.domain.jobs import LeasedJob
 from sandbox_server.domain.transition_cause import TransitionCause
 from sandbox_server.jobs.kinds import SANDBOX
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.log.events import CHANGED
+from sandbox_server.log.events import SANDBOX_CHANNEL
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
@@ -33,7 +33,7 @@ class ShutdownPauser:
         self._admission = admission
         self._resting = False
         self._changed = asyncio.Event()
-        notifications.listen(CHANGED, lambda _: self._changed.set())
+        notifications.listen(SANDBOX_CHANNEL, lambda _: self._changed.set())
 
     async def admit(self, job: LeasedJob) -> datetime | None:
         """Give out free places, until all is put to rest: then who waits goes on waiting."""

@@ -81,7 +81,7 @@ def let_go(components: Components) -> None:
     """End what would go on for longer than a stop may take; whoever waits or follows asks again."""
     components.streams.end()
     components.commands.end_waits()
-    components.passing.end_streams()
+    components.port_proxy.end_streams()
     components.tool_servers.end_waits()
 
 

@@ -24,7 +24,7 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.requests import Idempotency
 from sandbox_server.domain.state import State, Target
-from sandbox_server.log.hub import Streams
+from sandbox_server.log.hub import StreamHub
 from sandbox_server.providers.protocol.processes import ProcessSignal
 from sandbox_server.sandboxes.answers import ASK_AGAIN
 from sandbox_server.sandboxes.service import WAIT, SandboxController
@@ -44,7 +44,7 @@ class Terminals:
         sessions: Sessions,
         controller: SandboxController,
         commands: Commands,
-        streams: Streams,
+        streams: StreamHub,
     ) -> None:
         self._sessions = sessions
         self._controller = controller
@@ -128,5 +128,5 @@ class Terminals:
             async with without_transaction(self._sessions) as session:
                 position = await TerminalRepository(session).find_position(row.id, offset=offset)
         source = TerminalSource(tenant_id=row.tenant_id, command_id=row.id)
-        following = await self._streams.follow(source, after=position)
-        return View(following, offset=offset)
+        follower = await self._streams.follow(source, after=position)
+        return View(follower, offset=offset)

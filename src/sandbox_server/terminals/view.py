@@ -2,7 +2,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from sandbox_server.log.following import Following
+from sandbox_server.log.follower import LogFollower
 from sandbox_server.log.records import Record, RecordType
 from sandbox_server.terminals.source import Shown
 
@@ -12,14 +12,14 @@ Frame = bytes | dict[str, Any]
 class View:
     """What one viewer gets of a terminal: its bytes from an offset on, and between them what happened to it."""
 
-    def __init__(self, following: Following, *, offset: int) -> None:
-        self._following = following
+    def __init__(self, follower: LogFollower, *, offset: int) -> None:
+        self._follower = follower
         self.offset = self._offset = offset
         self.has_ended = False
 
     async def frames(self) -> AsyncGenerator[Frame, None]:
         """Give bytes and messages in their order, until the terminal has ended, or the server does."""
-        async with aclosing(self._following.blocks()) as blocks:
+        async with aclosing(self._follower.blocks()) as blocks:
             async for block in blocks:
                 records = (cast("Shown", item).record for item in block.items)
                 for frame in joined(self._frames_of(records)):

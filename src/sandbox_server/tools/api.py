@@ -47,7 +47,7 @@ class ToolServerAnswer(Response):
             client,
             self._caller,
             self._sandbox_id,
-            outside=path_origin(client, find_component(scope, PublicAddress), path=above),
+            origin=path_origin(client, find_component(scope, PublicAddress), path=above),
             path=b"/mcp/" if path == b"/mcp" else path,  # tool servers would redirect
         )
 

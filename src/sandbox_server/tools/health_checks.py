@@ -18,7 +18,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import SERVICES
 from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.protocol.provider import PortAddress, PortRefusal
-from sandbox_server.proxy.pool import Pool
+from sandbox_server.proxy.pool import ConnectionPool
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.tools.health import (
@@ -70,7 +70,7 @@ class ServiceHealth:
     def __init__(self, sessions: Sessions, reach_into: Callable[[Sandbox], UsableSandbox]) -> None:
         self._sessions = sessions
         self._reach_into = reach_into
-        self._pool = Pool()
+        self._pool = ConnectionPool()
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._asking: dict[str, _Asking] = {}
         self._of_tenants: Counter[str] = Counter()

@@ -11,9 +11,9 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.service_ports import TOOLS_PORT
 from sandbox_server.proxy.client import Client
-from sandbox_server.proxy.proxy_request import Passage
-from sandbox_server.proxy.public_origin import Outside
-from sandbox_server.proxy.targets import Destination
+from sandbox_server.proxy.proxy_request import ProxyRequest
+from sandbox_server.proxy.public_origin import PublicOrigin
+from sandbox_server.proxy.targets import PortTarget
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.tools.paused_listeners import PausedListeners, StreamRejected, end
@@ -39,55 +39,57 @@ class ToolServerProxy:
         self._listening.end_waits()
 
     async def pass_on(
-        self, client: Client, caller: Caller, sandbox_id: str, *, outside: Outside, path: bytes
+        self, client: Client, caller: Caller, sandbox_id: str, *, origin: PublicOrigin, path: bytes
     ) -> None:
         """Answer a request with what the sandbox's tool server answers."""
-        passage = Passage(
+        proxy_request = ProxyRequest(
             client=client,
             caller=caller,
-            destination=Destination(sandbox_id, TOOLS_PORT),
-            outside=outside,
+            target=PortTarget(sandbox_id, TOOLS_PORT),
+            origin=origin,
             path=path,
         )
         if _listens(client.scope):
-            await self._listen(replace(passage, is_use=False))
+            await self._listen(replace(proxy_request, counts_as_activity=False))
             return
         used = await self._controller.use(caller, sandbox_id)
         with self._controller.activity.hold(used.row):
             question = await _Question.read(client)
             if question is not None:
-                await self._ask(passage, used, question)
+                await self._ask(proxy_request, used, question)
 
-    async def _listen(self, passage: Passage) -> None:
-        caller, sandbox_id = passage.caller, passage.destination.sandbox_id
+    async def _listen(self, proxy_request: ProxyRequest) -> None:
+        caller, sandbox_id = proxy_request.caller, proxy_request.target.sandbox_id
         await self._controller.get(caller, sandbox_id)
-        question = await _Question.read(passage.client)
+        question = await _Question.read(proxy_request.client)
         if question is None:
             return
-        waiting = await self._listening.until_running(passage.client, caller, sandbox_id)
+        waiting = await self._listening.until_running(proxy_request.client, caller, sandbox_id)
         if waiting is None:
             return
         try:
             used = await self._controller.look_into(caller, sandbox_id)
-            await self._ask(replace(passage, client=waiting), used, question)
+            await self._ask(replace(proxy_request, client=waiting), used, question)
         except (SandboxError, StreamRejected):
-            if waiting is passage.client:
+            if waiting is proxy_request.client:
                 raise
-            await end(passage.client)
+            await end(proxy_request.client)
 
-    async def _ask(self, passage: Passage, used: UsableSandbox, question: "_Question") -> None:
-        scope = passage.client.scope
+    async def _ask(
+        self, proxy_request: ProxyRequest, used: UsableSandbox, question: "_Question"
+    ) -> None:
+        scope = proxy_request.client.scope
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 question.forget()
-            await passage.client.send(message)
+            await proxy_request.client.send(message)
 
         def repeat() -> Client:
             return Client(scope, question.repeated(), send)
 
         try:
-            await self._service_proxy.pass_on(passage, used.row, repeat=repeat)
+            await self._service_proxy.pass_on(proxy_request, used.row, repeat=repeat)
         except PortNotOpen:
             raise ToolsNotRunning from None
 

@@ -12,7 +12,7 @@ from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.files.conditions import Conditions
 from sandbox_server.files.contents import Body, FileContents
-from sandbox_server.files.file_access import Place
+from sandbox_server.files.file_access import FileLocation
 from sandbox_server.log.serialize import OUTPUT
 from sandbox_server.providers.protocol.errors import AnswerLost
 from sandbox_server.sandboxes.answers import require_running
@@ -116,8 +116,8 @@ class Verbs:
         body = Body(parts=_in_one_part(content), length=len(content))
         await self._contents.write(caller, self._place(sandbox_id, path), body, Conditions())
 
-    def _place(self, sandbox_id: str, path: str) -> Place:
-        return Place(sandbox_id=sandbox_id, path=path, user=None, wait=self._patience)
+    def _place(self, sandbox_id: str, path: str) -> FileLocation:
+        return FileLocation(sandbox_id=sandbox_id, path=path, user=None, wait=self._patience)
 
     async def _read_output(self, command: Command) -> bytes:
         records = await self._commands.read_ends(command, most=_MOST_OUTPUT)

@@ -17,7 +17,7 @@ from sandbox_server.domain.errors import (
 )
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.requests import Idempotency
-from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.log.records import RecordType
 from sandbox_server.providers.protocol.processes import ProcessSignal
 from tests.engine.polling import until
@@ -176,7 +176,7 @@ async def test_no_sandbox_or_tenant_runs_more_commands_at_once_than_it_may(
         server.living.sessions,
         server.controller,
         server.recordings,
-        LogGrowth(Notifications(server.living.sessions.kw["bind"])),
+        LogNotifications(Notifications(server.living.sessions.kw["bind"])),
         **{bound: 1},
     )
     request = CommandRequest(cmd="sleep 1009", background=True)

@@ -11,7 +11,7 @@ from sandbox_server.db.models import Command, CommandOutput, Event, Sandbox, Str
 from sandbox_server.domain.commands import CommandState
 from sandbox_server.domain.ids import new_id
 from sandbox_server.domain.state import State
-from sandbox_server.log.events import GREW
+from sandbox_server.log.events import LOG_CHANNEL
 from tests.docs.blocks import BY_HTTP
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import all_of, caller_of
@@ -198,7 +198,7 @@ async def test_all_sandboxes_of_a_log_have_to_be_the_callers(
 
 async def notify(sessions, topics):
     async with sessions.begin() as session:
-        await session.execute(select(func.pg_notify(GREW, topics)))
+        await session.execute(select(func.pg_notify(LOG_CHANNEL, topics)))
 
 
 async def end(sessions, row):

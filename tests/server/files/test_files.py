@@ -11,7 +11,7 @@ from sandbox_server.app import create_app
 from sandbox_server.db.locks import Locks
 from sandbox_server.db.session import create_engine, create_sessions
 from sandbox_server.files.contents import FileContents
-from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.path_locks import PathLocks
 from sandbox_server.files.tree import FileTree
 from tests.docs.blocks import BY_HTTP
 from tests.engine.polling import until
@@ -66,8 +66,11 @@ async def elsewhere(api, served, database_url):
     """Call another server, which shares nothing with the first but the database and the provider."""
     engine = create_engine(database_url)
     locks = Locks(create_sessions(engine))
-    path_locks = Alone(locks)
-    contents, tree = FileContents(served.way_in, path_locks), FileTree(served.way_in, path_locks)
+    path_locks = PathLocks(locks)
+    contents, tree = (
+        FileContents(served.file_access, path_locks),
+        FileTree(served.file_access, path_locks),
+    )
     other = create_app(replace(served, contents=contents, tree=tree))
     async with (
         serving(other) as port,
@@ -281,11 +284,12 @@ async def test_a_directory_travels_as_an_archive(files, kind):
     with tarfile.open(fileobj=io.BytesIO(packed.content)) as archive:
         assert sorted(archive.getnames()) == [".", "./link", "./one", "./q", "./q/two"]
     put = await files.api.put(
-        f"{files.url}/archive", params={"path": "new/place"}, content=packed.content
+        f"{files.url}/archive", params={"path": "new/location"}, content=packed.content
     )
     assert put.status_code == 204, put.text
     assert (
-        await files.run("cat new/place/link new/place/q/two; stat -c %a new/place/q") == "12700\n"
+        await files.run("cat new/location/link new/location/q/two; stat -c %a new/location/q")
+        == "12700\n"
     )
     assert await files.run("ls -A /tmp | grep archive || true") == ""
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi import APIRouter, Request, Response
 
 from sandbox_server.domain.errors import BackendUnavailable
-from sandbox_server.files.requests import a_body
+from sandbox_server.files.requests import to_body
 from sandbox_server.files.views import FileStream
 from sandbox_server.http.deps import Operator
 from sandbox_server.providers.protocol.transfers import OpenedFile
@@ -57,7 +57,7 @@ def app(app, closed):
 
     @router.put("/content")
     async def take(caller: Operator, request: Request) -> int:
-        return sum([len(part) async for part in a_body(request, stall=SHORT).parts])
+        return sum([len(part) async for part in to_body(request, stall=SHORT).parts])
 
     app.include_router(router)
     return app

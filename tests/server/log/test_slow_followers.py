@@ -9,7 +9,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from sandbox_server.log.hub import Streams
+from sandbox_server.log.hub import StreamHub
 from sandbox_server.metrics.instruments import FOLLOWERS
 from sandbox_server.settings import Settings
 from tests.engine.polling import until
@@ -34,7 +34,7 @@ def settings():
 
 @pytest.fixture
 def streams(sessions, notifications):
-    return Streams(sessions, notifications, look_every=SOON, stalled_after=STALLED_AFTER)
+    return StreamHub(sessions, notifications, look_every=SOON, stalled_after=STALLED_AFTER)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.events.event_source import EventSource
 from sandbox_server.log.blocks import WINDOW_BYTES
 from sandbox_server.log.events import EventRepository
-from sandbox_server.log.hub import LOOK_EVERY, Streams
+from sandbox_server.log.hub import LOOK_EVERY, StreamHub
 
 PATIENCE_S = 10
 SANDBOX = "s" * 20
@@ -51,7 +51,7 @@ def append(sessions, tenant_id):
 async def open_streams(database, *, look_every=LOOK_EVERY, hears=True):
     """Have streams at work, as one server has them."""
     notifications = Notifications(database)
-    streams = Streams(create_sessions(database), notifications, look_every=look_every)
+    streams = StreamHub(create_sessions(database), notifications, look_every=look_every)
     async with AsyncExitStack() as stack:
         for work in (streams.run, *([notifications.run] if hears else [])):
             task = asyncio.create_task(work())

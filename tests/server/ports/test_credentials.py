@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from websockets.asyncio.client import connect
 
-from sandbox_server.proxy.targets import Destination, path_of
+from sandbox_server.proxy.targets import PortTarget, path_of
 from tests.server.support.full_server import PORT
 from tests.server.support.request_recorder import Recorded
 
@@ -46,7 +46,7 @@ async def test_a_key_stays_outside_of_a_host_form(outside, sandbox_id, header):
 @pytest.mark.parametrize("header", ["X-API-Key", "Authorization"])
 async def test_a_key_stays_outside_of_a_path_form(outside, sandbox_id, header):
     value = f"Bearer {outside.key}" if header == "Authorization" else outside.key
-    path = path_of(Destination(sandbox_id, PORT))
+    path = path_of(PortTarget(sandbox_id, PORT))
     async with outside.api() as api:
         del api.headers["X-API-Key"]
         got = Recorded.of((await api.get(f"{path}/a?b=1", headers={**OWN, header: value})).text)
@@ -94,7 +94,7 @@ async def test_the_cookie_of_a_link_stays_outside(outside, sandbox_id, link):
 
 async def test_what_lets_a_websocket_in_stays_outside(outside, sandbox_id, link):
     target, ticket = link
-    path = path_of(Destination(sandbox_id, PORT))
+    path = path_of(PortTarget(sandbox_id, PORT))
     host = outside.host_of(sandbox_id, PORT)
     by_key = {"X-API-Key": outside.key}
     ways = [
@@ -119,7 +119,7 @@ async def test_what_keeps_a_browser_signed_in_stays_outside(outside, sandbox_id)
     cookie = signed_in.headers["Set-Cookie"].partition(";")[0]
     secret = cookie.partition("=")[2]
     sent = {"Cookie": f"a=1; {cookie}; __Host-{cookie}; sandbox-login=x; other={secret}; b=2"}
-    path = path_of(Destination(sandbox_id, PORT))
+    path = path_of(PortTarget(sandbox_id, PORT))
     by_key = {**sent, "X-API-Key": outside.key}
     async with outside.at(sandbox_id, PORT) as caller:
         got = Recorded.of((await caller.get("/", headers=by_key)).text)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sandbox_server.proxy.targets import Destination, path_of
+from sandbox_server.proxy.targets import PortTarget, path_of
 from tests.engine.polling import until
 from tests.server.support.full_server import PORT, inside, new_sandbox
 from tests.server.support.request_recorder import Recorded
@@ -21,7 +21,7 @@ def targets(outside, sandbox_id, port=PORT, **headers):
         (outside.at(sandbox_id, port, **headers), "/a"),
         (
             outside.api(**headers),
-            f"{path_of(Destination(sandbox_id, port))}/a",
+            f"{path_of(PortTarget(sandbox_id, port))}/a",
         ),
     ]
 

@@ -5,7 +5,7 @@ import os
 import httpx
 import pytest
 
-from sandbox_server.proxy.targets import Destination, path_of
+from sandbox_server.proxy.targets import PortTarget, path_of
 from tests.engine.polling import until
 from tests.server.support.full_server import PORT
 from tests.server.support.request_recorder import Recorded
@@ -170,7 +170,7 @@ async def test_an_application_has_nothing_to_say_to_proxies(at_port):
 
 
 async def test_below_a_path_pages_run_nothing_and_leave_nothing(outside, sandbox_id):
-    path = path_of(Destination(sandbox_id, PORT))
+    path = path_of(PortTarget(sandbox_id, PORT))
     answer_lines = [
         b"HTTP/1.1 302 Found",
         b"Content-Length: 0",
@@ -239,7 +239,7 @@ async def test_a_target_that_names_another_host_is_read_as_its_path(outside, san
 
 
 async def test_a_client_that_leaves_is_gone_for_the_application_too(outside, sandbox_id, at_port):
-    under_way = outside.components.passing._watch._under_way
+    under_way = outside.components.port_proxy._watch._under_way
     async with at_port as caller, caller.stream("GET", "/events") as answer:
         assert await anext(answer.aiter_lines()) == "data: one"
         assert under_way

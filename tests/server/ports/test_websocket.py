@@ -104,7 +104,7 @@ async def test_an_upgrade_with_a_body_is_refused(outside, sandbox_id):
 async def test_of_a_websocket_that_breaks_off_the_other_side_is_told(outside, sandbox_id):
     async with dialled(outside, sandbox_id) as socket:
         await socket.recv()
-        outside.components.passing.end_streams()
+        outside.components.port_proxy.end_streams()
         with pytest.raises(ConnectionClosed) as closed:
             await socket.recv()
     assert closed.value.rcvd is None

@@ -7,7 +7,7 @@ import pytest
 from sandbox_http.messages import ResponseHead
 from sandbox_server.providers.e2b.ports import Ports
 from sandbox_server.providers.protocol.provider import Access, Endpoint, PortRefusal
-from sandbox_server.proxy.public_origin import Outside
+from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.request import read_request
 from sandbox_server.proxy.response import headers_for
 
@@ -15,8 +15,8 @@ ENDPOINT = Endpoint(name="e2b", api_url="https://api.e2b.app", api_key="k", doma
 ACCESS = Access(
     provider_id="abc123", domain=None, envd_version="0.2.0", envd_token="envd", traffic_token="tt"
 )
-OUTSIDE = Outside(scheme="https", host="3000-x.sandboxes.example.org", client="1.2.3.4")
-BELOW = Outside(scheme="https", host="sandboxes.example.org", client=None, path="/v1/p")
+OUTSIDE = PublicOrigin(scheme="https", host="3000-x.sandboxes.example.org", client="1.2.3.4")
+BELOW = PublicOrigin(scheme="https", host="sandboxes.example.org", client=None, path="/v1/p")
 ADDRESS = Ports(ENDPOINT).address(ACCESS, 3000)
 INSIDE = b"https://3000-abc123.e2b.app"
 
@@ -31,8 +31,8 @@ def head_of(*headers):
     return read_request(scope, ADDRESS, OUTSIDE, path=b"/").data.split(b"\r\n")[:-2]
 
 
-def headers_of(*headers, outside=OUTSIDE):
-    return headers_for(ResponseHead(200, headers), outside, ADDRESS)
+def headers_of(*headers, origin=OUTSIDE):
+    return headers_for(ResponseHead(200, headers), origin, ADDRESS)
 
 
 def test_a_sandbox_is_asked_at_its_own_host_and_with_its_own_token():
@@ -47,14 +47,14 @@ def test_a_sandbox_is_asked_at_its_own_host_and_with_its_own_token():
 
 
 def test_origin_and_referer_name_the_host_that_the_server_knows_itself_by():
-    origin = OUTSIDE.origin.encode()
+    origin = OUTSIDE.url.encode()
     got = head_of((b"origin", origin), (b"referer", origin + b"/a?b"))
     assert b"Origin: " + INSIDE in got
     assert b"Referer: " + INSIDE + b"/a?b" in got
 
 
 @pytest.mark.parametrize(
-    "origin", [b"https://elsewhere.example", b"null", OUTSIDE.origin.encode() + b".evil.example"]
+    "origin", [b"https://elsewhere.example", b"null", OUTSIDE.url.encode() + b".evil.example"]
 )
 def test_the_origin_of_another_page_stays_what_it_is(origin):
     assert b"Origin: " + origin in head_of((b"origin", origin))
@@ -68,9 +68,9 @@ def test_answers_name_the_outside_where_they_name_their_own_host():
         (b"X-Link", INSIDE),
     )
     assert got == [
-        (b"location", OUTSIDE.origin.encode() + b"/login"),
-        (b"content-location", OUTSIDE.origin.encode()),
-        (b"access-control-allow-origin", OUTSIDE.origin.encode()),
+        (b"location", OUTSIDE.url.encode() + b"/login"),
+        (b"content-location", OUTSIDE.url.encode()),
+        (b"access-control-allow-origin", OUTSIDE.url.encode()),
         (b"x-link", INSIDE),
     ]
 
@@ -87,7 +87,7 @@ def test_answers_name_the_outside_where_they_name_their_own_host():
     ],
 )
 def test_below_a_path_a_redirect_stays_there(location, seen):
-    assert dict(headers_of((b"Location", location), outside=BELOW))[b"location"] == seen
+    assert dict(headers_of((b"Location", location), origin=BELOW))[b"location"] == seen
 
 
 @pytest.mark.parametrize(

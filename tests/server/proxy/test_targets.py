@@ -1,7 +1,7 @@
 import pytest
 
 from sandbox_server.domain.errors import SandboxNotFound
-from sandbox_server.proxy.targets import Destination, PublicAddress
+from sandbox_server.proxy.targets import PortTarget, PublicAddress
 
 ID = "0hoadxm9zokq4h0r4j5e"
 PUBLIC = PublicAddress("https://Sandboxes.example.org:8443")
@@ -18,7 +18,7 @@ PUBLIC = PublicAddress("https://Sandboxes.example.org:8443")
 )
 def test_a_host_below_the_servers_own_names_a_port(host):
     assert PUBLIC.is_sandbox_host(host)
-    assert PUBLIC.find(host) == Destination(ID, 3000)
+    assert PUBLIC.find(host) == PortTarget(ID, 3000)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_host_for_sandboxes_that_names_no_port_of_one_is_nobodys(label):
 
 def test_the_addresses_that_are_told_lead_back():
     assert PUBLIC.url(ID, 80) == f"https://80-{ID}.sandboxes.example.org:8443"
-    assert PUBLIC.find(PUBLIC.url(ID, 80).removeprefix("https://")) == Destination(ID, 80)
+    assert PUBLIC.find(PUBLIC.url(ID, 80).removeprefix("https://")) == PortTarget(ID, 80)
     assert PUBLIC.path_url(ID, 80) == (
         f"https://Sandboxes.example.org:8443/v1/sandboxes/{ID}/ports/80/proxy/"
     )

@@ -3,8 +3,8 @@ import pytest
 from sandbox_server.db.locks import Locks
 from sandbox_server.domain.deadlines import Rules
 from sandbox_server.files.contents import FileContents
-from sandbox_server.files.file_access import WayIn
-from sandbox_server.files.path_locks import Alone
+from sandbox_server.files.file_access import FileAccess
+from sandbox_server.files.path_locks import PathLocks
 from sandbox_server.verbs.service import Verbs
 from tests.server.support.managed_sandboxes import HOUR, MINUTE, living_at
 
@@ -33,7 +33,7 @@ async def verbs_of():
     def verbs_of(server, **fields):
         locks = Locks(server.living.sessions)
         opened.append(locks)
-        contents = FileContents(WayIn(server.controller), Alone(locks))
+        contents = FileContents(FileAccess(server.controller), PathLocks(locks))
         return Verbs(server.controller, server.commands, contents, **fields)
 
     yield verbs_of

@@ -13,7 +13,7 @@ from sandbox_server.domain.commands import CommandKind, CommandRequest, Terminal
 from sandbox_server.domain.state import State, Target
 from sandbox_server.jobs import kinds
 from sandbox_server.jobs.repository import JobRepository
-from sandbox_server.log.hub import Streams
+from sandbox_server.log.hub import StreamHub
 from sandbox_server.providers.protocol.processes import ProcessSignal
 from tests.engine.polling import until
 from tests.server.support.managed_sandboxes import HOUR, MINUTE
@@ -190,7 +190,7 @@ async def test_a_silent_command_in_the_background_does_not_nor_does_who_follows_
     database, server, quiet, start
 ):
     command = await start("sleep 1000", background=True)
-    streams = Streams(server.living.sessions, Notifications(database))
+    streams = StreamHub(server.living.sessions, Notifications(database))
     source = CommandOutputSource(tenant_id=command.tenant_id, command_id=command.id)
     following = await streams.follow(source)
     async with aclosing(following.blocks()) as blocks:

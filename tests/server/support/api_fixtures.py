@@ -16,8 +16,8 @@ from sandbox_server.db.models import ApiKey, Tenant
 from sandbox_server.db.notifications import Notifications
 from sandbox_server.domain.ids import new_id
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
-from sandbox_server.log.hub import Streams
-from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.hub import StreamHub
+from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.providers.registry import Backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.admission import Admission
@@ -86,7 +86,7 @@ def recordings(notifications, sessions, controller, backends, vault):
 
 @pytest.fixture
 def commands(notifications, sessions, controller, recordings):
-    return Commands(sessions, controller, recordings, LogGrowth(notifications))
+    return Commands(sessions, controller, recordings, LogNotifications(notifications))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def components(core):
 
 @pytest.fixture
 def streams(sessions, notifications):
-    return Streams(sessions, notifications)
+    return StreamHub(sessions, notifications)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs.kinds import ADMISSION, SANDBOX, SERVICES, SNAPSHOT, TEMPLATE_BUILD
 from sandbox_server.jobs.policy import Policy
 from sandbox_server.jobs.scheduler import SandboxQueueScheduler
-from sandbox_server.log.notifications import LogGrowth
+from sandbox_server.log.notifications import LogNotifications
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.admission import Admission
 from sandbox_server.sandboxes.changes import Changes
@@ -162,7 +162,7 @@ async def running_server(
         lease=lease,
         bound=bound,
     )
-    commands = Commands(sessions, controller, recordings, LogGrowth(notifications))
+    commands = Commands(sessions, controller, recordings, LogNotifications(notifications))
     caller = caller_of(living.tenant_id)
     running = asyncio.create_task(scheduler.run())
     works = (notifications.run(), controller.activity.run(), recordings.run())

@@ -18,7 +18,7 @@ from sandbox_server.domain.deadlines import Deadlines
 from sandbox_server.domain.errors import SandboxNotFound
 from sandbox_server.domain.state import ENDED, State, Target
 from sandbox_server.domain.transition_cause import TransitionCause
-from sandbox_server.log.events import CHANGED
+from sandbox_server.log.events import SANDBOX_CHANNEL
 
 _AT_WORK = (State.STARTING, State.RUNNING, State.RESUMING)
 _IN_PLACE = (*_AT_WORK, State.PAUSING, State.STOPPING)
@@ -31,7 +31,7 @@ _OWN = select(Sandbox).where(
 )
 _FIND = select(Sandbox, _now).where(Sandbox.id == bindparam("sandbox_id"))
 _LOCK = _FIND.with_for_update().execution_options(populate_existing=True)
-_ANNOUNCE = select(func.pg_notify(CHANGED, bindparam("said", type_=Text)))
+_ANNOUNCE = select(func.pg_notify(SANDBOX_CHANNEL, bindparam("said", type_=Text)))
 
 
 @dataclass(frozen=True, kw_only=True)

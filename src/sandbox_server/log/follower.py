@@ -25,14 +25,14 @@ class Follower(Protocol):
 class Hub(Protocol):
     """Where those who follow come together."""
 
-    def registered(self, following: "Following") -> AbstractContextManager[None]: ...
+    def registered(self, follower: "LogFollower") -> AbstractContextManager[None]: ...
 
     def joined(self, source: Source, position: int) -> AbstractContextManager[Feed]: ...
 
     async def read_on(self, source: Source, position: int) -> Page: ...
 
 
-class Following:
+class LogFollower:
     """One who follows a stream: from the log as long as that is behind the feed, then with all the others.
 
     No block is taken before the last one was sent, so one that stalls costs the others nothing.

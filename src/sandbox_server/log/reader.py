@@ -15,7 +15,7 @@ _PATIENCE = timedelta(seconds=30)
 _TRY_AGAIN = timedelta(seconds=1)
 
 
-class Reading:
+class LogReader:
     """Reads logs for many, few at a time: all who follow together take that many connections to the database.
 
     Of these no tenant has all, however many streams it follows.
