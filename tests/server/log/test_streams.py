@@ -151,7 +151,10 @@ async def test_what_happens_while_the_database_is_gone_is_told_when_it_is_back(
             assert (await anext(following)).position == 1
             coming = asyncio.create_task(next_of(following))
             async with sessions.begin() as session:
-                theirs = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'streams'"
+                theirs = (
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'streams' AND datname = current_database()"
+                )
                 await session.execute(text(theirs))
             await append()
             assert (await coming).position == 2

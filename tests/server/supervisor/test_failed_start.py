@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from contextlib import asynccontextmanager
+from functools import partial
 
 import asyncpg
 import pytest
@@ -168,6 +169,13 @@ async def test_an_engine_that_turns_out_to_be_the_wrong_one_is_stopped(
     await leftovers.nothing(left)
 
 
+# Other tests' servers wait for locks in other databases of the same PostgreSQL.
+_WAITING_FOR_TABLE = """
+    SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE NOT granted AND datname = current_database() AND relation = $1::text::regclass
+"""
+
+
 @asynccontextmanager
 async def held_up(server, url, *, at):
     """Start the server and block it at this table of the database, where its engine already runs."""
@@ -177,8 +185,7 @@ async def held_up(server, url, *, at):
         server.launch()
 
         async def waits():
-            query = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-            return await observer.fetchval(query) > 0
+            return await observer.fetchval(_WAITING_FOR_TABLE, at) > 0
 
         await until(waits, timeout=120)
         yield
@@ -224,6 +231,11 @@ def find_engine(server):
     return None if note is None else LivingProcess.find(note.identity)
 
 
+async def find_serving(server):
+    """Find the process that serves; the engine is the other child."""
+    return next((pid for pid in server.children if pid != server.engine_pid), None)
+
+
 @pytest.mark.parametrize(
     ("number", "to_parent", "ending"),
     [
@@ -239,7 +251,7 @@ async def test_a_server_that_ends_before_it_serves_takes_its_engine_along(
     server.variables["DATABASE_URL"] = database_url
     async with held_up(server, database_url, at="backends"):
         await has_made_a_ready_sandbox(left)
-        (serving,) = set(server.children) - {server.engine_pid}
+        serving = await until(partial(find_serving, server))
         os.kill(server.pid if to_parent else serving, number)
         assert await asyncio.to_thread(server.wait) == ending
         await leftovers.nothing(left)

@@ -83,9 +83,18 @@ class ServerProcess:
 
     @property
     def children(self) -> list[int]:
-        """List the processes that it started itself and that are its own."""
-        found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        return [int(pid) for pid in found.split()]
+        """List the processes that it started itself and that are its own.
+
+        Not by /proc/PID/task/PID/children, which misses some while processes start and end.
+        """
+        return [
+            int(stat.parent.name) for stat in Path("/proc").glob("[0-9]*/stat") if self._began(stat)
+        ]
+
+    def _began(self, stat: Path) -> bool:
+        with suppress(OSError):
+            return int(stat.read_text().rpartition(")")[2].split()[1]) == self.pid
+        return False
 
     def client(self, **options: object) -> httpx.AsyncClient:
         headers = {"X-API-Key": self.admin_key}
