@@ -15,7 +15,7 @@ from tests.server.crash.walk import Moment, Walk
 
 pytestmark = pytest.mark.needs_engine
 
-WITHIN = LEASE + timedelta(seconds=5)
+WITHIN = LEASE + timedelta(seconds=20)
 PATIENCE = timedelta(minutes=1)
 
 
@@ -49,13 +49,16 @@ async def _die(replicas, scene, walk, *, within):
     asking = asyncio.create_task(scene.begin(replicas.victim))
     try:
         await until(lambda: _is_held_or_over(replicas, walk, asking), timeout=60)
-        if walk.is_reached:
+        is_killed = walk.is_reached
+        if is_killed:
             replicas.kill()
+        else:  # what comes next is no part of it, and a step of that would be held for good
+            replicas.walk(Walk())
     finally:
         replicas.thaw()
     with suppress(httpx.TransportError):
         await asking
-    if not walk.is_reached:
+    if not is_killed:
         await scene.require_outcome()
         return False
     if walk.moment is not Moment.LATE:
@@ -105,9 +108,9 @@ async def test_what_a_server_was_at_when_it_was_killed_the_other_finishes(replic
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", TRANSITIONS)
-async def test_whatever_step_a_server_dies_at_the_other_finishes_in_time(replicas, name, moment):
-    steps = await _walk_through(replicas, TRANSITIONS[name], moment)
-    assert steps or (moment is Moment.LATE and not TRANSITIONS[name].asks_provider)
+async def test_whatever_step_a_server_dies_at_the_other_finishes_in_time(replicas, name):
+    for moment in Moment:
+        steps = await _walk_through(replicas, TRANSITIONS[name], moment)
+        assert steps or (moment is Moment.LATE and not TRANSITIONS[name].asks_provider)
