@@ -16,6 +16,9 @@ LARGEST_FOLDER = 20
 SMALLEST_SHARED_MODULE = 40
 """Lines below which a module with one importer belongs into that importer."""
 
+MEDIAN_LINES = 7
+P90_LINES = 16
+
 
 @dataclass(frozen=True)
 class Functions:
@@ -57,8 +60,10 @@ class Structure:
         return {package: frozenset(imports) for package, imports in found.items()}
 
     def package_of(self, module: str) -> str:
-        is_package = bool(self._graph.find_children(module)) or module == self.root
-        return module if is_package else module.rpartition(".")[0]
+        """Name the folder of a module; a module at the top is a package of its own."""
+        parent = module.rpartition(".")[0]
+        is_package = bool(self._graph.find_children(module))
+        return module if is_package or parent in {self.root, ""} else parent
 
     def find_cycle(self) -> list[str]:
         """Name the packages of one import cycle; empty where there is none."""
@@ -94,6 +99,19 @@ class Structure:
             and len(self._graph.find_modules_that_directly_import(module)) == 1
             and self._lines(module) < SMALLEST_SHARED_MODULE
         )
+
+    @property
+    def faults(self) -> list[str]:
+        """What breaks a rule of CONTRIBUTING.md, with what to do about it."""
+        cycle, functions = self.find_cycle(), self.functions
+        return [
+            *([f"import cycle of packages: {' -> '.join(cycle)}"] if cycle else []),
+            *(f"{name}: split this folder of {n}" for name, n in self.crowded_folders.items()),
+            *(f"{module}: merge it into its only importer" for module in self.fragments),
+            *(f"{router}: move the try into the service" for router in self.routers_with_try),
+            *(["functions: median over 7 lines"] if functions.median > MEDIAN_LINES else []),
+            *(["functions: p90 over 16 lines"] if functions.p90 > P90_LINES else []),
+        ]
 
     @property
     def functions(self) -> Functions:

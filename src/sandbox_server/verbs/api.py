@@ -1,6 +1,5 @@
 """The nine verbs: a flat API in which each call answers when its work is done."""
 
-import base64
 from datetime import timedelta
 from typing import Annotated
 
@@ -9,7 +8,6 @@ from fastapi import APIRouter
 from sandbox_client.models import (
     CommandResult,
     CreateVerb,
-    Encoding,
     ExposedPort,
     ExposePortVerb,
     FileContent,
@@ -24,7 +22,6 @@ from sandbox_client.models import (
 from sandbox_server.db.models import Sandbox
 from sandbox_server.domain import errors
 from sandbox_server.domain.access import Caller
-from sandbox_server.domain.errors import InvalidRequest
 from sandbox_server.domain.requests import SandboxRequest
 from sandbox_server.domain.state import OnTimeout
 from sandbox_server.http.declared_errors import (
@@ -42,7 +39,7 @@ from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.ports.links import PortLinks
 from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.sandboxes.views import SandboxViews
-from sandbox_server.verbs.service import Verbs
+from sandbox_server.verbs.service import Verbs, decode, encode
 
 router = APIRouter(route_class=JsonRoute, prefix="/sandboxes", tags=["verbs"])
 
@@ -156,7 +153,7 @@ async def run_shell_command(
 @may_fail_with(*FILES_USED, *UPLOADED, errors.InvalidRequest)
 async def write_file(body: WriteFileVerb, caller: Operator, verbs: VerbsDep) -> WrittenFile:
     """Create or replace a file in one step; missing parent directories are created."""
-    content = _decode(body)
+    content = decode(body.content, body.encoding)
     await verbs.write_file(caller, body.sandbox_id, body.path, content)
     return WrittenFile(path=body.path, size=len(content))
 
@@ -166,7 +163,8 @@ async def write_file(body: WriteFileVerb, caller: Operator, verbs: VerbsDep) -> 
 async def read_file(body: ReadFileVerb, caller: Operator, verbs: VerbsDep) -> FileContent:
     """Return the content of a file: text, or base64 if it is not UTF-8."""
     content = await verbs.read_file(caller, body.sandbox_id, body.path, limit=LARGEST_FILE)
-    return _to_file_content(body.path, content)
+    text, encoding = encode(content)
+    return FileContent(path=body.path, content=text, encoding=encoding)
 
 
 def _view(views: SandboxViews, caller: Caller, row: Sandbox) -> VerbSandbox:
@@ -176,22 +174,3 @@ def _view(views: SandboxViews, caller: Caller, row: Sandbox) -> VerbSandbox:
         status_reason=row.state_reason,
         urls=views.view_urls(row, caller),
     )
-
-
-def _decode(body: WriteFileVerb) -> bytes:
-    if body.encoding is Encoding.UTF_8:
-        return body.content.encode()
-    try:
-        return base64.b64decode(body.content, validate=True)
-    except ValueError:
-        raise InvalidRequest(
-            "The content is not valid base64, which `encoding` says it is."
-        ) from None
-
-
-def _to_file_content(path: str, content: bytes) -> FileContent:
-    try:
-        return FileContent(path=path, content=content.decode(), encoding=Encoding.UTF_8)
-    except UnicodeDecodeError:
-        encoded = base64.b64encode(content).decode()
-        return FileContent(path=path, content=encoded, encoding=Encoding.BASE64)

@@ -1,13 +1,15 @@
+import base64
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import timedelta
 
+from sandbox_client.models import Encoding
 from sandbox_server.commands.answers import require_started
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.commands import CommandRequest, CommandState
-from sandbox_server.domain.errors import CommandTimedOut, FileTooLarge
+from sandbox_server.domain.errors import CommandTimedOut, FileTooLarge, InvalidRequest
 from sandbox_server.domain.requests import Idempotency, SandboxRequest
 from sandbox_server.domain.state import State
 from sandbox_server.files.conditions import Conditions
@@ -123,6 +125,25 @@ class Verbs:
         records = await self._commands.read_ends(command, most=_MOST_OUTPUT)
         content = b"".join(record.content for record in records if record.type in OUTPUT)
         return content[-_MOST_OUTPUT:]
+
+
+def decode(content: str, encoding: Encoding) -> bytes:
+    if encoding is Encoding.UTF_8:
+        return content.encode()
+    try:
+        return base64.b64decode(content, validate=True)
+    except ValueError:
+        raise InvalidRequest(
+            "The content is not valid base64, which `encoding` says it is."
+        ) from None
+
+
+def encode(content: bytes) -> tuple[str, Encoding]:
+    """Write bytes as text, or as base64 if they are not UTF-8."""
+    try:
+        return content.decode(), Encoding.UTF_8
+    except UnicodeDecodeError:
+        return base64.b64encode(content).decode(), Encoding.BASE64
 
 
 async def _in_one_part(content: bytes) -> AsyncGenerator[bytes, None]:
