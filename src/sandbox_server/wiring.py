@@ -36,7 +36,7 @@ from sandbox_server.jobs.scheduler import SandboxQueueScheduler
 from sandbox_server.jobs.worker import Handler
 from sandbox_server.log.hub import StreamHub
 from sandbox_server.log.notifications import LogNotifications
-from sandbox_server.metrics.event_loop import watch_event_loop
+from sandbox_server.metrics.instruments import watch_event_loop
 from sandbox_server.providers.registry import Backends, open_backends
 from sandbox_server.proxy.targets import PublicAddress
 from sandbox_server.sandboxes.admission import Admission

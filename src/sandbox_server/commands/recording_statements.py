@@ -14,7 +14,7 @@ from sqlalchemy import (
     update,
 )
 
-from sandbox_server.db.models import Command, Row
+from sandbox_server.db.models import TABLES, Command
 from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.log.events import LOG_CHANNEL
 
@@ -34,7 +34,7 @@ GIVEN = (
 _mapped = Command.__mapper__.columns
 # Built once, and without rows of the ORM: a short command took a fifth longer with them.
 ADD = (
-    insert(Row.metadata.tables["commands"])
+    insert(TABLES["commands"])
     .values(
         {_mapped[name]: bindparam(f"new_{name}", type_=_mapped[name].type) for name in GIVEN}
         | {_mapped["recorded_until"]: NOW + _lease}

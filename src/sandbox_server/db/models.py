@@ -1,68 +1,22 @@
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
     CheckConstraint,
-    DateTime,
     ForeignKey,
     Identity,
     Index,
-    Interval,
-    LargeBinary,
-    MetaData,
-    Text,
     UniqueConstraint,
     func,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
-from sandbox_server.db.types import Choice
+from sandbox_server.db.columns import Count, Document, Id, Row, Switch, one_of
 from sandbox_server.domain.commands import CommandKind, CommandState
 from sandbox_server.domain.state import OnTimeout, State, Target
-
-# Ids sort by time only where letters sort by their bytes, whatever the database's own locale is.
-Id = Annotated[str, mapped_column(Text(collation="C"))]
-# An object that the database fills in where a row names none.
-Document = Annotated[dict[str, Any], mapped_column(JSONB, server_default=text("'{}'"))]
-Switch = Annotated[bool, mapped_column(server_default=text("false"))]
-Count = Annotated[int, mapped_column(server_default=text("0"))]
-
-
-def _one_of(column: str, *values: str) -> CheckConstraint:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return CheckConstraint(f"{column} IN ({listed})", name=column)
-
-
-class Row(DeclarativeBase):
-    metadata = MetaData(
-        naming_convention={
-            "pk": "%(table_name)s_pkey",
-            "uq": "%(table_name)s_%(column_0_N_name)s_key",
-            "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
-            "ck": "%(table_name)s_%(constraint_name)s_check",
-            "ix": "%(table_name)s_%(column_0_N_name)s_idx",
-        }
-    )
-    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own spelling
-        str: Text,
-        bytes: LargeBinary,
-        datetime: DateTime(timezone=True),
-        timedelta: Interval,
-        list[str]: ARRAY(Text),
-        State: Choice(State),
-        Target: Choice(Target),
-        OnTimeout: Choice(OnTimeout),
-        CommandKind: Choice(CommandKind),
-        CommandState: Choice(CommandState),
-    }
-
-    created_at: Mapped[datetime] = mapped_column(
-        server_default=func.clock_timestamp(), sort_order=1000
-    )
 
 
 class Tenant(Row):
@@ -101,7 +55,7 @@ class ApiKey(Row):
 class Backend(Row):
     __tablename__ = "backends"
     __table_args__ = (
-        _one_of("state", "unknown", "up", "down"),
+        one_of("state", "unknown", "up", "down"),
         CheckConstraint("capacity >= 0", name="capacity"),
     )
 
@@ -147,7 +101,7 @@ class TemplateBuild(Row):
     """What a template is at one backend: its last build, and whether there is one that can be used."""
 
     __tablename__ = "template_builds"
-    __table_args__ = (_one_of("state", "building", "ready", "failed"),)
+    __table_args__ = (one_of("state", "building", "ready", "failed"),)
 
     template_id: Mapped[Id] = mapped_column(
         ForeignKey(Template.id, ondelete="CASCADE"), primary_key=True
@@ -175,9 +129,9 @@ class TemplateBuild(Row):
 class Sandbox(Row):
     __tablename__ = "sandboxes"
     __table_args__ = (
-        _one_of("state", *State),
-        _one_of("target", *Target),
-        _one_of("on_timeout", *OnTimeout),
+        one_of("state", *State),
+        one_of("target", *Target),
+        one_of("on_timeout", *OnTimeout),
         CheckConstraint(
             "(ended_at IS NOT NULL) = (state IN ('stopped', 'failed'))", name="ended_at"
         ),
@@ -287,8 +241,8 @@ class Command(Row):
 
     __tablename__ = "commands"
     __table_args__ = (
-        _one_of("kind", *CommandKind),
-        _one_of("state", *CommandState),
+        one_of("kind", *CommandKind),
+        one_of("state", *CommandState),
         CheckConstraint("(ended_at IS NULL) = (state IN ('starting', 'running'))", name="ended_at"),
         Index(None, "sandbox_id", "id"),
         Index(None, "recorded_until", postgresql_where=text("ended_at IS NULL")),
@@ -344,7 +298,7 @@ class CommandOutput(Row):
 
     __tablename__ = "command_output"
     __table_args__ = (
-        _one_of("type", "started", "stdout", "stderr", "resized", "gap", "exit"),
+        one_of("type", "started", "stdout", "stderr", "resized", "gap", "exit"),
         Index(None, "command_id", "seq"),
         Index(None, "created_at"),
         Index(
@@ -369,7 +323,7 @@ class Ticket(Row):
 
     __tablename__ = "tickets"
     __table_args__ = (
-        _one_of("scope", "read", "sandboxes", "port"),
+        one_of("scope", "read", "sandboxes", "port"),
         CheckConstraint("(scope = 'port') = (port IS NOT NULL)", name="port"),
         Index(None, "expires_at"),
         Index(None, "tenant_id", "expires_at"),
@@ -401,7 +355,7 @@ class Snapshot(Row):
 
     __tablename__ = "snapshots"
     __table_args__ = (
-        _one_of("state", "creating", "ready", "failed", "deleting"),
+        one_of("state", "creating", "ready", "failed", "deleting"),
         Index(None, "tenant_id", "sandbox_id", "id"),
     )
 
@@ -495,3 +449,7 @@ class Installation(Row):
     encryption_key_id: Mapped[str | None]
     engine: Mapped[str | None]  # which engine `local` is, where it is one of a server's own
     singleton: Mapped[bool] = mapped_column(server_default=text("true"), unique=True)
+
+
+METADATA = Row.metadata
+TABLES = METADATA.tables

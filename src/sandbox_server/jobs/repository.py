@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Row
+from sandbox_server.db.models import TABLES
 from sandbox_server.domain.errors import JobNotFound
 from sandbox_server.domain.jobs import DeadJob, LeasedJob, LeaseLost
 from sandbox_server.domain.texts import storable
@@ -228,7 +228,7 @@ def _elsewhere(avoid: Collection[str]) -> Sequence[ColumnElement[bool]]:
     if not avoid:
         return ()
     names = literal(sorted(avoid), ARRAY(Text))
-    tables = [Row.metadata.tables[name].c for name in ("sandboxes", "snapshots")]
+    tables = [TABLES[name].c for name in ("sandboxes", "snapshots")]
     there = [exists().where(its.id == ROW.subject, its.backend == any_(names)) for its in tables]
     build = func.split_part(ROW.subject, "/", 2) == any_(names)
     return [not_(or_(*there, build))]

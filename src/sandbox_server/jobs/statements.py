@@ -21,14 +21,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from sandbox_server.db.models import Row
+from sandbox_server.db.models import TABLES
 
 DUE = "jobs_due"  # the channel on which it is said that a job is due, or soon will be
 LOOK_AHEAD = timedelta(seconds=2)  # schedulers look this often, so what is due later needs no word
 
 INSTANT = DateTime(timezone=True)
 
-JOBS = Row.metadata.tables["jobs"]
+JOBS = TABLES["jobs"]
 ROW = JOBS.c
 # The same throughout a statement, and stable: `clock_timestamp()` could not bound an index scan.
 NOW = func.statement_timestamp()

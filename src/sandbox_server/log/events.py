@@ -6,7 +6,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 
-from sandbox_server.db.models import Event, Row, Stream
+from sandbox_server.db.models import TABLES, Event, Stream
 from sandbox_server.domain.events import SandboxEvent
 from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
 from sandbox_server.metrics.instruments import EVENTS
@@ -85,7 +85,7 @@ def _append() -> ReturningInsert[Any]:
         told.c.data,
     ).select_from(taken.join(told, true()))
     columns = ["tenant_id", "seq", "sandbox_id", "type", "data"]
-    table = Row.metadata.tables["events"]
+    table = TABLES["events"]
     kept = insert(table).from_select(columns, rows)
     said = table.c.sandbox_id + bindparam("by", type_=Text)
     grown = func.concat("tenant/", table.c.tenant_id, " sandbox/", table.c.sandbox_id)

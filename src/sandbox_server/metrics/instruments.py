@@ -3,6 +3,8 @@
 No label has a value that callers choose: no ids, no names of tenants, no paths but the routes' own.
 """
 
+import asyncio
+from datetime import timedelta
 from time import perf_counter
 from types import TracebackType
 from typing import Self
@@ -21,6 +23,7 @@ from sandbox_server.domain.errors import SandboxError
 
 _CALLS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAITS = (0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
+_LAG_SAMPLED_EVERY = timedelta(milliseconds=250)
 _LAGS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60)
 
 # A second line for each count, which nobody asks for.
@@ -127,3 +130,11 @@ class ProviderCall:
         PROVIDER_SECONDS.labels(self._backend, self._call).observe(perf_counter() - self._began)
         if isinstance(error, SandboxError):
             PROVIDER_ERRORS.labels(self._backend, self._call, error.code).inc()
+
+
+async def watch_event_loop(*, every: timedelta = _LAG_SAMPLED_EVERY) -> None:
+    """Measure how late the event loop wakes its sleepers, until cancelled."""
+    while True:
+        due = perf_counter() + every.total_seconds()
+        await asyncio.sleep(every.total_seconds())
+        LOOP_LAG_SECONDS.observe(max(perf_counter() - due, 0))

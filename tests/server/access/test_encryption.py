@@ -16,7 +16,7 @@ from sandbox_server.access.encryption import (
     read_keys,
     reseal,
 )
-from sandbox_server.db.models import Installation, Row, Sandbox
+from sandbox_server.db.models import TABLES, Installation, Sandbox
 from sandbox_server.vault import CannotUnseal, Vault
 from tests.server.access.sealed_values import add_sandboxes, envs_of
 from tests.server.support.locks import waiting_for_a_lock
@@ -148,7 +148,7 @@ async def test_the_installation_is_made_once(sessions, tmp_path, key):
 def test_a_rotation_knows_every_sealed_column():
     named = {
         (table.name, column.name)
-        for table in Row.metadata.tables.values()
+        for table in TABLES.values()
         for column in table.columns
         if column.name.endswith("_sealed")
     }

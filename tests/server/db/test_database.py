@@ -4,7 +4,7 @@ from sqlalchemy import inspect, text
 from sandbox_server.db import database as opening
 from sandbox_server.db.address import UnusablePostgres
 from sandbox_server.db.database import open_database
-from sandbox_server.db.models import Row
+from sandbox_server.db.models import TABLES
 from sandbox_server.db.postmaster import is_running
 from tests.server.support.databases import new_database
 
@@ -28,7 +28,7 @@ async def test_a_given_database_is_brought_up_to_date_and_no_other_started(serve
         new_database(server_url, template="template0") as url,
         open_database(url, state_dir=tmp_path) as engine,
     ):
-        assert await tables(engine) == {"alembic_version", *Row.metadata.tables}
+        assert await tables(engine) == {"alembic_version", *TABLES}
     assert list(tmp_path.iterdir()) == []
 
 

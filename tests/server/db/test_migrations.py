@@ -6,7 +6,7 @@ from alembic import command
 from sqlalchemy import inspect, text
 
 from sandbox_server.db.migrating import alembic_config, upgrade
-from sandbox_server.db.models import Row
+from sandbox_server.db.models import METADATA, TABLES
 from sandbox_server.db.session import create_engine
 from tests.server.support.databases import ALWAYS_EVERY_POSTGRES, new_database
 
@@ -66,7 +66,7 @@ async def test_migrations_come_to_what_the_models_say(database):
 
 async def test_migrations_make_the_constraints_and_defaults_of_the_models(database, empty):
     async with empty.begin() as connection:
-        await connection.run_sync(Row.metadata.create_all)
+        await connection.run_sync(METADATA.create_all)
     assert await fine_print(database) == await fine_print(empty)
 
 
@@ -132,7 +132,7 @@ async def test_starters_that_migrate_at_once_wait_for_each_other(empty_url, empt
     starters = [await starter(empty_url) for _ in range(4)]
     ended = await asyncio.gather(*(process.communicate(b"go\n") for process in starters))
     assert [process.returncode for process in starters] == [0] * len(starters), ended
-    assert await tables(empty) == {"alembic_version", *Row.metadata.tables}
+    assert await tables(empty) == {"alembic_version", *TABLES}
 
 
 async def starter(url):

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from sandbox_server.domain.errors import BackendError
-from sandbox_server.metrics.event_loop import watch_event_loop
-from sandbox_server.metrics.instruments import PROCESS
+from sandbox_server.metrics.instruments import PROCESS, watch_event_loop
 from tests.engine.polling import until
 from tests.server.support.fault_proxy import answer_with, lose_answer
 from tests.server.support.in_process_server import running_server

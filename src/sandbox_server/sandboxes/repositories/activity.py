@@ -5,7 +5,7 @@ from sqlalchemy import ARRAY, Interval, Text, any_, bindparam, func, literal, or
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql import Select
 
-from sandbox_server.db.models import Row
+from sandbox_server.db.models import TABLES
 from sandbox_server.domain.state import State, Target
 
 # Also while it is paused for its provider's maximum alone: who is in it then is so afterwards.
@@ -29,7 +29,7 @@ class ActivityRepository:
 
 
 def _note() -> Select[tuple[timedelta | None]]:
-    table = Row.metadata.tables["sandboxes"]
+    table = TABLES["sandboxes"]
     now = func.clock_timestamp()
     meant = table.c.id == any_(bindparam("sandbox_ids", type_=ARRAY(Text)))
     tenth = table.c.idle_timeout.op("/")(literal(10))

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import Text, bindparam, exists, func, insert, inspect, not_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.db.models import Row, Sandbox, Tenant
+from sandbox_server.db.models import TABLES, Sandbox, Tenant
 from sandbox_server.sandboxes.repositories.slots import held, runs, waits
 
-_SANDBOXES = Row.metadata.tables["sandboxes"]
+_SANDBOXES = TABLES["sandboxes"]
 _COLUMNS = {
     attribute.key: attribute.columns[0] for attribute in inspect(Sandbox).mapper.column_attrs
 }
