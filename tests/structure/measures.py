@@ -1,6 +1,7 @@
 """What the tree of one root package looks like: imports between folders, sizes, functions."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,22 @@ import grimp
 LARGEST_FOLDER = 20
 SMALLEST_SHARED_MODULE = 40
 """Lines below which a module with one importer belongs into that importer."""
+
+FEATURES = frozenset(
+    "access admin agents commands events files ports sandboxes snapshots templates terminals tools verbs web".split()
+)
+INTERNAL = re.compile(r"\.api$|\.api_(?!keys)|repositor")
+"""Modules of a feature that other features may not import: its routes and its SQL."""
+
+SHARED = {
+    # Rows that other features read and lock in transactions of their own.
+    "sandbox_server.sandboxes.repositories.sandboxes",
+    "sandbox_server.templates.repository",
+    # A terminal is a command, so its size is kept with the command.
+    "sandbox_server.commands.terminal_repository",
+    # Statistics count what occupies a slot as admission does.
+    "sandbox_server.sandboxes.repositories.slots",
+}
 
 MEDIAN_LINES = 7
 P90_LINES = 16
@@ -101,6 +118,21 @@ class Structure:
         )
 
     @property
+    def internal_imports(self) -> list[str]:
+        """Imports of one feature's routes or SQL by another feature."""
+        return sorted(
+            f"{module} -> {imported}"
+            for module, imported in self.imports
+            if {self._top(module), self._top(imported)} <= FEATURES
+            and self._top(module) != self._top(imported)
+            and INTERNAL.search(imported)
+            and imported not in SHARED
+        )
+
+    def _top(self, module: str) -> str:
+        return module.removeprefix(self.root + ".").partition(".")[0]
+
+    @property
     def faults(self) -> list[str]:
         """What breaks a rule of CONTRIBUTING.md, with what to do about it."""
         cycle, functions = self.find_cycle(), self.functions
@@ -109,6 +141,7 @@ class Structure:
             *(f"{name}: split this folder of {n}" for name, n in self.crowded_folders.items()),
             *(f"{module}: merge it into its only importer" for module in self.fragments),
             *(f"{router}: move the try into the service" for router in self.routers_with_try),
+            *(f"{one}: use the service of that feature" for one in self.internal_imports),
             *(["functions: median over 7 lines"] if functions.median > MEDIAN_LINES else []),
             *(["functions: p90 over 16 lines"] if functions.p90 > P90_LINES else []),
         ]
