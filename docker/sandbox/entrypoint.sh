@@ -1,5 +1,5 @@
 #!/bin/bash
-# Become `user`, start the services, tell what this sandbox has; then run the command that is given, or stay.
+# Switch to `user`, start the services, print what this sandbox has, then run the given command or wait.
 set -u
 
 if [ "$(id -u)" = 0 ]; then
@@ -19,7 +19,7 @@ versions() {
     for program in python3 node npm git gh chromium code-server claude codex copilot gemini opencode; do
         if command -v "$program" >/dev/null; then
             version=$(first_line_of "$program" --version)
-            tell "$program" "${version:-does not tell its version}"
+            tell "$program" "${version:-unknown version}"
         fi
     done
 }
@@ -38,7 +38,7 @@ resources() {
     tell disk "$(df -Ph . | awk 'NR == 2 { print $4 " of " $2 " free" }')"
 }
 
-# Names only: what is told here is kept in logs.
+# Names only, since this output is kept in logs.
 variables() {
     given=" $(jq -r '.envs // {} | keys | join(" ")' /etc/sandbox/tools.json 2>/dev/null) "
     for name in $wanted; do
@@ -60,7 +60,7 @@ services() {
     "$here/start-services.sh" --status
 }
 
-"$here/start-services.sh" || echo "The services could not be started." >&2
+"$here/start-services.sh" || echo "Failed to start the services." >&2
 versions
 resources
 variables

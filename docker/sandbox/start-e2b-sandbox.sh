@@ -1,20 +1,20 @@
 #!/bin/bash
-# From a project's directory to a shell in a sandbox that has it as /workspace, by one command: --help says how.
+# Open a shell in a sandbox that has the current project directory as /workspace. See --help.
 #
-# A server that does not answer is started, if it is one for this machine; a key that is not known is made. The rest is
+# Starts a local server if none is running and creates an API key if none is configured; the rest is
 # `python -m sandbox_client.workspace`.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 python=$repository/.venv/bin/python
 log=${XDG_STATE_HOME:-$HOME/.local/state}/sandbox-server/server.log
-longest_start=600 # a first one builds the base image
+longest_start=600 # the first start builds the base image
 
 say() { echo "start-e2b-sandbox: $*" >&2; }
 
 die() { say "$@"; exit 1; }
 
-# What the client makes of variables and its file; empty where it knows none.
+# The URL or key that the client finds in its environment variables and file; empty if none.
 known() { # url | api_key
     "$python" - "$1" <<'PYTHON'
 import sys
@@ -37,11 +37,11 @@ port_of() { local port=${url##*:}; [[ $port =~ ^[0-9]+$ ]] && echo "$port" || ec
 bring_up() {
     is_here || die "The server at $url does not answer."
     if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
-        die "No server answers at $url, and its engine needs root: run \`make run\` in another terminal, then this again."
+        die "No server is running at $url, and starting one needs root: run \`make run\` in another terminal and try again."
     fi
     mkdir -p "$(dirname "$log")"
-    say "no server answers at $url: starting one, which says what it does in $log"
-    # In a session of its own: it goes on when this terminal is closed.
+    say "no server is running at $url; starting one, log: $log"
+    # In its own session, so that it keeps running when this terminal is closed.
     setsid "$repository/scripts/run" --port "$(port_of)" >"$log" 2>&1 </dev/null &
     server=$!
     for _ in $(seq $((longest_start * 2))); do
@@ -49,22 +49,22 @@ bring_up() {
         kill -0 "$server" 2>/dev/null || { tail -n 20 "$log" >&2; die "The server did not start."; }
         sleep 0.5
     done
-    die "The server does not answer yet: see $log, then try again."
+    die "The server is not ready yet. See $log and try again."
 }
 
 make_key() {
-    is_here || die "No API key is known for $url: set SANDBOX_SERVER_API_KEY."
+    is_here || die "No API key configured for $url. Set SANDBOX_SERVER_API_KEY."
     key=$("$repository/.venv/bin/sandbox-server" keys create --scope sandboxes --name start-e2b-sandbox) ||
-        die "No key could be made: set SANDBOX_SERVER_API_KEY."
+        die "Could not create an API key. Set SANDBOX_SERVER_API_KEY."
     file=$("$python" -c 'from sandbox_client.protocol.address import config_file; print(config_file())')
-    [ ! -e "$file" ] || die "$file has no key for $url: write one there, or set SANDBOX_SERVER_API_KEY."
+    [ ! -e "$file" ] || die "$file has no key for $url. Add one with \`sbx login\`, or set SANDBOX_SERVER_API_KEY."
     mkdir -p "$(dirname "$file")"
     (umask 077 && printf 'url = "%s"\napi_key = "%s"\n' "$url" "$key" >"$file")
-    say "made a key for its sandboxes, in $file"
+    say "created an API key, saved in $file"
 }
 
 case " $* " in *" -h "* | *" --help "*) wants_help=1 ;; *) wants_help= ;; esac
-[ "$(uname -s)" != Linux ] || command -v curl >/dev/null || die "curl is missing: install it."
+[ "$(uname -s)" != Linux ] || command -v curl >/dev/null || die "curl is not installed."
 "$repository/scripts/install"
 if [ -z "$wants_help" ]; then
     url=$(known url)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Start the sandbox's services as `user`, each in a tmux session of its name and with a log of its own.
 #
-#   start-services.sh            start those that are installed and do not run; they work in the current directory
-#   start-services.sh --check    succeed once those answer that need nothing of the sandbox's own
-#   start-services.sh --status   tell the state of each
+#   start-services.sh            start the installed services that are not running, in the current directory
+#   start-services.sh --check    succeed when the services that need no settings respond
+#   start-services.sh --status   print the state of each service
 #
 # To look at one: tmux -L services attach -t tools
 set -u
@@ -67,13 +67,13 @@ status() {
         if ! is_installed "$service"; then
             echo "$service: not in this template"
         elif answers "$service"; then
-            echo "$service: answers on port $(port_of "$service" | cut -d/ -f1)"
+            echo "$service: running on port $(port_of "$service" | cut -d/ -f1)"
         elif ! has_session "$service"; then
             echo "$service: not started"
         elif [ "$service" = code-server ] && ! sandbox-tools setting password >/dev/null; then
-            echo "$service: waits for its password"
+            echo "$service: waiting for its password"
         else
-            echo "$service: does not answer, see $logs/$service.log"
+            echo "$service: not responding, see $logs/$service.log"
         fi
     done
 }

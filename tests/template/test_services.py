@@ -36,7 +36,7 @@ def test_the_tool_server_lets_in_who_has_the_token(slim_computer):
 
 def test_code_server_asks_for_the_password_that_it_was_last_told(full, computer_of):
     with computer_of(full) as computer:
-        assert "code-server: waits for its password" in computer.run(STATUS)
+        assert "code-server: waiting for its password" in computer.run(STATUS)
         passwords = []
         for _ in range(2):
             computer.settle()
@@ -108,7 +108,7 @@ def test_the_entrypoint_tells_names_and_no_values(computer, user):
     assert re.search(r"OPENAI_API_KEY +not set$", told, re.MULTILINE)
     assert re.search(r"memory +4096 MiB$", told, re.MULTILINE)
     assert re.search(r"claude +\d+\.\d+", told)
-    assert "agent-server: answers on port 3000" in told
+    assert "agent-server: running on port 3000" in told
 
 
 def test_the_entrypoint_runs_what_it_is_given_without_any_optional_part(slim_computer):

@@ -1,4 +1,4 @@
-"""Arguments that several verbs have, and what may be said for them."""
+"""Arguments shared by several subcommands, and their types."""
 
 import argparse
 from datetime import timedelta
@@ -11,16 +11,18 @@ ENV: dict[str, Any] = {
     "action": "append",
     "default": [],
     "metavar": "K[=V]",
-    "help": "an environment variable; without a value the one that it has here",
+    "help": "set an environment variable; without a value, take it from this environment (repeatable)",
 }
 
 
 def add_everywhere(parser: argparse.ArgumentParser, **default: Any) -> None:
-    parser.add_argument("--url", metavar="URL", help="where the server is", **default)
-    parser.add_argument("--json", action="store_true", help="print what the API answers", **default)
-    parser.add_argument("--no-color", action="store_true", help="print no colours", **default)
+    parser.add_argument("--url", metavar="URL", help="server URL", **default)
     parser.add_argument(
-        "-q", "--quiet", action="store_true", help="say only what matters", **default
+        "--json", action="store_true", help="print JSON as returned by the API", **default
+    )
+    parser.add_argument("--no-color", action="store_true", help="disable colors", **default)
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print only results and errors", **default
     )
 
 
@@ -38,9 +40,9 @@ def add_sandboxes(parser: argparse.ArgumentParser) -> None:
 
 def add_following(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on with what happens from now on"
+        "-f", "--follow", action="store_true", help="keep running and print new entries"
     )
-    parser.add_argument("-n", "--tail", type=count, metavar="N", help="begin with the last N lines")
+    parser.add_argument("-n", "--tail", type=count, metavar="N", help="start with the last N lines")
 
 
 def add_port(parser: argparse.ArgumentParser) -> None:
@@ -50,28 +52,35 @@ def add_port(parser: argparse.ArgumentParser) -> None:
 
 def add_creation(parser: argparse.ArgumentParser, *, timeout: str) -> None:
     add = parser.add_argument
-    add("--template", metavar="T", help="what to make it from")
-    add("--name", metavar="N", help="a name for it: the label `name`")
+    add("--template", metavar="TEMPLATE", help="template (default: the server's default template)")
+    add("--name", metavar="NAME", help="name of the sandbox (the label `name`)")
     add("-e", "--env", **ENV)
-    add("--metadata", action="append", default=[], type=pair, metavar="K=V", help="a label")
+    add(
+        "--metadata",
+        action="append",
+        default=[],
+        type=pair,
+        metavar="K=V",
+        help="set a label (repeatable)",
+    )
     add(
         timeout,
         dest="sandbox_timeout",
         type=duration,
-        metavar="D",
-        help="how long it may run: 90s, 15m, 2h, 7d",
+        metavar="DURATION",
+        help="lifetime of the sandbox: 90s, 15m, 2h, 7d",
     )
     add(
         "--idle",
         type=duration,
-        metavar="D",
-        help="pause it when nothing happened in it for so long",
+        metavar="DURATION",
+        help="pause the sandbox after this time without activity",
     )
-    add("--on-timeout", choices=("pause", "delete"), help="what becomes of it when its time is up")
-    add("--backend", metavar="B", help="at which provider")
-    add("--session", metavar="S", help="the session it is for")
-    add("--priority", type=int, metavar="P", help="who has a higher one comes first")
-    add("--mcp-servers", type=Path, metavar="FILE", help="MCP servers of your own, as JSON")
+    add("--on-timeout", choices=("pause", "delete"), help="what happens at the end of its lifetime")
+    add("--backend", metavar="BACKEND", help="backend to run it on")
+    add("--session", metavar="SESSION", help="session it belongs to")
+    add("--priority", type=int, metavar="N", help="priority in the queue; higher runs first")
+    add("--mcp-servers", type=Path, metavar="FILE", help="JSON file with additional MCP servers")
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
@@ -81,14 +90,19 @@ def add_where(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="working directory (default: the template's WORKDIR, else the user's home)",
     )
-    parser.add_argument("-u", "--user", help="else the template's")
+    parser.add_argument("-u", "--user", help="user in the sandbox (default: the template's)")
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-i", "--interactive", action="store_true", help="pass stdin on")
-    parser.add_argument("-t", "--tty", action="store_true", help="in a terminal")
     parser.add_argument(
-        "--timeout", type=duration, metavar="D", help="when to kill the command; it exits with 124"
+        "-i", "--interactive", action="store_true", help="pass stdin to the command"
+    )
+    parser.add_argument("-t", "--tty", action="store_true", help="run the command in a terminal")
+    parser.add_argument(
+        "--timeout",
+        type=duration,
+        metavar="DURATION",
+        help="kill the command after this time and exit with 124",
     )
     add_where(parser)
 
@@ -109,5 +123,5 @@ def pair(text: str) -> tuple[str, str]:
 
 def count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number.")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number.")
     return int(text)

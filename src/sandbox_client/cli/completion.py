@@ -6,7 +6,7 @@ import shtab
 from sandbox_client.cli.invocation import Invocation
 from sandbox_client.cli.parser import build_parser
 
-# shtab's own way to complete with a command's output has zsh run it when it loads the file.
+# shtab's own support for command output would run the command when zsh loads the file.
 _SANDBOXES = {
     "bash": "_sbx_sandboxes",
     "zsh": "_sbx_sandboxes",

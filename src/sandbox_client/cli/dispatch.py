@@ -21,7 +21,7 @@ Verb = Callable[[Invocation], Awaitable[int | None]]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out what was said; gives the exit code."""
+    """Run the subcommand and return the exit code."""
     output = Output(as_json=args.json, quiet=args.quiet, colours=not args.no_color)
     module, _, name = args.run.partition(":")
     verb: Verb = getattr(import_module(f"sandbox_client.cli.{module}"), name)

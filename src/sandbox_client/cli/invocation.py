@@ -19,7 +19,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """What becomes of signals that are to end `sbx`: they cancel what it does, so that it can tidy up."""
+    """Turns SIGINT, SIGTERM and SIGHUP into a cancellation, so that `sbx` can clean up."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
@@ -33,7 +33,7 @@ class Interrupts:
 
     @contextmanager
     def handled_by(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Have Ctrl-C mean something else; what is called for it may call `cancel`."""
+        """Let `interrupt` handle Ctrl-C; it may call `cancel`."""
         before, self._interrupt = self._interrupt, interrupt
         try:
             yield
@@ -42,7 +42,7 @@ class Interrupts:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Let Ctrl-C end what holds the loop up."""
+        """Restore the default Ctrl-C while a blocking call runs."""
         loop = asyncio.get_running_loop()
         loop.remove_signal_handler(signal.SIGINT)
         try:
@@ -51,13 +51,13 @@ class Interrupts:
             loop.add_signal_handler(signal.SIGINT, self._receive, signal.SIGINT)
 
     def cancel(self, number: signal.Signals = signal.SIGINT) -> None:
-        """End what `sbx` does, as that signal would."""
+        """Cancel the subcommand as if this signal had arrived."""
         self.received = number
         assert self._task is not None
         self._task.cancel()
 
     def _lose_reader(self) -> None:
-        """End when nobody reads any more what is written, as of `sbx logs -f | head`, though there may be nothing to write."""
+        """Exit when the reader of stdout is gone, as in `sbx logs -f | head`, even while there is nothing to write."""
         asyncio.get_running_loop().remove_reader(_STDOUT)
         self.cancel(signal.SIGPIPE)
 
@@ -70,7 +70,7 @@ class Interrupts:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What a verb has to work with: what was said, and where to say what comes of it."""
+    """The context of one subcommand: arguments, output, signals."""
 
     args: argparse.Namespace
     output: Output
@@ -78,7 +78,7 @@ class Invocation:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[AsyncSandboxClient]:
-        """Open a client. It asks first whether there is a server: what is asked later is tried for a minute."""
+        """Open a client. A health check fails fast if there is no server; later requests are retried for a while."""
         url = self.args.url
         is_encrypted = find_address(url).url.startswith("https:")
         tls = httpx.create_ssl_context() if is_encrypted else None
@@ -89,6 +89,6 @@ class Invocation:
 
     @asynccontextmanager
     async def sandbox(self) -> AsyncIterator[AsyncSandbox]:
-        """Find the sandbox that was named."""
+        """Look up the sandbox named on the command line."""
         async with self.client() as client:
             yield await find_sandbox(client, self.args.sandbox)

@@ -21,28 +21,28 @@ async def login(invocation: Invocation) -> None:
         AsyncSandboxClient(address.url, key, retry_for_s=0) as client,
         aclosing(client.list_sandboxes()) as sandboxes,
     ):
-        await anext(sandboxes, None)  # which a key that is not good does not get
+        await anext(sandboxes, None)  # fails if the key is invalid
     file = config_file()
     _write(file, url=address.url, api_key=key)
-    output.note(f"The key is good, and written to {file}.")
+    output.note(f"Logged in. The URL and the key are saved in {file}.")
     for name in (URL, API_KEY):
         if os.environ.get(name):
-            output.note(f"{name} is set, and holds all the same.")
+            output.note(f"The environment variable {name} is set and overrides the saved value.")
 
 
 def _ask_for_key(url: str) -> str:
     asks = sys.stdin.isatty()
     key = getpass.getpass(f"API key for {url}: ") if asks else sys.stdin.readline()
     if not key.strip():
-        raise CliError("There is no key.", advice="`sandbox-server keys create` makes one.")
+        raise CliError("No API key given.", advice="Create one with `sandbox-server keys create`.")
     return key.strip()
 
 
 def _write(file: Path, **text: str) -> None:
-    """Write down what nobody else may read, all of it or nothing."""
+    """Write a private file atomically."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in text.items()]
-    # Made with mode 600.
+    # mkstemp creates it with mode 600.
     descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     with os.fdopen(descriptor, "w") as opened:
         opened.writelines(lines)

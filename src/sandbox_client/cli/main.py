@@ -1,4 +1,4 @@
-"""`sbx`, the sandbox server from a terminal."""
+"""The command line `sbx`."""
 
 import argparse
 import os
@@ -8,14 +8,14 @@ from importlib import import_module
 
 from sandbox_client.cli.parser import build_parser
 
-_READER_LEFT = 141  # as a shell has it for a program that SIGPIPE ends
+_SIGPIPE = 141  # the shell's exit code of a program that SIGPIPE killed
 _INTERRUPTED = 130
 _WORKSPACE = "workspace"
 _STDOUT = 1
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run `sbx`; gives its exit code."""
+    """Run `sbx` and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -23,7 +23,7 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # as of `sbx logs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
-        return _READER_LEFT
+        return _SIGPIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
@@ -32,7 +32,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _ended(words: Sequence[str]) -> int:
     try:
         return _run(words)
-    except SystemExit as ended:  # argparse has said all there is to say
+    except SystemExit as ended:  # argparse has printed the message
         return ended.code if isinstance(ended.code, int) else 0
 
 
@@ -45,19 +45,19 @@ def _run(words: Sequence[str]) -> int:
     parser = build_parser()
     args, unknown = parser.parse_known_args(words)
     if unknown:
-        hint = "; a command's own words come after --" if args.takes_command else ""
+        hint = "; put -- before the command to run" if args.takes_command else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if behind and not args.takes_command:
-        parser.error(f"{args.verb} runs no command, so nothing comes after --")
+        parser.error(f"{args.verb} does not take a command after --")
     if args.takes_command:
         args.command += behind
-    # It takes some tenths of a second to load, which help and errors of usage do not need.
+    # Loading the client takes some tenths of a second, which help and usage errors do not need.
     run: Callable[[argparse.Namespace], int] = import_module("sandbox_client.cli.dispatch").run
     return run(args)
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], list[str]]:
-    """Set apart the words after `--`, which are a command's own."""
+    """Split off the words after `--`."""
     if "--" not in words:
         return words, []
     end = words.index("--")

@@ -1,4 +1,4 @@
-"""How a sandbox is named: by its id, its label `name`, its session, or the end of its id."""
+"""Finds the sandbox that the user names by id, label `name`, session, or end of the id."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _MOST_NAMED = 5
 
 
 async def find_sandbox(client: AsyncSandboxClient, named: str) -> AsyncSandbox:
-    """Find the one sandbox that is meant: one that lives, else the newest of that name that has ended."""
+    """Find one sandbox: a living one, else the newest that has ended."""
     if _ID.fullmatch(named):
         try:
             return await client.get_sandbox(named)
@@ -48,7 +48,7 @@ async def _named(
 
 
 def find_by_id_suffix(end: str, records: Sequence[SandboxRead]) -> SandboxRead | None:
-    """Find the sandbox whose id ends so; those that have ended count where none lives."""
+    """Find a sandbox by the end of its id; ended sandboxes count only if no living one matches."""
     if len(end) < _SHORTEST_END:
         return None
     found = [each for each in records if each.id.endswith(end)]
@@ -60,7 +60,7 @@ def find_by_id_suffix(end: str, records: Sequence[SandboxRead]) -> SandboxRead |
 
 
 def near(named: str, records: Sequence[SandboxRead]) -> list[str]:
-    """Give what may have been meant."""
+    """Suggest similar names."""
     names = [
         name for each in records for name in (each.metadata.get(NAME), each.session_id, each.id)
     ]
@@ -72,14 +72,14 @@ def near(named: str, records: Sequence[SandboxRead]) -> list[str]:
 def _ambiguous(named: str, records: Sequence[SandboxRead]) -> CliError:
     ids = ", ".join(each.id for each in records[:_MOST_NAMED])
     more = "" if len(records) <= _MOST_NAMED else f" and {len(records) - _MOST_NAMED} more"
-    return CliError(f"{named!r} may be {ids}{more}.", advice="Name it by its id.", code="ambiguous")
+    return CliError(f"{named!r} is ambiguous: {ids}{more}.", advice="Use the id.", code="ambiguous")
 
 
 def _unknown(named: str, records: Sequence[SandboxRead]) -> CliError:
     close = near(named, records)
     meant = f" Did you mean {' or '.join(close)}?" if close else ""
     return CliError(
-        f"There is no sandbox {named!r}.{meant}",
-        advice="`sbx ls --all` lists them.",
+        f"Sandbox {named!r} not found.{meant}",
+        advice="List sandboxes with `sbx ls --all`.",
         code="sandbox-not-found",
     )

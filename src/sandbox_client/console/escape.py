@@ -1,8 +1,8 @@
-"""What a sandbox wrote, as it may be shown: a terminal would carry out the escapes in it."""
+"""Makes untrusted text from sandboxes safe to print: a terminal would execute its escape sequences."""
 
 
 def escape_controls(text: str, *, keep: str = "") -> str:
-    """Write out what is no plain character: controls, escapes, what turns the direction of writing."""
+    """Replace control characters, escapes and direction marks by visible notation."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)

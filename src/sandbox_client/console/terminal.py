@@ -1,4 +1,4 @@
-"""This terminal as a window into a sandbox's: what is typed goes there, what is shown there is shown here."""
+"""Connects this terminal to a terminal in a sandbox."""
 
 import asyncio
 import os
@@ -20,14 +20,14 @@ from sandbox_client.events import (
 )
 from sandbox_client.models import SandboxState
 
-DETACHED = None  # what a window gives that was left by its escape: the terminal goes on
+DETACHED = None  # the result of a session ended by `~.`: the terminal keeps running
 _STDIN, _STDOUT = 0, 1
 _READ = 64 * 1024
 _NOTES = {
-    SandboxState.PAUSED: "The sandbox is paused; type to resume it.",
-    SandboxState.RESUMING: "The sandbox resumes.",
-    SandboxState.STOPPED: "The sandbox has ended.",
-    SandboxState.FAILED: "The sandbox has failed.",
+    SandboxState.PAUSED: "Sandbox paused. Type to resume it.",
+    SandboxState.RESUMING: "Sandbox is resuming.",
+    SandboxState.STOPPED: "Sandbox was deleted.",
+    SandboxState.FAILED: "Sandbox failed.",
 }
 
 
@@ -37,18 +37,18 @@ _LINE_ENDS = b"\r\n"
 
 
 def is_terminal() -> bool:
-    """Tell whether somebody sits before this terminal."""
+    """Whether stdin and stdout are a terminal."""
     return os.isatty(_STDIN) and os.isatty(_STDOUT)
 
 
 def terminal_size() -> tuple[int, int]:
-    """Give columns and rows, as terminals of sandboxes may have them."""
+    """Return columns and rows within the limits of sandbox terminals."""
     size = os.get_terminal_size(_STDOUT)
     return min(max(size.columns, 1), 1000), min(max(size.lines, 1), 1000)
 
 
 async def show(terminal: AsyncTerminal) -> int | None:
-    """Show a terminal until its program ends, and give its exit code; or until `~.` is typed at the start of a line."""
+    """Show a terminal until its program ends and return the exit code, or DETACHED after `~.`."""
     with _raw():
         return await _TerminalSession(terminal).run()
 
@@ -56,7 +56,7 @@ async def show(terminal: AsyncTerminal) -> int | None:
 @contextmanager
 def _raw() -> Iterator[None]:
     before = termios.tcgetattr(_STDIN)
-    tty.setraw(_STDIN, termios.TCSADRAIN)  # what was typed by now is for the shell
+    tty.setraw(_STDIN, termios.TCSADRAIN)  # what was typed so far belongs to the shell
     try:
         yield
     finally:
@@ -64,7 +64,7 @@ def _raw() -> Iterator[None]:
 
 
 class Escape:
-    """Finds `~.` at the start of a line in what is typed, as of ssh; `~~` there is one `~`."""
+    """Detects `~.` at the start of a line, as ssh does; `~~` there sends one `~`."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -72,7 +72,7 @@ class Escape:
         self._is_held = False
 
     def feed(self, typed: bytes) -> bytes:
-        """Give what of it is to be passed on; nothing after the escape."""
+        """Return the bytes to send; nothing after the escape."""
         passed_on = bytearray()
         for byte in typed:
             if self._is_held:
@@ -95,7 +95,7 @@ class _TerminalSession:
         self._terminal = terminal
         self._escape = Escape()
         self._size: tuple[int, int] | None = None
-        # In one line, so that what is typed after a resize does not overtake it.
+        # One queue, so that input typed after a resize does not overtake it.
         self._typed: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._queue_resize()
 
@@ -137,7 +137,7 @@ class _TerminalSession:
                 return
 
     async def _fit(self) -> None:
-        """Give the terminal this one's size, where that has changed; the signal that says so may come after what is typed."""
+        """Send the size if it changed; the resize signal may arrive after later input."""
         if self._size != (size := terminal_size()):
             self._size = size
             async with _noted_if_lost():
@@ -156,7 +156,7 @@ class _TerminalSession:
 
 @asynccontextmanager
 async def _noted_if_lost() -> AsyncIterator[None]:
-    """Go on where only what was sent last is lost: the terminal attaches again by itself."""
+    """Continue when only the last input was lost; the terminal reconnects by itself."""
     try:
         yield
     except StreamBroken as error:
@@ -170,7 +170,9 @@ def _note(event: TerminalEvent) -> str | None:
         case TerminalProblem():
             return f"{event.title}: {event.detail}"
         case TerminalGap(size=size):
-            return f"{size} bytes are not kept." if size else "Something may be missing here."
+            return (
+                f"{size} bytes of output were discarded." if size else "Output may be missing here."
+            )
     return None
 
 

@@ -15,10 +15,10 @@ def _each_once(scopes: list["KeyScope"]) -> list["KeyScope"]:
 
 
 class KeyScope(StrEnum):
-    """What a key may do: each includes what the one before it may.
+    """Permissions of a key; each scope includes the previous one.
 
-    `read`: see sandboxes, names of files, and what commands, terminals and agents print. `sandboxes`: create, use and
-    delete sandboxes, and read files in them. `admin`: keys, tenants and backends, of all tenants.
+    `read`: list sandboxes and file names, and read the output of commands, terminals and agents. `sandboxes`: create,
+    use and delete sandboxes, and read their files. `admin`: manage keys, tenants and backends of all tenants.
     """
 
     READ = "read"
@@ -31,7 +31,8 @@ Scopes = Annotated[
     list[KeyScope], Field(min_length=1, max_length=len(KeyScope)), AfterValidator(_each_once)
 ]
 MaxPriority = Annotated[
-    int, Field(ge=-1000, le=1000, description="The highest priority it may ask for.")
+    int,
+    Field(ge=-1000, le=1000, description="Highest priority that requests with this key may use."),
 ]
 Rate = Annotated[
     float,
@@ -39,16 +40,16 @@ Rate = Annotated[
         gt=0,
         le=_MOST,
         allow_inf_nan=False,
-        description="Requests per second to each server; null: as many as it likes.",
+        description="Requests per second to each server; null: no limit.",
     ),
 ]
 KeyName = Annotated[Storable, Field(max_length=200)]
 
 
 class KeyCreate(RequestModel):
-    """An API key to be."""
+    """Parameters of a new API key."""
 
-    tenant: TenantName | None = Field(None, description="Whose it is; your own if left out.")
+    tenant: TenantName | None = Field(None, description="Tenant of the key. Default: your own.")
     name: KeyName = ""
     scopes: Scopes = Field(default_factory=lambda: [KeyScope.SANDBOXES])
     max_priority: MaxPriority = 0
@@ -56,7 +57,7 @@ class KeyCreate(RequestModel):
 
 
 class KeyUpdate(RequestModel):
-    """What is to change; what is left out stays as it is."""
+    """Fields to change; omitted fields stay as they are."""
 
     name: KeyName = ""
     scopes: Scopes = Field(default_factory=list)
@@ -65,7 +66,7 @@ class KeyUpdate(RequestModel):
 
 
 class KeyRead(ResponseModel):
-    """An API key, without its secret; `prefix` is how that begins."""
+    """An API key without its secret; `prefix` is the start of the secret."""
 
     id: str
     tenant: str
@@ -80,13 +81,13 @@ class KeyRead(ResponseModel):
 
 
 class KeyCreated(KeyRead):
-    """A new API key; its secret is told this once."""
+    """A new API key with its secret, which is shown only once."""
 
     secret: str
 
 
 class TenantDefaults(RequestModel):
-    """What a tenant's sandboxes get that their requests say nothing of."""
+    """Defaults for requests of a tenant."""
 
     template: Name | None = None
     backend: Name | None = None
@@ -96,14 +97,14 @@ class TenantDefaults(RequestModel):
 
 
 class RuleMatch(RequestModel):
-    """Which requests a rule is for; what is left out matches all."""
+    """Requests to which a rule applies; omitted fields match everything."""
 
     agent_type: Name | None = None
     template: Name | None = None
 
 
 class TenantRule(RequestModel):
-    """Where the sandboxes go that it matches, and what they get."""
+    """Backend, template and limits of matching sandboxes."""
 
     match: RuleMatch = Field(default_factory=RuleMatch)
     backend: Name | None = None
@@ -115,21 +116,21 @@ class TenantRule(RequestModel):
 
 
 class TenantWrite(RequestModel):
-    """What a tenant may have, and what its sandboxes are when their requests do not say."""
+    """Quotas, defaults and rules of a tenant."""
 
     max_running: Annotated[
-        int, Field(ge=0, le=_MOST, description="Places its sandboxes may take at once.")
+        int, Field(ge=0, le=_MOST, description="Maximum number of capacity slots in use.")
     ] = 100
     max_queued: Annotated[
-        int, Field(ge=0, le=_MOST, description="Sandboxes that may wait for a place at once.")
+        int, Field(ge=0, le=_MOST, description="Maximum number of queued sandboxes.")
     ] = 1000
     defaults: TenantDefaults = Field(default_factory=TenantDefaults)
     rules: Annotated[
-        list[TenantRule], Field(max_length=100, description="The first that matches holds.")
+        list[TenantRule], Field(max_length=100, description="The first matching rule applies.")
     ] = Field(default_factory=list)
 
     def documents(self) -> dict[str, Any]:
-        """Give its parts as they are stored, without what is left out."""
+        """The parts as stored, without omitted fields."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
@@ -144,12 +145,12 @@ class TenantRead(ResponseModel):
 
 
 class LoginRead(ResponseModel):
-    """A browser that is signed in, and the API key that it was signed in with."""
+    """A browser session and the API key that was used to log in."""
 
     id: str
     tenant: str
     key_id: str
     key_name: str
-    key_prefix: Annotated[str, Field(description="How the key begins.")]
+    key_prefix: Annotated[str, Field(description="Start of the key's secret.")]
     scopes: list[KeyScope]
     expires_at: datetime

@@ -27,7 +27,7 @@ class AgentName(StrEnum):
 
 
 class PermissionMode(StrEnum):
-    """What an agent does that wants somebody's permission; in a sandbox there is nobody to ask."""
+    """How an agent handles actions that need permission; nobody can be asked in a sandbox."""
 
     DEFAULT = "default"
     ACCEPT_EDITS = "acceptEdits"
@@ -38,7 +38,7 @@ class PermissionMode(StrEnum):
 
 
 class AgentRunState(StrEnum):
-    """What has become of a run: lost ended unseen."""
+    """State of a run; `lost` ended without a known result."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -50,7 +50,7 @@ class AgentRunState(StrEnum):
 
 
 class Afterwards(StrEnum):
-    """What becomes of a sandbox that is to be paused after a run: in-use is that something else ran in it by then."""
+    """State of the pause after a run; `in-use`: not paused because something else was running."""
 
     TO_BE_PAUSED = "to-be-paused"
     PAUSED = "paused"
@@ -59,15 +59,17 @@ class Afterwards(StrEnum):
 
 def _short(prompt: str) -> str:
     if len(prompt.encode()) > _LONGEST_PROMPT:
-        raise ValueError("It may have 1 MiB. Put more into a file, and name that.")
+        raise ValueError(
+            "The prompt may have at most 1 MiB. Write more into a file and refer to it."
+        )
     if not prompt.strip():
-        raise ValueError("It is empty.")
+        raise ValueError("The prompt is empty.")
     return prompt
 
 
 def _no_option(text: str) -> str:
     if text.startswith("-"):
-        raise ValueError("It may not begin with a hyphen.")
+        raise ValueError("It must not start with a hyphen.")
     return text
 
 
@@ -75,81 +77,86 @@ _Word = Annotated[Name, AfterValidator(_no_option)]
 
 
 class AgentRunCreate(RequestModel):
-    """What a coding agent is to do in a sandbox, which must have it: the template agent-full has all."""
+    """A prompt for a coding agent that is installed in the sandbox; the template `agent-full` has all agents."""
 
     agent: AgentName
     prompt: Annotated[Storable, Field(min_length=1), AfterValidator(_short)]
-    model: Annotated[_Word, Field(description="Else the agent's own choice.")] | None = None
+    model: Annotated[_Word, Field(description="Default: chosen by the agent.")] | None = None
     tools: (
         Annotated[
             list[_Word],
-            Field(max_length=_MOST_TOOLS, description="All that it may use, by their names."),
+            Field(max_length=_MOST_TOOLS, description="Names of the allowed tools. Default: all."),
         ]
         | None
     ) = None
-    permission_mode: Annotated[PermissionMode, Field(description="Else it may do anything.")] | (
-        None
-    ) = None
+    permission_mode: Annotated[
+        PermissionMode, Field(description="Default: everything is allowed.")
+    ] | (None) = None
     cwd: Cwd = None
     session_id: (
         Annotated[
             str,
             Field(
                 pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$",
-                description="Of an earlier run's result, to go on where that ended.",
+                description="The `session_id` of an earlier run's result, to continue it.",
             ),
         ]
         | None
     ) = None
     max_turns: Annotated[int, Field(ge=1, le=10_000)] | None = None
     timeout_s: (
-        Annotated[Seconds, Field(description="When it is interrupted; null lets it go on.")] | None
+        Annotated[
+            Seconds, Field(description="Interrupt the run after this many seconds; null: no limit.")
+        ]
+        | None
     ) = None
     envs: Annotated[
-        Envs, Field(description="Variables for this run alone, such as keys; they are not kept.")
+        Envs,
+        Field(
+            description="Environment variables of this run only, for example API keys; not stored."
+        ),
     ] = Field(default_factory=dict)
     pause_after: Annotated[
         bool,
         Field(
             strict=True,
-            description="Pause the sandbox when it has ended, unless something else runs in it.",
+            description="Pause the sandbox after the run, unless something else is running in it.",
         ),
     ] = False
 
 
 class AgentResult(ResponseModel):
-    """How a run ended: its agent's final words, or why there are none."""
+    """The result of a run: the agent's final message, or the reason why there is none."""
 
     state: AgentRunState
     exit_code: int | None
     output: str
-    cost: Annotated[float, Field(description="In US dollars, if the agent says so.")] | None
-    session_id: Annotated[str, Field(description="To go on with in another run.")] | None
+    cost: Annotated[float, Field(description="In US dollars, if the agent reports it.")] | None
+    session_id: Annotated[str, Field(description="Pass it to another run to continue.")] | None
     changed_files: (
-        Annotated[list[str], Field(description="Relative to `cwd`; null: too many to look at.")]
-        | None
+        Annotated[list[str], Field(description="Relative to `cwd`; null: too many files.")] | None
     )
 
 
 class AgentRunRead(ResponseModel):
-    """A run of an agent, and what has become of it."""
+    """A run of an agent and its state."""
 
     id: str
     sandbox_id: str
     agent: AgentName
     state: AgentRunState
     state_reason: str | None
-    prompt: Annotated[str, Field(description="Its first 1000 characters.")]
+    prompt: Annotated[str, Field(description="The first 1000 characters.")]
     model: str | None
-    session_id: Annotated[str, Field(description="Which it goes on with.")] | None
+    session_id: Annotated[str, Field(description="The session that the run continues.")] | None
     timeout_s: float | None
-    afterwards: Annotated[Afterwards, Field(description="null: it is not to be paused.")] | None
+    afterwards: Annotated[Afterwards, Field(description="null: no pause was requested.")] | None
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
 
 
 class AgentRunOutcome(AgentRunRead):
-    """A run with its result, once it has ended."""
+    """A run with its result after the end."""
 
     result: AgentResult | None

@@ -7,36 +7,40 @@ from sandbox_client.models.wire import RequestModel, ResponseModel
 
 
 class BackendRead(ResponseModel):
-    """A provider of sandboxes."""
+    """A backend: one provider of sandboxes."""
 
     name: str
-    is_default: bool = Field(description="Whether sandboxes go there when nobody says where.")
+    is_default: bool = Field(description="Whether it is used for requests that name no backend.")
     configured: bool = Field(
-        description="Whether the server's settings name it; else its sandboxes only keep their records."
+        description="Whether it is in the server's settings. If not, only the records of its sandboxes remain."
     )
     state: Literal["unknown", "up", "down"]
     state_reason: str | None
-    seen_at: datetime | None = Field(description="When it last told what sandboxes it has.")
-    drained: bool = Field(description="Whether it takes no new sandboxes.")
+    seen_at: datetime | None = Field(
+        description="Time of the last successful list of its sandboxes."
+    )
+    drained: bool = Field(description="Whether it accepts no new sandboxes.")
     capacity: int
     paused_takes_place: bool
-    busy_until: datetime | None = Field(description="Until when it says that it has no room.")
-    overflow_to: str | None = Field(description="Where sandboxes go that find no place there.")
+    busy_until: datetime | None = Field(description="Until when it reported to be at its limit.")
+    overflow_to: str | None = Field(
+        description="Backend for sandboxes that find no free slot here."
+    )
     max_continuous_run_s: float | None = Field(
-        description="How long it lets a sandbox run; it is paused and resumed before that."
+        description="Maximum uninterrupted run time; sandboxes are paused and resumed before it ends."
     )
     strangers: int = Field(
-        description="How many sandboxes of this installation it has that no record is about."
+        description="Number of unmanaged sandboxes: created by this installation, without a record."
     )
 
 
 class BackendUpdate(RequestModel):
-    """What is to change."""
+    """Fields to change."""
 
     drained: Annotated[
         bool,
         Field(
             strict=True,
-            description="True: no new sandboxes; those that it has stay, and may pause and resume.",
+            description="true: accept no new sandboxes. Existing ones stay and can be paused and resumed.",
         ),
     ]

@@ -21,7 +21,7 @@ _LONGEST_INPUT = 2**20
 
 
 class CommandState(StrEnum):
-    """What has become of a command: failed never began, lost ended unseen."""
+    """State of a command: `failed` could not be started, `lost` ended without a known result."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -33,7 +33,7 @@ class CommandState(StrEnum):
 
 
 class CommandSignal(StrEnum):
-    """What can be sent to a command: SIGTERM and SIGKILL to it alone, the others to all that it started too."""
+    """Signals for commands. SIGTERM and SIGKILL go to the process itself, the others to its process group."""
 
     SIGTERM = "SIGTERM"
     SIGKILL = "SIGKILL"
@@ -45,36 +45,44 @@ class CommandSignal(StrEnum):
 
 
 class CommandCreate(RequestModel):
-    """What is to run in a sandbox."""
+    """A command to run in a sandbox."""
 
     cmd: Annotated[
         Storable,
-        Field(min_length=1, max_length=_LONGEST_COMMAND, description="A line for a login shell."),
+        Field(
+            min_length=1,
+            max_length=_LONGEST_COMMAND,
+            description="Command line, run by a login shell.",
+        ),
     ]
     cwd: Cwd = None
     envs: Annotated[
-        Envs, Field(description="Variables for this command alone; they are not kept.")
+        Envs, Field(description="Environment variables of this command only; not stored.")
     ] = Field(default_factory=dict)
     user: Annotated[
         str | None,
-        Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$", description="Else its template's."),
+        Field(
+            pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$",
+            description="User in the sandbox. Default: the template's.",
+        ),
     ] = None
     timeout_s: Annotated[
         Seconds | None,
-        Field(description="When it is killed; null lets it run for as long as its sandbox does."),
+        Field(description="Kill the command after this many seconds; null: no limit."),
     ] = None
-    background: Annotated[bool, Field(strict=True, description="Answer when it has started.")] = (
+    background: Annotated[
+        bool, Field(strict=True, description="Return as soon as the command has started.")
+    ] = False
+    stdin: Annotated[bool, Field(strict=True, description="Keep stdin open for later input.")] = (
         False
     )
-    stdin: Annotated[
-        bool, Field(strict=True, description="Leave its stdin open for input to come.")
-    ] = False
 
 
 class OutputCut(ResponseModel):
-    """Bytes of a stream that are missing: where the first one was, and how many.
+    """Missing bytes of a stream: offset of the first one, and how many.
 
-    null is that there may be some: the command was lost sight of for a moment, as in a pause or when a server restarts.
+    A null `size` means that output may be missing because the server was not connected to the command for a moment, for
+    example during a pause or a restart.
     """
 
     offset: int
@@ -82,14 +90,14 @@ class OutputCut(ResponseModel):
 
 
 class CommandRead(ResponseModel):
-    """A command and what has become of it; sizes are what it wrote, in bytes, of which not all may be kept."""
+    """A command and its state. Sizes are the bytes written, of which some may have been discarded."""
 
     id: str
     sandbox_id: str
     state: CommandState
     state_reason: str | None
     exit_code: int | None
-    cmd: Annotated[str, Field(description="In lists its first 1000 characters.")]
+    cmd: Annotated[str, Field(description="In lists, the first 1000 characters.")]
     cwd: str | None
     user: str | None
     background: bool
@@ -105,9 +113,9 @@ class CommandRead(ResponseModel):
 
 
 class CommandOutcome(CommandRead):
-    """A command with what it has written, as text; a line of it says where something is missing.
+    """A command with its output as text; a line in the text marks missing output.
 
-    Of each output the first and the last 512 KiB are told here, if it is longer than both.
+    Of longer output, the first and the last 512 KiB are returned.
     """
 
     stdout: str
@@ -117,7 +125,7 @@ class CommandOutcome(CommandRead):
 
 
 class OutputPiece(ResponseModel):
-    """Some of what a command wrote: text, or what is no text in base64."""
+    """A piece of output: as text, or as base64 if it is not valid UTF-8."""
 
     type: Literal["stdout", "stderr"]
     offset: int
@@ -131,12 +139,12 @@ class OutputPiece(ResponseModel):
 
     @property
     def decoded(self) -> str:
-        """Its text, with a sign in place of each byte that is none."""
+        """The text, with replacement characters for invalid bytes."""
         return self.text if self.text is not None else self.content.decode(errors="replace")
 
 
 class OutputGap(ResponseModel):
-    """Bytes that are not kept."""
+    """Discarded or missing bytes."""
 
     type: Literal["gap"]
     stream: Literal["stdout", "stderr"] | None
@@ -147,12 +155,12 @@ class OutputGap(ResponseModel):
 
 
 class OutputPart(ResponseModel):
-    """Some of one stream of a command. There is no more once it does not run and `next_offset` is its `size`."""
+    """A part of one output stream. It is complete when the command has ended and `next_offset` equals `size`."""
 
     items: list[OutputPiece | OutputGap]
     next_offset: int
     size: int
-    cut: Annotated[int, Field(description="How many of its bytes are not kept.")]
+    cut: Annotated[int, Field(description="Number of discarded bytes.")]
     state: CommandState
 
 
@@ -160,24 +168,24 @@ def _of_base64(text: str) -> str:
     try:
         b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("It is not base64.") from None
+        raise ValueError("Invalid base64.") from None
     return text
 
 
 class CommandInput(RequestModel):
-    """What a command is to read from its stdin: text, or bytes in base64."""
+    """Input for stdin: text, or bytes as base64."""
 
     text: Annotated[Text, Field(max_length=_LONGEST_INPUT)] | None = None
     base64: (
         Annotated[str, Field(max_length=_LONGEST_INPUT * 4 // 3 + 4), AfterValidator(_of_base64)]
         | None
     ) = None
-    close: Annotated[bool, Field(strict=True, description="End its input after this.")] = False
+    close: Annotated[bool, Field(strict=True, description="Close stdin after this input.")] = False
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
         if self.text is not None and self.base64 is not None:
-            raise ValueError("It is either text or base64.")
+            raise ValueError("Use either text or base64, not both.")
         return self
 
     @property

@@ -12,7 +12,7 @@ PATH_FORMS = "absolute, relative to the working directory (the template's `WORKD
 
 def _fits(path: str) -> str:
     if len(path.encode()) > _LONGEST_PATH:
-        raise ValueError(f"A path may have {_LONGEST_PATH} bytes.")
+        raise ValueError(f"A path may have at most {_LONGEST_PATH} bytes.")
     return path
 
 
@@ -37,7 +37,7 @@ FileUser = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$",
-        description="The sandbox's user to do it as; else its default user.",
+        description="User in the sandbox. Default: the template's.",
     ),
 ]
 
@@ -49,13 +49,13 @@ class FileType(StrEnum):
 
 
 class FileRead(ResponseModel):
-    """A file or a directory; a link has the type of what it leads to, and a `symlink_target`."""
+    """A file or directory. A symlink has the type of its target, and a `symlink_target`."""
 
     path: str
     name: str
     type: FileType
     size: int
-    mode: Annotated[str, Field(description="The permissions in octal, as `0644`.")]
+    mode: Annotated[str, Field(description="Permissions in octal, for example `0644`.")]
     owner: str
     group: str
     modified_at: datetime
@@ -63,7 +63,7 @@ class FileRead(ResponseModel):
 
 
 class FileMove(RequestModel):
-    """What is at `to` is replaced, unless it is a directory with something in it."""
+    """An existing `to` is replaced, unless it is a non-empty directory."""
 
     model_config = ConfigDict(extra="forbid", validate_by_alias=True, validate_by_name=True)
 

@@ -6,13 +6,13 @@ from sandbox_client.models.wire import ResponseModel
 
 
 class LogEvent(EventRead):
-    """Something that happened to a sandbox, in its log."""
+    """An event in the log of a sandbox."""
 
     source: Literal["events"]
 
 
 class LogRecord(ResponseModel):
-    """What a command, a terminal or a service wrote, or something that happened to it. What there is depends on `type`."""
+    """Output, start, exit or gap of a command, terminal, service or agent. The fields depend on `type`."""
 
     source: Literal["command", "terminal", "service", "agent"]
     seq: int
@@ -33,7 +33,7 @@ class LogRecord(ResponseModel):
 
 
 class LogGap(ResponseModel):
-    """Something is missing after one number and before another: it is no longer kept."""
+    """Entries between `after` and `oldest` were removed."""
 
     type: Literal["gap"]
     after: int

@@ -7,14 +7,14 @@ from sandbox_client.models.wire import ResponseModel
 
 
 class EventActor(ResponseModel):
-    """Who did it; an API key is known by its id."""
+    """Who caused the event; for an API key, its id."""
 
     kind: str
     id: str | None
 
 
 class TimelineEntry(ResponseModel):
-    """Something that happened to a sandbox: what caused it, who did it, and why. What `data` tells depends on `type`."""
+    """An event of a sandbox with cause, actor and reason. The fields of `data` depend on `type`."""
 
     seq: int
     type: str
@@ -26,19 +26,19 @@ class TimelineEntry(ResponseModel):
 
 
 class EventRead(TimelineEntry):
-    """Something that happened. What `data` tells depends on `type`."""
+    """An event. The fields of `data` depend on `type`."""
 
     sandbox_id: str | None
 
 
 class JobState(StrEnum):
-    """What of jobs can be asked for: dead ones failed every attempt and are left alone."""
+    """State of a job; a dead job has failed every attempt and is not retried."""
 
     DEAD = "dead"
 
 
 class JobRead(ResponseModel):
-    """Something that is to be done about a subject."""
+    """A background job of the server."""
 
     id: int
     kind: str
@@ -50,7 +50,7 @@ class JobRead(ResponseModel):
 
 
 class QueueStats(ResponseModel):
-    """How many sandboxes wait for a place, and for how long the one that waits longest has done so."""
+    """Number of queued sandboxes, and the age of the oldest."""
 
     depth: int
     oldest_age_s: float | None
@@ -78,7 +78,7 @@ class TenantStats(ResponseModel):
 
 
 class Stats(ResponseModel):
-    """How full it is: of all tenants to an admin, else of your own. What has ended is not counted."""
+    """Usage of backends and tenants; without the admin scope, of your own tenant only. Ended sandboxes are not counted."""
 
     backends: list[BackendStats]
     tenants: list[TenantStats]
@@ -96,7 +96,7 @@ class BackendReadiness(ResponseModel):
 
 
 class Readiness(ResponseModel):
-    """Whether requests can be served, and if not, why."""
+    """Whether the server can serve requests, and if not, why."""
 
     status: Literal["ready", "not-ready"]
     reasons: list[str]

@@ -10,32 +10,38 @@ _WEEK = timedelta(days=7).total_seconds()
 
 
 class PortUrls(ResponseModel):
-    """Where one port of a sandbox is reached."""
+    """URLs of a port of a sandbox."""
 
     port: int
     url: Annotated[
         str,
         Field(
-            description="Through this server, at a host of the port's own: with your key in a header, or by a link."
+            description="URL on a host name of its own. Requests need your API key in a header, or a link."
         ),
     ]
     path_url: Annotated[
         str,
         Field(
-            description="Through this server, below a path: with your key in a header, and without cookies. "
-            "For programs; pages from there run no scripts."
+            description="URL below a path of this server, for programs: needs your API key in a header, without "
+            "cookies. Browsers run no scripts of its pages."
         ),
     ]
 
 
 LinkLifetime = Annotated[
     float,
-    Field(ge=1, le=_WEEK, allow_inf_nan=False, strict=True, description="How long it is good for."),
+    Field(
+        ge=1,
+        le=_WEEK,
+        allow_inf_nan=False,
+        strict=True,
+        description="Lifetime of the link in seconds.",
+    ),
 ]
 
 
 class LinkCreate(RequestModel):
-    """A link to one port of a sandbox, for people without a key."""
+    """A link to a port for people without an API key."""
 
     ttl_s: LinkLifetime = LINK_LIFETIME_S
     path: Annotated[
@@ -43,13 +49,13 @@ class LinkCreate(RequestModel):
         Field(
             pattern=r"^/[!-\"$-~]*$",
             max_length=2000,
-            description="What it opens: a path, and a query if there is one, with escapes where they are needed.",
+            description="Path and optional query to open, percent-encoded.",
         ),
     ] = "/"
 
 
 class LinkCreated(ResponseModel):
-    """A link. Whoever has it reaches the port, so tell it to nobody else."""
+    """A link. Anyone who has it can use the port; keep it secret."""
 
     url: str
     expires_at: datetime

@@ -4,19 +4,19 @@ from sandbox_client.models.wire import ResponseModel
 
 
 class InputProblem(ResponseModel):
-    """What is wrong with one part of a request: a place in its body, or a parameter."""
+    """An invalid part of a request: a field of the body or a parameter."""
 
     detail: str
     pointer: str | None = Field(
-        None, description="JSON pointer into the body, as in `#/metadata/team`."
+        None, description="JSON pointer into the body, for example `#/metadata/team`."
     )
     parameter: str | None = Field(
-        None, description="Name of the parameter of the path or query, or of the header."
+        None, description="Name of the path parameter, query parameter or header."
     )
 
 
 class Problem(ResponseModel):
-    """What went wrong (RFC 9457); `code` is stable, the texts are for people."""
+    """An error (RFC 9457 problem details). `code` is stable; the texts may change."""
 
     type: str
     title: str

@@ -36,7 +36,7 @@ class SandboxState(StrEnum):
 
 
 class SandboxTarget(StrEnum):
-    """What is wanted of a sandbox."""
+    """The desired state of a sandbox; `gone` means deleted."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -44,7 +44,7 @@ class SandboxTarget(StrEnum):
 
 
 class OnTimeout(StrEnum):
-    """What becomes of a sandbox whose time is up."""
+    """What happens to a sandbox when its timeout expires."""
 
     PAUSE = "pause"
     DELETE = "delete"
@@ -56,7 +56,7 @@ Addresses = Annotated[
 
 
 class Network(RequestModel):
-    """What a sandbox may reach; rules are addresses, networks and, to allow, names of hosts."""
+    """Outbound network access. Rules are IP addresses, CIDR ranges and, in `allow_out`, host names."""
 
     allow_internet: Annotated[bool, Field(strict=True)] | None = None
     allow_out: Addresses = Field(default_factory=list)
@@ -64,7 +64,7 @@ class Network(RequestModel):
 
 
 class Resources(RequestModel):
-    """What a sandbox needs of its machine. What it gets is its template's, which must have as much."""
+    """Minimum resources of a sandbox. The template determines the actual resources and must provide at least these."""
 
     cpu_count: Annotated[int, Field(ge=1, le=1024)] | None = None
     memory_mb: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] | None = None
@@ -72,9 +72,9 @@ class Resources(RequestModel):
 
 def _small(servers: Mapping[str, Any]) -> Mapping[str, Any]:
     if _is_deeper(servers, _DEEPEST_SERVERS):
-        raise ValueError(f"They may be nested {_DEEPEST_SERVERS} levels deep.")
+        raise ValueError(f"MCP servers may be nested at most {_DEEPEST_SERVERS} levels deep.")
     if len(json.dumps(servers)) > _LARGEST_SERVERS:
-        raise ValueError(f"All together may have {_LARGEST_SERVERS // 1024} KiB.")
+        raise ValueError(f"MCP servers may have at most {_LARGEST_SERVERS // 1024} KiB in total.")
     return servers
 
 
@@ -89,32 +89,37 @@ def _is_deeper(value: Any, levels: int) -> bool:
 McpServers = Annotated[
     dict[Name, dict[str, Any]],
     AfterValidator(_small),
-    Field(description="MCP servers of your own, by name. They are kept encrypted like `envs`."),
+    Field(description="Additional MCP servers, by name. Stored encrypted, like `envs`."),
 ]
 Volumes = Annotated[
     dict[Annotated[Storable, Field(pattern="^/", max_length=1024)], Name],
     Field(
         max_length=_MOST_VOLUMES,
-        description="Names of your tenant's volumes, by where each is mounted. At the provider, where "
-        "they are made, each is called by your tenant's id, a hyphen and its name.",
+        description="Volumes to mount: mount path to name of the volume. At the provider a volume's name is prefixed "
+        "with your tenant's id and a hyphen.",
     ),
 ]
 Priority = Annotated[
-    int, Field(ge=-1000, le=1000, description="Higher comes first; your API key has a maximum.")
+    int,
+    Field(
+        ge=-1000,
+        le=1000,
+        description="Priority in the queue; higher starts first. The maximum depends on your API key.",
+    ),
 ]
 AutoResume = Annotated[
-    bool, Field(strict=True, description="Whether using it while it is paused resumes it.")
+    bool, Field(strict=True, description="Whether requests to the paused sandbox resume it.")
 ]
 Timeout = Annotated[
-    Seconds, Field(description="How long it may run; what happens then says `on_timeout`.")
+    Seconds, Field(description="Lifetime in seconds; when it expires, `on_timeout` applies.")
 ]
 IdleTimeout = Annotated[
-    Seconds, Field(description="It is paused when nothing happened in it for so long.")
+    Seconds, Field(description="Pause after this many seconds without activity.")
 ]
 
 
 class SessionSandbox(RequestModel):
-    """A sandbox to be, for a session that has none; what is left out is as your tenant's defaults say."""
+    """Parameters of the sandbox if the session has none yet. Omitted fields take your tenant's defaults."""
 
     template: Name | None = None
     backend: Name | None = None
@@ -128,7 +133,7 @@ class SessionSandbox(RequestModel):
     auto_resume: AutoResume | None = None
     priority: Priority | None = None
     queue_timeout_s: (
-        Annotated[Seconds, Field(description="How long it may wait for a place.")] | None
+        Annotated[Seconds, Field(description="Maximum time in the queue, in seconds.")] | None
     ) = None
     network: Network | None = None
     resources: Resources | None = None
@@ -137,28 +142,25 @@ class SessionSandbox(RequestModel):
 
 
 class SandboxCreate(SessionSandbox):
-    """A sandbox to be; what is left out is as your tenant's defaults say."""
+    """Parameters of a new sandbox. Omitted fields take your tenant's defaults."""
 
     session_id: Name | None = None
 
 
 class SandboxUpdate(RequestModel):
-    """What is to change; what is left out stays as it is."""
+    """Fields to change; omitted fields stay as they are."""
 
-    metadata: Annotated[Labels, Field(description="In place of all there was.")] | None = None
+    metadata: Annotated[Labels, Field(description="Replaces all labels.")] | None = None
     timeout_s: (
         Annotated[
             Timeout,
-            Field(description="It has exactly so much time from now on, be it less than before."),
+            Field(description="New lifetime in seconds from now; may be shorter than before."),
         ]
         | None
     ) = None
     on_timeout: OnTimeout | None = None
     idle_timeout_s: (
-        Annotated[
-            IdleTimeout, Field(description="null: however quiet it is, it is not paused for that.")
-        ]
-        | None
+        Annotated[IdleTimeout, Field(description="null disables the idle pause.")] | None
     ) = None
     auto_resume: AutoResume | None = None
     priority: Priority | None = None
@@ -166,8 +168,8 @@ class SandboxUpdate(RequestModel):
         Annotated[
             McpServers,
             Field(
-                description="In place of all that were given; a running sandbox's services are told at once, "
-                "a paused one's when it resumes."
+                description="Replaces all additional MCP servers. Applied immediately, or when a paused sandbox "
+                "resumes."
             ),
         ]
         | None
@@ -175,32 +177,33 @@ class SandboxUpdate(RequestModel):
 
 
 class KeepAlive(RequestModel):
-    """How long a sandbox is to be kept from its idle pause, though nothing happens in it."""
+    """Prevents the idle pause for `awake_s` seconds."""
 
     awake_s: Seconds = 300
     timeout_s: (
-        Annotated[Seconds, Field(description="It also has at least so much time from now on.")]
+        Annotated[
+            Seconds,
+            Field(description="Also extend the lifetime to at least this many seconds from now."),
+        ]
         | None
     ) = None
 
 
 class Urls(ResponseModel):
-    """Where a sandbox's own servers are reached through this one, with your key; in `ports`, put the port for `{port}`."""
+    """URLs of the servers inside a sandbox, used with your API key. Replace `{port}` in `ports` by a port number."""
 
     mcp: str
     code_server: str
     code_server_password: Annotated[
         str | None,
-        Field(
-            description="What code-server asks for; null for callers that may only read, and without services."
-        ),
+        Field(description="Password of code-server; null for read-only keys and without services."),
     ] = None
-    agent: Annotated[str, Field(description="A WebSocket: the sandbox's agent server.")]
+    agent: Annotated[str, Field(description="WebSocket URL of the sandbox's agent server.")]
     ports: str
 
 
 class QueuePlace(ResponseModel):
-    """Where a sandbox stands that waits for a place: 1 is next."""
+    """Position of a queued sandbox; 1 is next."""
 
     position: int
     reason: str
@@ -208,7 +211,7 @@ class QueuePlace(ResponseModel):
 
 
 class SandboxRead(ResponseModel):
-    """A sandbox. Its `target` is what is wanted of it, its `state` is what it is."""
+    """A sandbox. `state` is its current state, `target` the desired one."""
 
     id: str
     state: SandboxState
@@ -216,7 +219,8 @@ class SandboxRead(ResponseModel):
     target: SandboxTarget
     template: str
     template_note: (
-        Annotated[str, Field(description="Why it is not made from the default template.")] | None
+        Annotated[str, Field(description="Why it was not created from the default template.")]
+        | None
     )
     backend: str | None
     agent_type: str | None
@@ -224,31 +228,47 @@ class SandboxRead(ResponseModel):
     session_id: str | None
     metadata: dict[str, str]
     resources: Resources
-    urls: Annotated[Urls, Field(description="null: it has no place yet, or has ended.")] | None
+    urls: (
+        Annotated[
+            Urls, Field(description="null while it is queued, and after it was deleted or failed.")
+        ]
+        | None
+    )
     created_at: datetime
-    started_at: Annotated[datetime, Field(description="Since when it runs without a pause.")] | None
+    started_at: (
+        Annotated[datetime, Field(description="Start of the current run, since the last resume.")]
+        | None
+    )
     last_activity_at: datetime | None
     idle_pause_at: (
         Annotated[
-            datetime, Field(description="When it is paused if nothing happens in it any more.")
+            datetime, Field(description="When it will be paused if there is no further activity.")
         ]
         | None
     )
-    awake_until: Annotated[datetime, Field(description="Until then it is not idle.")] | None
+    awake_until: (
+        Annotated[datetime, Field(description="It is not paused for being idle before this time.")]
+        | None
+    )
     expires_at: (
         Annotated[
             datetime,
-            Field(description="When its time is up; while it is paused, time stands still."),
+            Field(description="End of its lifetime. The lifetime does not run while it is paused."),
         ]
         | None
     )
-    remaining_s: Annotated[float, Field(description="The time it has left when it resumes.")] | None
+    remaining_s: (
+        Annotated[float, Field(description="Seconds of lifetime left when it resumes.")] | None
+    )
     retain_until: (
-        Annotated[datetime, Field(description="When it is deleted if nobody resumes it.")] | None
+        Annotated[
+            datetime, Field(description="When the paused sandbox is deleted unless it is resumed.")
+        ]
+        | None
     )
     silent_since: (
         Annotated[
-            datetime, Field(description="Since when it does not answer though it should run.")
+            datetime, Field(description="Since when it is unresponsive although it should run.")
         ]
         | None
     )
@@ -260,8 +280,6 @@ class SandboxRead(ResponseModel):
     priority: int
     queue: QueuePlace | None
     services: (
-        Annotated[
-            ServicesRead, Field(description="null: its template starts none that we know of.")
-        ]
+        Annotated[ServicesRead, Field(description="null if the template starts no known services.")]
         | None
     ) = None

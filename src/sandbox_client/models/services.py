@@ -1,4 +1,4 @@
-"""The services that a sandbox's template starts in it."""
+"""The services that a template starts in its sandboxes."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,7 @@ from sandbox_client.models.wire import ResponseModel
 
 
 class ServiceState(StrEnum):
-    """Whether a service answers; `unknown` where nobody asked it, as in a sandbox that does not run."""
+    """State of a service; `unknown` if it was not checked, for example because the sandbox is not running."""
 
     READY = "ready"
     UNREACHABLE = "unreachable"
@@ -18,7 +18,7 @@ class ServiceState(StrEnum):
 
 
 class McpServerRead(ResponseModel):
-    """What the tool server says of one of the MCP servers behind it."""
+    """An MCP server behind the tool server, as the tool server reports it."""
 
     state: str
     tools: int | None
@@ -30,19 +30,19 @@ class ToolServerRead(ResponseModel):
     version: str | None
     tools: int | None
     servers: Annotated[
-        dict[str, McpServerRead], Field(description="The MCP servers behind it, by name.")
+        dict[str, McpServerRead], Field(description="MCP servers behind the tool server, by name.")
     ]
 
 
 class ServicesRead(ResponseModel):
-    """A sandbox's services, as they were when they were asked last: asking wakes nothing, and waits for nobody."""
+    """The services of a sandbox at the last check. Checks never resume a sandbox or delay a response."""
 
     settings: Annotated[
         Literal["written", "pending"],
-        Field(description="Whether they were told all that they are to know."),
+        Field(description="Whether the current settings are written to the sandbox."),
     ]
     settings_error: Annotated[
-        str | None, Field(description="Why not, where that was tried; it is tried again.")
+        str | None, Field(description="Why writing the settings failed; it is retried.")
     ]
     tool_server: ToolServerRead
     agent: ServiceState

@@ -6,7 +6,7 @@ from sandbox_client.models.wire import Labels, Name, RequestModel, ResponseModel
 
 
 class SandboxFork(RequestModel):
-    """What the copy is to have of its own; what is left out is as the original has it."""
+    """Parameters of the copy; omitted fields are taken from the original."""
 
     user_id: Name | None = None
     session_id: Name | None = None
@@ -26,7 +26,7 @@ class SnapshotCreate(RequestModel):
 
 
 class SnapshotRead(ResponseModel):
-    """A sandbox as it was at one moment; its id is a template to create sandboxes from."""
+    """A snapshot of a sandbox. Use its id as `template` to create sandboxes from it."""
 
     id: str
     sandbox_id: str
@@ -38,7 +38,7 @@ class SnapshotRead(ResponseModel):
 
 
 class MetricRead(ResponseModel):
-    """What a sandbox used at one moment; memory and disk in bytes."""
+    """Resource usage of a sandbox at one time; memory and disk in bytes."""
 
     at: datetime
     cpu_count: int

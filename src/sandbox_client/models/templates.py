@@ -17,7 +17,7 @@ TemplateName = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9_-]{1,128}$",
-        description="Letters, digits, hyphens and underscores; capitals become small letters.",
+        description="Letters, digits, hyphens and underscores; converted to lower case.",
     ),
     AfterValidator(str.lower),
 ]
@@ -26,16 +26,16 @@ Backends = Annotated[
     Field(
         min_length=1,
         max_length=_MOST_BACKENDS,
-        description="Where to build it; else at all of them.",
+        description="Backends to build on. Default: all.",
     ),
 ]
 Force = Annotated[
-    bool, Field(strict=True, description="Whether to carry out every step, though it was before.")
+    bool, Field(strict=True, description="Run every step again instead of using cached results.")
 ]
 
 
 class TemplateStep(RequestModel):
-    """One step of a build: exactly one of these."""
+    """One build step; set exactly one field."""
 
     run: Command | None = None
     workdir: Command | None = None
@@ -44,7 +44,7 @@ class TemplateStep(RequestModel):
     @model_validator(mode="after")
     def _require_one(self) -> Self:
         if len(self.model_dump(exclude_none=True)) != 1:
-            raise ValueError("A step has exactly one of run, workdir and user.")
+            raise ValueError("A step needs exactly one of run, workdir and user.")
         return self
 
 
@@ -55,20 +55,18 @@ class _Definition(RequestModel):
             Field(
                 min_length=1,
                 max_length=_LONGEST_DOCKERFILE,
-                description="Its text. There are no files to COPY from but those in it: COPY <<EOF.",
+                description="Contents of the Dockerfile. There is no build context; COPY works with heredocs only (COPY <<EOF).",
             ),
         ]
         | None
     ) = None
-    from_image: Annotated[Name, Field(description="An image of a container registry.")] | None = (
-        None
-    )
+    from_image: Annotated[Name, Field(description="Image in a container registry.")] | None = None
     from_template: (
         Annotated[
             Name,
             Field(
-                description="Your own template, a shared one, or one that the backend's provider "
-                "offers to everybody by name. No snapshots."
+                description="Your own template, a shared one, or a public one of the backend's provider. "
+                "Snapshots are not supported."
             ),
         ]
         | None
@@ -76,27 +74,29 @@ class _Definition(RequestModel):
     steps: Annotated[list[TemplateStep], Field(max_length=_MOST_STEPS)] = Field(
         default_factory=list
     )
-    envs: Annotated[Envs, Field(description="Environment variables of the build.")] = Field(
+    envs: Annotated[Envs, Field(description="Environment variables during the build.")] = Field(
         default_factory=dict
     )
     start_command: (
-        Annotated[Command, Field(description="It runs in every sandbox from the start.")] | None
+        Annotated[Command, Field(description="Command that runs in every sandbox from its start.")]
+        | None
     ) = None
     ready_command: (
-        Annotated[Command, Field(description="The template is ready when it succeeds.")] | None
+        Annotated[Command, Field(description="The template is ready when this command succeeds.")]
+        | None
     ) = None
     cpu_count: Annotated[int, Field(ge=1, le=1024)] | None = None
     memory_mb: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] | None = None
 
     @property
     def sources(self) -> int:
-        """How many of the things that a template can be made from are given."""
+        """How many sources of a template are set."""
         given = (self.dockerfile, self.from_image, self.from_template)
         return sum(one is not None for one in given)
 
 
 class TemplateCreate(_Definition):
-    """A template to be: what it is made from, and what is done to that."""
+    """A new template: its base and the steps to apply."""
 
     name: TemplateName
     backends: Backends | None = None
@@ -105,12 +105,12 @@ class TemplateCreate(_Definition):
     @model_validator(mode="after")
     def _require_one_source(self) -> Self:
         if self.sources != 1:
-            raise ValueError("It is made from one of dockerfile, from_image and from_template.")
+            raise ValueError("Set exactly one of dockerfile, from_image and from_template.")
         return self
 
 
 class TemplateRebuild(_Definition):
-    """A build of a template there is. Without anything to make it from it is made as before."""
+    """A rebuild of an existing template. Without a source, the previous definition is built again."""
 
     backends: Backends | None = None
     force: Force = False
@@ -123,7 +123,7 @@ class TemplateRebuild(_Definition):
     def _require_all_or_nothing(self) -> Self:
         if self.sources != 1 and not self.is_as_before:
             raise ValueError(
-                "To change it, say all of it: it is made from one of dockerfile, from_image and from_template."
+                "To change the definition, send all of it, with exactly one of dockerfile, from_image and from_template."
             )
         return self
 
@@ -135,18 +135,18 @@ class TemplateBuildState(StrEnum):
 
 
 class TemplateBuildRead(ResponseModel):
-    """What a template is at one backend: how its last build went."""
+    """The latest build of a template at one backend."""
 
     backend: str
     state: TemplateBuildState
     state_reason: str | None
-    resources: Annotated[Resources, Field(description="What its sandboxes have.")]
+    resources: Annotated[Resources, Field(description="Resources of its sandboxes.")]
     requested_at: datetime
     ready_at: (
         Annotated[
             datetime,
             Field(
-                description="Since when sandboxes can be made from it, whatever a later build does."
+                description="Since when sandboxes can be created from it; later builds do not change this."
             ),
         ]
         | None
@@ -154,21 +154,23 @@ class TemplateBuildRead(ResponseModel):
 
 
 class TemplateBuildLog(TemplateBuildRead):
-    """A build with what it said. Where that was too much, the middle is left out."""
+    """A build with its log. Of a long log, the middle is omitted."""
 
     log: str
     log_offset: Annotated[
         int,
-        Field(description="Where it begins; past what was asked for where something is left out."),
+        Field(
+            description="Offset of the first character; larger than requested if a part was omitted."
+        ),
     ]
-    next_offset: Annotated[int, Field(description="What to ask for to go on.")]
+    next_offset: Annotated[int, Field(description="Offset to request next.")]
 
 
 class TemplateRead(ResponseModel):
-    """A template: a name to create sandboxes from."""
+    """A template to create sandboxes from."""
 
     id: str
     name: str
-    shared: Annotated[bool, Field(description="Whether it is everybody's, built elsewhere.")]
+    shared: Annotated[bool, Field(description="Whether it is available to all tenants.")]
     created_at: datetime
     builds: list[TemplateBuildRead]

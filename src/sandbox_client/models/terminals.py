@@ -12,33 +12,40 @@ Cells = Annotated[int, Field(ge=1, le=_LARGEST_SIZE, strict=True)]
 
 
 class TerminalCreate(RequestModel):
-    """A terminal to be."""
+    """Parameters of a new terminal."""
 
     cols: Cells = 80
     rows: Cells = 24
     cmd: Annotated[
         Storable | None,
-        Field(min_length=1, max_length=128 * 1024, description="Else a login shell."),
+        Field(
+            min_length=1,
+            max_length=128 * 1024,
+            description="Command to run. Default: a login shell.",
+        ),
     ] = None
     cwd: Cwd = None
     envs: Annotated[
-        Envs, Field(description="Variables for this terminal alone; they are not kept.")
+        Envs, Field(description="Environment variables of this terminal only; not stored.")
     ] = Field(default_factory=dict)
     user: Annotated[
         str | None,
-        Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$", description="Else its template's."),
+        Field(
+            pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}$",
+            description="User in the sandbox. Default: the template's.",
+        ),
     ] = None
 
 
 class TerminalUpdate(RequestModel):
-    """What is to change."""
+    """The new size."""
 
     cols: Cells
     rows: Cells
 
 
 class TerminalRead(ResponseModel):
-    """A terminal and what has become of it; `size` is how many bytes it has shown, of which `cut` are not kept."""
+    """A terminal and its state. `size` is the number of output bytes, of which `cut` were discarded."""
 
     id: str
     sandbox_id: str
@@ -53,14 +60,14 @@ class TerminalRead(ResponseModel):
     pid: int | None
     size: int
     cut: int
-    path: Annotated[str, Field(description="Where to attach to it, by WebSocket.")]
+    path: Annotated[str, Field(description="WebSocket path to attach to.")]
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
 
 
 class TerminalResize(RequestModel):
-    """What a viewer sends to give the terminal another size."""
+    """Sent by a client to resize the terminal."""
 
     type: Literal["resize"]
     cols: Cells
@@ -68,7 +75,7 @@ class TerminalResize(RequestModel):
 
 
 class TerminalPing(RequestModel):
-    """What a viewer sends to hear whether anybody is there."""
+    """Sent by a client to check the connection."""
 
     type: Literal["ping"]
 

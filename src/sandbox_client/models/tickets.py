@@ -10,18 +10,19 @@ _LONGEST = timedelta(hours=12)
 
 
 class TicketScope(StrEnum):
-    """What may be done with a ticket: `sandboxes` includes to type into terminals."""
+    """What a ticket permits; `sandboxes` includes typing into terminals."""
 
     READ = "read"
     SANDBOXES = "sandboxes"
 
 
 class TicketCreate(RequestModel):
-    """A ticket to be."""
+    """Parameters of a new ticket."""
 
     scope: TicketScope = TicketScope.READ
     sandbox_id: Annotated[
-        Name | None, Field(description="The only sandbox it is for; all of yours if left out.")
+        Name | None,
+        Field(description="Restrict the ticket to this sandbox. Default: all of your sandboxes."),
     ] = None
     ttl_s: Annotated[
         float,
@@ -30,14 +31,14 @@ class TicketCreate(RequestModel):
             le=_LONGEST.total_seconds(),
             allow_inf_nan=False,
             strict=True,
-            description="For how long it is good. Streams end with it, and a browser connects anew with "
-            "the same one: give it as long as the page will be open.",
+            description="Lifetime in seconds. Streams end with the ticket, and browsers reconnect with the same ticket: "
+            "choose it as long as the page stays open.",
         ),
     ] = 3600
 
 
 class TicketCreated(ResponseModel):
-    """A new ticket, which is told this once."""
+    """A new ticket, which is shown only once."""
 
     ticket: str
     scope: TicketScope

@@ -1,4 +1,4 @@
-"""Bodies of the nine verbs: each is a call of its own, as callers of other servers of this kind know them."""
+"""Request and response bodies of the nine verbs, the flat API."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -47,7 +47,9 @@ class SandboxVerb(Verb):
 
 
 class TimeoutVerb(SandboxVerb):
-    timeout: Annotated[Seconds, _TIMEOUT, Field(description="From now until it is deleted.")]
+    timeout: Annotated[
+        Seconds, _TIMEOUT, Field(description="Seconds from now until the sandbox is deleted.")
+    ]
 
 
 class ExposePortVerb(SandboxVerb):
@@ -58,17 +60,17 @@ class ExposePortVerb(SandboxVerb):
 class RunCommandVerb(SandboxVerb):
     command: Annotated[Storable, Field(min_length=1, max_length=_LONGEST_COMMAND)]
     background: Annotated[
-        bool, Field(strict=True, description="Answer when it has started; it runs on.")
+        bool, Field(strict=True, description="Return as soon as the command has started.")
     ] = False
     timeout: Annotated[
         Seconds,
         _TIMEOUT,
-        Field(description="When a command that is waited for is killed."),
+        Field(description="Kill a foreground command after this many seconds."),
     ] = 60
 
 
 class Encoding(StrEnum):
-    """How bytes are written as text; base64 is for those that are none."""
+    """Encoding of file contents; use base64 for binary files."""
 
     UTF_8 = "utf-8"
     BASE64 = "base64"
@@ -96,22 +98,24 @@ class ExposedPort(ResponseModel):
     url: Annotated[
         str,
         Field(
-            description="A link that opens the port without a key, for HTTP and WebSockets. Whoever has it "
-            "reaches the port; programs may also use its host with a key in a header."
+            description="Link to the port for HTTP and WebSockets that needs no API key: anyone who has it can use "
+            "the port. Programs may also use its host with an API key in a header."
         ),
     ]
     expires_at: Annotated[
         datetime,
-        Field(description="When the link ends, if the key that made it is not revoked before."),
+        Field(
+            description="When the link expires. Revoking the key that created it ends it earlier."
+        ),
     ]
 
 
 class CommandResult(ResponseModel):
-    """What a command wrote to both of its outputs, as it came, and how it ended."""
+    """The interleaved stdout and stderr of a command, and its exit code."""
 
     output: str
-    exit_code: Annotated[int, Field(description="null: it runs in the background.")] | None
-    truncated: Annotated[bool, Field(description="Whether the output's beginning is left out.")]
+    exit_code: Annotated[int, Field(description="null for background commands.")] | None
+    truncated: Annotated[bool, Field(description="Whether the start of the output was omitted.")]
 
 
 class FileContent(ResponseModel):

@@ -1,4 +1,4 @@
-"""What all models of the API share: how they are read and written, and the bounds of what may be sent."""
+"""Base classes, types and limits shared by all models of the API."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,19 +20,19 @@ Item = TypeVar("Item")
 
 
 class RequestModel(BaseModel):
-    """What a caller sends; a field that does not exist is refused, since it was meant to do something."""
+    """Base of request bodies; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ResponseModel(BaseModel):
-    """What the server answers; a newer server may tell more."""
+    """Base of responses; unknown fields of newer servers are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Page(ResponseModel, Generic[Item]):
-    """A part of a list; `next_cursor` asks for the next one and is null in the last."""
+    """A page of a list. Pass `next_cursor` as `cursor` to get the next page; null on the last page."""
 
     items: list[Item]
     next_cursor: str | None
@@ -41,31 +41,31 @@ class Page(ResponseModel, Generic[Item]):
 def _encodable(text: str) -> str:
     try:
         text.encode()
-    except UnicodeEncodeError:  # JSON can name halves of characters, which nothing can store
-        raise ValueError("It has half of a character.") from None
+    except UnicodeEncodeError:  # JSON can contain unpaired surrogates, which cannot be stored
+        raise ValueError("Unpaired surrogates are not allowed.") from None
     return text
 
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("A NUL character cannot be stored.")
+        raise ValueError("NUL characters are not allowed.")
     return text
 
 
 def _few_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     if len(labels) > _MOST_LABELS:
-        raise ValueError(f"There may be {_MOST_LABELS} entries at the most.")
+        raise ValueError(f"At most {_MOST_LABELS} entries are allowed.")
     return labels
 
 
 def _small(envs: Mapping[str, str]) -> Mapping[str, str]:
     if len(envs) > _MOST_ENVS:
-        raise ValueError(f"There may be {_MOST_ENVS} variables at the most.")
+        raise ValueError(f"At most {_MOST_ENVS} variables are allowed.")
     if (
         sum(len(name.encode()) + len(value.encode()) for name, value in envs.items())
         > _LARGEST_ENVS
     ):
-        raise ValueError(f"All together may have {_LARGEST_ENVS // 1024} KiB.")
+        raise ValueError(f"All variables together may have at most {_LARGEST_ENVS // 1024} KiB.")
     return envs
 
 
@@ -89,7 +89,7 @@ Labels = Annotated[
         Annotated[Storable, Field(max_length=_LONGEST_LABEL)],
     ],
     AfterValidator(_few_labels),
-    Field(description=f"Up to {_MOST_LABELS} names with texts of your own, to find it by."),
+    Field(description=f"Up to {_MOST_LABELS} labels, which lists can be filtered by."),
 ]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=_LONGEST_KEY)]
 Envs = Annotated[
@@ -98,7 +98,7 @@ Envs = Annotated[
         Annotated[Storable, Field(max_length=_LONGEST_VALUE)],
     ],
     AfterValidator(_small),
-    Field(description="Environment variables. They are kept encrypted and never returned."),
+    Field(description="Environment variables. Stored encrypted and never returned."),
 ]
 Seconds = Annotated[float, Field(ge=1, le=YEAR.total_seconds(), allow_inf_nan=False, strict=True)]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -1,1 +1,1 @@
-"""A directory that this machine and a sandbox share."""
+"""Synchronizes a project directory with a sandbox (`sbx workspace`)."""

@@ -1,4 +1,4 @@
-"""`python -m sandbox_client.workspace`, which `docker/sandbox/start-e2b-sandbox.sh` runs when a server is there."""
+"""`sbx workspace`; `docker/sandbox/start-e2b-sandbox.sh` runs it as `python -m sandbox_client.workspace`."""
 
 import argparse
 import asyncio
@@ -37,7 +37,7 @@ _NEVER_RAN = (SandboxState.QUEUED, SandboxState.STARTING)
 
 
 class NotDeleted(Exception):
-    """The sandbox is kept, since a delete may lose something; the text says how to go on."""
+    """Deleting the sandbox may lose work; the text says how to proceed."""
 
 
 _FAILURES = (
@@ -53,12 +53,13 @@ _FAILURES = (
 
 def main(words: Sequence[str] | None = None, *, program: str = "start-e2b-sandbox.sh") -> int:
     parser = _parser(program)
-    given = parser.parse_args(_with_action(sys.argv[1:] if words is None else words))
+    words = _with_action(sys.argv[1:] if words is None else words)
+    args = parser.parse_intermixed_args(words)  # options may stand between action and directory
     try:
-        directory = Path(given.directory).resolve()
-        if not directory.is_dir() and given.act != "delete":
-            return _fail(program, f"{directory} is no directory.")
-        return asyncio.run(_run(given, directory))
+        directory = Path(args.directory).resolve()
+        if not directory.is_dir() and args.action != "delete":
+            return _fail(program, f"{directory} is not a directory.")
+        return asyncio.run(_run(args, directory))
     except _FAILURES as error:
         return _fail(program, str(error))
     except KeyboardInterrupt:
@@ -66,59 +67,63 @@ def main(words: Sequence[str] | None = None, *, program: str = "start-e2b-sandbo
 
 
 def _with_action(words: Sequence[str]) -> list[str]:
-    """Have a directory alone mean a start there."""
+    """Default to `start`."""
     named = next((word for word in words if not word.startswith("-")), "start")
     return [*words] if named in _ACTIONS else ["start", *words]
 
 
-async def _run(given: argparse.Namespace, directory: Path) -> int:
-    return await _ACTIONS[given.act](directory, given)
+async def _run(args: argparse.Namespace, directory: Path) -> int:
+    return await _ACTIONS[args.action](directory, args)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Work on a directory in a sandbox, where it is /workspace. What git ignores stays here. "
-        f"{FILE} in the directory says what its sandbox is to have.",
+        description="Work on a project directory in a sandbox, as /workspace. Files ignored by git are not synchronized. "
+        f"{FILE} in the directory configures the sandbox.",
     )
-    parser.add_argument("act", nargs="?", default="start", choices=_ACTIONS, help=_HELP)
-    parser.add_argument("directory", nargs="?", default=".", help="this one, if left out")
+    parser.add_argument("action", nargs="?", default="start", choices=_ACTIONS, help=_HELP)
+    parser.add_argument(
+        "directory", nargs="?", default=".", help="project directory (default: the current one)"
+    )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="start: carry changes over in both directions meanwhile",
+        help="start: synchronize changes in both directions while the shell is open",
     )
     parser.add_argument(
-        "--no-shell", action="store_true", help="start: end when the sandbox is ready"
+        "--no-shell", action="store_true", help="start: exit when the sandbox is ready"
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="delete: delete the sandbox with whatever was never brought back",
+        help="delete: delete the sandbox even if work in it was not pulled",
     )
     return parser
 
 
 _HELP = (
-    "start (the default): create or resume the sandbox, bring it what is here, open a shell in it. "
-    "pull: bring here what changed there. push: bring there what changed here. sync: both. "
-    "status: tell what differs. delete: delete the sandbox, if everything in it was brought back."
+    "start (default): create or resume the sandbox, push local changes, open a shell. "
+    "pull: copy changes from the sandbox. push: copy changes to the sandbox. sync: both. "
+    "status: show differences. delete: delete the sandbox if all work in it was pulled."
 )
 
 
-async def _start(directory: Path, given: argparse.Namespace) -> int:
+async def _start(directory: Path, args: argparse.Namespace) -> int:
     project = WorkspaceConfig.read(directory)
     _print_variables(project)
     async with AsyncSandboxClient() as client:
         workspace = await start_workspace(client, directory, on_progress=_progress())
         await _prepare(workspace)
-        if given.no_shell:
+        if args.no_shell:
             return 0
         if not is_terminal():
-            raise RemoteEndpointError("A shell needs a terminal; --no-shell starts without one.")
-        async with _watched(workspace) if given.watch else nullcontext():
+            raise RemoteEndpointError(
+                "The shell needs a terminal. Use --no-shell to start without one."
+            )
+        async with _watched(workspace) if args.watch else nullcontext():
             code = await _open_shell(workspace)
-        await _print_differences(workspace, watched=given.watch)
+        await _print_differences(workspace, watched=args.watch)
         return code
 
 
@@ -126,17 +131,17 @@ async def _prepare(workspace: Workspace) -> None:
     sandbox = workspace.sandbox
     _print(f"sandbox {sandbox.id} ({sandbox.record.template})")
     if await workspace.history.push():
-        _print("git history: given to the sandbox")
+        _print("git history: copied to the sandbox")
     _print_lines(report_lines(await workspace.shared.synchronize(Direction.PUSH)))
     await workspace.set_up(tell=_print, write=_write)
 
 
 def _print_variables(project: WorkspaceConfig) -> None:
-    given, missing = project.variables()
-    if given:
-        _print(f"environment: {', '.join(given)}")
+    envs, missing = project.variables()
+    if envs:
+        _print(f"environment: {', '.join(envs)}")
     if missing:
-        _print(f"environment: missing here, so not set there: {', '.join(missing)}")
+        _print(f"environment: not set locally, skipped: {', '.join(missing)}")
 
 
 async def _open_shell(workspace: Workspace) -> int:
@@ -150,7 +155,7 @@ async def _open_shell(workspace: Workspace) -> int:
 
 @asynccontextmanager
 async def _watched(workspace: Workspace) -> AsyncIterator[None]:
-    """Follow both sides; what is to be told waits until the shell is left."""
+    """Synchronize in the background; messages are printed when the shell is closed."""
     lines: list[str] = []
 
     def tell(report: SyncReport) -> None:
@@ -176,15 +181,15 @@ async def _print_differences(workspace: Workspace, *, watched: bool) -> None:
     plan = await workspace.shared.compare()
     _print_lines(pending_lines(paths_of(plan.push), paths_of(plan.pull)))
     if plan.pull:
-        _print("`pull` brings here what changed there")
+        _print("run `pull` to copy the sandbox's changes here")
     _print(
-        "the sandbox goes on until it is idle, and is there again at the next start; `delete` ends it"
+        "the sandbox keeps running until it is idle; `start` opens it again, `delete` deletes it"
     )
 
 
 async def _print_commits(workspace: Workspace) -> None:
     for branch in await workspace.history.fetch():
-        _print(f"commits of the sandbox: git merge sandbox/{branch}")
+        _print(f"new commits in the sandbox; merge them with: git merge sandbox/{branch}")
 
 
 def _carry(direction: Direction) -> Action:
@@ -212,16 +217,16 @@ async def _status(directory: Path, _: argparse.Namespace) -> int:
     return 0
 
 
-async def _delete(directory: Path, given: argparse.Namespace) -> int:
+async def _delete(directory: Path, args: argparse.Namespace) -> int:
     async with AsyncSandboxClient() as client:
         sandbox = await find_latest_sandbox(client, directory)
         if sandbox is None or _is_gone(sandbox.record):
-            _print(f"{directory} has no sandbox: nothing to delete")
+            _print(f"{directory} has no sandbox; nothing to delete")
             return 0
-        if not given.force:
+        if not args.force:
             await _require_nothing_unsaved(sandbox, directory)
         await sandbox.delete()
-        _print(f"sandbox {sandbox.id} is deleted")
+        _print(f"sandbox {sandbox.id} deleted")
     return 0
 
 
@@ -235,24 +240,26 @@ async def _require_nothing_unsaved(sandbox: AsyncSandbox, directory: Path) -> No
     if sandbox.record.state is SandboxState.FAILED:
         raise _unchecked(sandbox, f"the sandbox has failed ({sandbox.record.state_reason})")
     if not directory.is_dir() or not any(directory.iterdir()):
-        raise _unchecked(sandbox, f"there is nothing in {directory} to compare it with")
+        raise _unchecked(
+            sandbox, f"{directory} is missing or empty, so there is nothing to compare with"
+        )
     try:
         unsaved = await find_unsaved(await open_workspace(sandbox, directory))
     except _FAILURES as error:
         raise _unchecked(sandbox, str(error)) from error
     if unsaved:
         _print_lines(unsaved.lines())
-        first = "Run `pull` first" if unsaved.can_be_pulled else "Bring it back yourself first"
+        first = "Run `pull` first" if unsaved.can_be_pulled else "Copy it out of the sandbox first"
         raise NotDeleted(
-            f"Sandbox {sandbox.id} is not deleted, since this would be lost. {first}, or give it up: "
-            "`delete --force`."
+            f"Sandbox {sandbox.id} was not deleted because this work would be lost. {first}, or discard "
+            "it with `delete --force`."
         )
 
 
 def _unchecked(sandbox: AsyncSandbox, reason: str) -> NotDeleted:
     return NotDeleted(
-        f"Sandbox {sandbox.id} is not deleted, since what would be lost cannot be checked: "
-        f"{reason.rstrip('.')}. Delete it all the same with `delete --force`."
+        f"Sandbox {sandbox.id} was not deleted because it cannot be checked for unsaved work: "
+        f"{reason.rstrip('.')}. Delete it anyway with `delete --force`."
     )
 
 
@@ -267,7 +274,7 @@ _ACTIONS: dict[str, Action] = {
 
 
 def _progress() -> Callable[[SandboxRead], None]:
-    """Tell each line once."""
+    """Print each distinct line once."""
     last = ""
 
     def tell(record: SandboxRead) -> None:
@@ -281,7 +288,7 @@ def _progress() -> Callable[[SandboxRead], None]:
 
 
 def _print(line: str) -> None:
-    """Print a line; names of files and branches come from the sandbox, and may have escapes in them."""
+    """Print a line; names of files and branches come from the sandbox and may contain escape sequences."""
     _write(escape_controls(line, keep="\n") + "\n")
 
 

@@ -1,4 +1,4 @@
-"""`e2b-sandbox.config.json`: what a project wants of the sandbox that it is worked on in."""
+"""`e2b-sandbox.config.json`: how a project configures its sandbox."""
 
 import os
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _DAY_S = 24 * 3600
 
 
 class InvalidConfig(Exception):
-    """The project's file cannot be used; the text says where and why."""
+    """The configuration file is invalid; the text says where and why."""
 
 
 class WorkspaceConfig(BaseModel):
-    """What a project's file says; a field that does not exist is refused, since it was meant to do something."""
+    """The contents of the configuration file; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,23 +28,23 @@ class WorkspaceConfig(BaseModel):
     metadata: Labels = Field(default_factory=dict)
     environment: Annotated[
         dict[EnvName, str | None],
-        Field(description="Values, or null for what the variable is where the sandbox is started."),
+        Field(description="Environment variables; null takes the local value."),
     ] = Field(default_factory=dict)
     setup: Annotated[
         list[Annotated[str, Field(min_length=1)]],
-        Field(description="Command lines, run in /workspace of a new sandbox, in this order."),
+        Field(description="Commands run once, in order, in /workspace of a new sandbox."),
     ] = Field(default_factory=list)
     mcp_servers: McpServers = Field(default_factory=dict)
-    exclude: Annotated[
-        list[str], Field(description="Patterns as in .gitignore, after those that are there.")
-    ] = Field(default_factory=list)
+    exclude: Annotated[list[str], Field(description="Additional .gitignore patterns.")] = Field(
+        default_factory=list
+    )
     timeout_s: Seconds = _DAY_S
     idle_timeout_s: Seconds | None = None
 
     @field_validator("environment", mode="before")
     @classmethod
     def _read_list(cls, given: object) -> object:
-        """Take a list too, as of containers: `NAME`, or `NAME=value`."""
+        """Also accept a list of `NAME` or `NAME=value`."""
         if not isinstance(given, list):
             return given
         pairs = [str(one).partition("=") for one in given]
@@ -52,7 +52,7 @@ class WorkspaceConfig(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> "WorkspaceConfig":
-        """Read a directory's file; without one everything is as usual."""
+        """Read a directory's file; defaults if there is none."""
         file = directory / FILE
         try:
             return cls.model_validate_json(file.read_bytes())
@@ -62,7 +62,7 @@ class WorkspaceConfig(BaseModel):
             raise InvalidConfig(f"{file}:\n{_describe(error)}") from None
 
     def variables(self, environment: Mapping[str, str] = os.environ) -> tuple[Envs, list[str]]:
-        """Give the values of its variables, and the names of those that have none here."""
+        """Return the values of the variables, and the names of those that are not set locally."""
         values = {
             name: environment.get(name) if value is None else value
             for name, value in self.environment.items()

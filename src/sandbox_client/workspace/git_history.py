@@ -1,7 +1,7 @@
-"""A project's git history: given to a sandbox once, and what was committed there brought back as branches `sandbox/…`.
+"""Copies a project's git history to a sandbox once, and fetches commits made there as branches `sandbox/…`.
 
-The directory `.git` itself is never carried over. In one direction its configuration may have passwords, in the
-other its hooks would be commands that the sandbox has this machine run.
+The directory `.git` itself is never synchronized: its configuration may contain passwords, and hooks written in the
+sandbox would run on this machine.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _KEPT = ("user.name", "user.email")
 
 
 class GitFailed(Exception):
-    """git said no; the text is what it said."""
+    """git failed; the text is its error message."""
 
 
 class GitHistory:
@@ -43,7 +43,7 @@ class GitHistory:
         self._remote = remote
 
     async def push(self) -> bool:
-        """Have the sandbox know the history, if there is one that it does not have yet."""
+        """Copy the history to the sandbox, unless it has one."""
         if not await self._is_needed():
             return False
         with tempfile.TemporaryDirectory() as scratch:
@@ -56,7 +56,7 @@ class GitHistory:
         return True
 
     async def fetch(self) -> list[str]:
-        """Fetch what was committed in the sandbox; tells which branches `sandbox/…` are new or have moved."""
+        """Fetch new commits from the sandbox; return the branches `sandbox/…` that are new or have moved."""
         if not await self._is_repository():
             return []
         theirs = await self._remote_branches()
@@ -67,7 +67,7 @@ class GitHistory:
         return [name for name, commit in theirs.items() if await self._update_branch(name, commit)]
 
     async def find_unfetched(self) -> tuple[list[str], list[str]]:
-        """Find refs with commits that are missing here: branches, and other refs that `bring` does not fetch.
+        """Find refs with commits that are missing here: branches, and other refs that `fetch` does not get.
 
         A commit is here if a ref or HEAD reaches it; git removes others sooner or later.
         """
@@ -166,7 +166,7 @@ class GitHistory:
         await self._remote.run(f"rm {bundle}")
 
     async def _update_branch(self, name: str, commit: str) -> bool:
-        """Have a branch of ours stand where theirs does, unless there is nothing that we had not."""
+        """Move `sandbox/NAME` to their commit, unless a local branch contains it already."""
         before = await self._commit_of(_OURS + name)
         if commit == before or (not before and await self._is_in(commit, _HEADS + name)):
             return False

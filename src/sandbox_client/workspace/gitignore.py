@@ -1,4 +1,4 @@
-"""Which files of a project belong in its sandbox: those that git does not ignore, unless the project says otherwise."""
+"""Which files are synchronized: those that git does not ignore, and the configuration does not exclude."""
 
 import os
 import re
@@ -13,7 +13,7 @@ _FILE = ".gitignore"
 
 
 def rules_of(root: Path, exclude: Sequence[str] = ()) -> list[Rule]:
-    """Collect the rules of all `.gitignore` files, and after them, as they win, the project's own."""
+    """Collect the rules of all `.gitignore` files, then the configured ones, which take precedence."""
     config_rules = _translate(exclude)
     found: list[Rule] = []
     for directory, below, files in os.walk(root):

@@ -1,4 +1,4 @@
-"""This machine's side of a shared directory."""
+"""The endpoint on this machine."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class LocalEndpoint:
         return await asyncio.to_thread(pack)
 
     async def apply(self, changeset_file: Path, expected: Sequence[Change]) -> Outcome:
-        """Make changes that the other side was asked to pack, and no others that it packed."""
+        """Apply the expected changes only, whatever else the sandbox packed."""
 
         def apply() -> Outcome:
             by_path = {change.path: change for change in expected}

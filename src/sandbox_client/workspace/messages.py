@@ -1,4 +1,4 @@
-"""What is told to a person of what was carried over."""
+"""Messages about a synchronization."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,24 +9,24 @@ _MOST_NAMED = 10
 
 
 def report_lines(report: SyncReport) -> Iterator[str]:
-    """Say what was done and what was not, the usual first."""
-    yield from some("to the sandbox", paths_of(report.pushed))
-    yield from some("from the sandbox", paths_of(report.pulled))
+    """Describe what was synchronized and what was not."""
+    yield from some("copied to the sandbox", paths_of(report.pushed))
+    yield from some("copied from the sandbox", paths_of(report.pulled))
     for ours, copy in report.conflicts.items():
-        yield f"changed on both sides: {ours} is yours, {copy} is the sandbox's"
+        yield f"conflict: {ours} is your version, {copy} is the sandbox's"
     for path in report.restored:
-        yield f"deleted on one side and changed on the other, so kept: {path}"
+        yield f"kept, deleted on one side but changed on the other: {path}"
     for path, reason in report.refused.items():
-        yield f"not carried over: {path}: {reason}"
+        yield f"not copied: {path}: {reason}"
 
 
 def pending_lines(to_push: Sequence[str], to_pull: Sequence[str]) -> Iterator[str]:
-    yield from some("changed here only", to_push)
+    yield from some("changed locally only", to_push)
     yield from some("changed in the sandbox only", to_pull)
 
 
 def some(what: str, names: Sequence[str]) -> Iterator[str]:
-    """List the first few names."""
+    """List the first names."""
     if not names:
         return
     named = ", ".join(names[:_MOST_NAMED])
@@ -36,7 +36,7 @@ def some(what: str, names: Sequence[str]) -> Iterator[str]:
 
 
 def line_of(record: SandboxRead) -> str:
-    """Say why a sandbox does not run yet."""
+    """Say what a sandbox that is not running yet waits for."""
     if record.state is SandboxState.QUEUED and record.queue is not None:
-        return f"waiting: number {record.queue.position} in the queue, {record.queue.reason}"
+        return f"queued at position {record.queue.position}: {record.queue.reason}"
     return f"the sandbox is {record.state}"

@@ -1,8 +1,8 @@
-"""What has to happen so that two sides of a directory are the same again: a pure function of three looks at it.
+"""A three-way merge of directory listings: a pure function of `base`, `local` and `remote`.
 
-`base` is what both had when they were the same last. What one side alone changed goes to the other. What both changed
-is kept twice: ours stays where it is, the sandbox's gets a name of its own beside it. What one side deleted and the
-other changed is kept.
+`base` is the last common state. A change on one side is copied to the other. Of a file changed on both sides both
+versions are kept: the local one under its name, the sandbox's beside it under another. A file deleted on one side and
+changed on the other is kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,15 +23,21 @@ class Direction(Flag):
 
 @dataclass
 class Plan:
-    """What is to change on each side, what is known to be the same, and what a person should be told."""
+    """The changes to make on each side, and what to report."""
 
     push: list[Change] = field(default_factory=list)
     pull: list[Change] = field(default_factory=list)
     same: list[str] = field(default_factory=list)
-    conflicts: dict[str, str] = field(default_factory=dict)  # ours, and the name of the sandbox's
+    conflicts: dict[str, str] = field(
+        default_factory=dict
+    )  # local path: name of the sandbox's version
     restored: list[str] = field(default_factory=list)  # deleted on one side, changed on the other
-    waiting: dict[Direction, list[str]] = field(default_factory=dict)  # not asked for this time
-    type_conflicts: list[str] = field(default_factory=list)  # a file here and a directory there
+    waiting: dict[Direction, list[str]] = field(
+        default_factory=dict
+    )  # in the direction that was not requested
+    type_conflicts: list[str] = field(
+        default_factory=list
+    )  # a file on one side, a directory on the other
 
 
 def make_plan(base: Entries, local: Entries, remote: Entries, direction: Direction) -> Plan:
@@ -81,7 +87,7 @@ def _keep_both(
 
 
 def _conflict_name(path: str, theirs: Entry, local: Entries, remote: Entries) -> str:
-    """Name what is kept besides ours; where that was begun before, it has its name already."""
+    """Choose a free name for the sandbox's version; reuse the name of an identical copy."""
     place = PurePosixPath(path)
     number = 1
     while True:
@@ -94,7 +100,7 @@ def _conflict_name(path: str, theirs: Entry, local: Entries, remote: Entries) ->
 
 
 def _with_directories(changes: list[Change], *, there: Entries, here: Entries) -> list[Change]:
-    """Make the directories that something is to be in, and remove none that still has something in it."""
+    """Add missing parent directories, and keep directories that are not empty."""
     gone = {change.path for change in changes if change.after is None}
     made = {change.path: change.after for change in changes if change.after is not None}
     needed = _directories_of([*(path for path in there if path not in gone), *made])

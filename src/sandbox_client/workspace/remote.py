@@ -1,4 +1,4 @@
-"""The sandbox's side of a shared directory: our own program there, and what it is told and tells, as files."""
+"""The endpoint in the sandbox: runs our program there and exchanges files with it."""
 
 import io
 import json
@@ -17,9 +17,9 @@ from sandbox_client.workspace.endpoint.entries import Change, Entry, dump_entrie
 from sandbox_client.workspace.endpoint.ignore import Rule, Rules
 
 ROOT = "/workspace"
-_DIRECTORY = "/tmp/.workspace-side"  # noqa: S108 # in the sandbox, which is its user's alone
+_DIRECTORY = "/tmp/.workspace-side"  # noqa: S108 # in the sandbox
 _PREPARE = f"""[ -w {ROOT} ] || sudo -n install -d -o "$(id -u)" -g "$(id -g)" {ROOT} || exit
-command -v python3 >/dev/null || {{ echo "The sandbox has no python3, which carries files over." >&2; exit 1; }}
+command -v python3 >/dev/null || {{ echo "The sandbox has no python3, which synchronization needs." >&2; exit 1; }}
 mkdir -p -m 700 {_DIRECTORY}"""
 _ENTRIES = TypeAdapter(dict[str, Entry])
 _OUTCOME = TypeAdapter(Outcome)
@@ -27,11 +27,11 @@ _PATHS = TypeAdapter(list[str])
 _MAIN = (
     "import sys\nfrom sandbox_client.workspace.endpoint.program import main\nmain(*sys.argv[1:])\n"
 )
-_NOT_UNDERSTOOD = "What it tells of its files is not to be understood."
+_INVALID_LIST = "The sandbox returned an invalid file list."
 
 
 class RemoteEndpointError(Exception):
-    """The sandbox could not do its part; the text says why."""
+    """An operation in the sandbox failed; the text says why."""
 
 
 class RemoteEndpoint:
@@ -39,24 +39,24 @@ class RemoteEndpoint:
         self.sandbox = sandbox
 
     async def prepare(self) -> None:
-        """Have there what is needed, which stays: to remove it would wake a sandbox that was paused meanwhile."""
+        """Upload the endpoint program. It stays: removing it could resume a sandbox that was paused meanwhile."""
         await self.run(_PREPARE)
         await self.sandbox.files.write(f"{_DIRECTORY}/side.pyz", endpoint_program())
 
     async def run(self, script: str, **envs: str) -> str:
-        """Run a command line there; gives what it wrote."""
+        """Run a shell command in the sandbox and return its stdout."""
         done = await self.sandbox.run(script, envs=envs)
         if done.exit_code != 0:
             raise RemoteEndpointError(done.stderr.strip() or f"{script}: {done.state_reason}")
         return done.stdout
 
     async def scan(self, rules: Sequence[Rule], known: Mapping[str, Entry]) -> dict[str, Entry]:
-        """Tell what is there; what does not belong is not believed to be there, whatever is told."""
+        """List the entries in the sandbox; ignored paths are dropped even if the sandbox reports them."""
         request = {"rules": rules, "known": dump_entries(known)}
         try:
             found = _ENTRIES.validate_json(await self._request("scan", request))
         except ValidationError as error:
-            raise RemoteEndpointError(_NOT_UNDERSTOOD) from error
+            raise RemoteEndpointError(_INVALID_LIST) from error
         ours = Rules(rules)
         return {
             path: entry
@@ -65,11 +65,11 @@ class RemoteEndpoint:
         }
 
     async def find_unreadable(self, rules: Sequence[Rule]) -> list[str]:
-        """List what belongs and may not be read there."""
+        """List synchronized paths that are unreadable in the sandbox."""
         try:
             return _PATHS.validate_json(await self._request("unreadable", {"rules": rules}))
         except ValidationError as error:
-            raise RemoteEndpointError(_NOT_UNDERSTOOD) from error
+            raise RemoteEndpointError(_INVALID_LIST) from error
 
     async def pack(self, changes: Sequence[Change], changeset_file: Path) -> None:
         await self._send("pack", [asdict(change) for change in changes])

@@ -1,4 +1,4 @@
-"""One directory on two machines: looked at, planned, and brought together, as often as asked."""
+"""Synchronizes one directory on two machines: scan both, plan, apply."""
 
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from sandbox_client.workspace.sync_state import SyncState, locked_sync_state
 
 @dataclass
 class SyncReport:
-    """What was done, by paths, and what a person should know of."""
+    """The result of one synchronization."""
 
     pushed: list[Change] = field(default_factory=list)
     pulled: list[Change] = field(default_factory=list)
@@ -27,7 +27,7 @@ class SyncReport:
 
 
 class DirectorySync:
-    """The ledger's file says what both sides have in common."""
+    """Synchronizes a local directory with a sandbox; `state_file` keeps their last common state."""
 
     def __init__(self, local: LocalEndpoint, remote: RemoteEndpoint, state: Path) -> None:
         self._local = local
@@ -35,17 +35,17 @@ class DirectorySync:
         self._file = state
 
     async def synchronize(self, direction: Direction) -> SyncReport:
-        """Carry over what changed on one side, and keep twice what changed on both."""
+        """Copy changes to the other side; of a file changed on both sides, keep both versions."""
         async with locked_sync_state(self._file, self._remote.sandbox.id) as state:
             return await self._carry(state, await self._plan(state, direction))
 
     async def compare(self) -> Plan:
-        """Look at both sides, and tell what would happen if they were brought together."""
+        """Plan a synchronization without applying it."""
         async with locked_sync_state(self._file, self._remote.sandbox.id) as state:
             return await self._plan(state, Direction.BOTH)
 
     async def find_unreadable(self) -> list[str]:
-        """List what belongs and may not be read in the sandbox, which a comparison takes for absent."""
+        """List unreadable files in the sandbox, which a comparison treats as missing."""
         return await self._remote.find_unreadable(await self._local.rules())
 
     async def _plan(self, state: SyncState, direction: Direction) -> Plan:
@@ -62,13 +62,15 @@ class DirectorySync:
         report = SyncReport(
             conflicts=plan.conflicts,
             restored=plan.restored,
-            refused=dict.fromkeys(plan.type_conflicts, "A file here, a directory in the sandbox."),
+            refused=dict.fromkeys(
+                plan.type_conflicts, "It is a file locally and a directory in the sandbox."
+            ),
             to_push=plan.waiting[Direction.PUSH],
             to_pull=plan.waiting[Direction.PULL],
         )
         with tempfile.TemporaryDirectory() as scratch:
             changeset_file = Path(scratch, "parcel")
-            # First what comes: of what both changed, the sandbox's is safe before ours replaces it.
+            # Pull first: the sandbox's version of a conflict is saved here before ours replaces it.
             if plan.pull:
                 await self._remote.pack(plan.pull, changeset_file)
                 outcome = await self._local.apply(changeset_file, plan.pull)
@@ -88,7 +90,7 @@ def _record(state: SyncState, outcome: Outcome, report: SyncReport) -> list[Chan
 
 
 def _record_copies(state: SyncState, plan: Plan, pulled: Sequence[Change]) -> None:
-    """Take the sandbox's for known where it was copied: ours is a change of it from now on."""
+    """Where the sandbox's version was saved, make it the base, so that ours counts as a change of it."""
     copied = set(paths_of(pulled))
     for ours, copy in plan.conflicts.items():
         if copy in copied:
@@ -97,7 +99,7 @@ def _record_copies(state: SyncState, plan: Plan, pulled: Sequence[Change]) -> No
 
 
 def _safe_to_push(state: SyncState, plan: Plan, pulled: Sequence[Change]) -> list[Change]:
-    """Leave out what would replace a file of the sandbox's that is not kept here."""
+    """Leave out changes that would overwrite a sandbox file whose content is not saved here."""
     kept = {*paths_of(pulled), *state.local}
     return [
         change

@@ -1,4 +1,4 @@
-"""Finds work in a sandbox that a delete would lose, since it was never brought back."""
+"""Finds work in a sandbox that deleting it would lose."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class Unsaved:
         return not self.other_commits and not self.unreadable
 
     def lines(self) -> Iterator[str]:
-        yield from some("changed in the sandbox and not brought back", self.files)
-        yield from some("commits that were never fetched, on", self.branches)
-        yield from some("commits that `pull` does not fetch, on", self.other_commits)
-        yield from some("not readable in the sandbox, so `pull` leaves them out", self.unreadable)
+        yield from some("changed in the sandbox and not pulled", self.files)
+        yield from some("commits not fetched yet, on", self.branches)
+        yield from some("commits that `pull` cannot fetch, on", self.other_commits)
+        yield from some("not readable in the sandbox, so `pull` skips them", self.unreadable)
 
 
 async def find_unsaved(workspace: Workspace) -> Unsaved:
-    """Compare both sides; a paused sandbox resumes for it."""
+    """Compare both sides; resumes a paused sandbox."""
     plan = await workspace.shared.compare()
     branches, others = await workspace.history.find_unfetched()
     return Unsaved(_files(plan), branches, others, await workspace.shared.find_unreadable())

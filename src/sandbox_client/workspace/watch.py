@@ -1,4 +1,4 @@
-"""A directory and a sandbox kept the same for as long as this runs."""
+"""Synchronizes a directory and a sandbox continuously."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from sandbox_client.workspace.plan import Direction
 from sandbox_client.workspace.remote import ROOT, RemoteEndpointError
 from sandbox_client.workspace.sync import DirectorySync, SyncReport
 
-_DEBOUNCE_S = 0.3  # changes that come so soon after each other are carried over at once
+_DEBOUNCE_S = 0.3  # changes within this time are synchronized together
 _RETRY_S = 5.0
 _POLL_STATE_S = 10.0
 _ENDED = (SandboxState.STOPPED, SandboxState.FAILED)
 
 
 class DirectoryWatch:
-    """Brings both sides together whenever something changes on one of them."""
+    """Synchronizes whenever something changes on either side."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class DirectoryWatch:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Go on until cancelled; what fails is told, and tried again."""
+        """Run until cancelled; errors are reported and retried."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_local())
             tasks.create_task(self._watch_remote())
@@ -56,7 +56,7 @@ class DirectoryWatch:
         try:
             self._on_report(await self._shared.synchronize(Direction.BOTH))
         except (SandboxError, RemoteEndpointError, OSError) as error:
-            self._on_error(f"Not brought together: {error}")
+            self._on_error(f"Synchronization failed: {error}")
             self._changed.set()
             await asyncio.sleep(_RETRY_S)
 
@@ -72,10 +72,10 @@ class DirectoryWatch:
         while True:
             try:
                 await self._wait_until_running()
-                self._changed.set()  # whatever happened before it was watched
+                self._changed.set()  # covers changes made before the watch started
                 await self._watch_once(Rules(await self._local.rules()))
             except SandboxError as error:
-                self._on_error(f"The sandbox's files are not followed: {error}")
+                self._on_error(f"Cannot watch the sandbox's files: {error}")
                 await asyncio.sleep(_RETRY_S)
 
     async def _watch_once(self, rules: Rules) -> None:
@@ -88,10 +88,12 @@ class DirectoryWatch:
                     self._changed.set()
 
     async def _wait_until_running(self) -> None:
-        """Wait until it runs, without waking it."""
+        """Wait until the sandbox runs, without resuming it."""
         while (record := await self._sandbox.refresh()).state != SandboxState.RUNNING:
             if record.state in _ENDED:
-                raise RemoteEndpointError(f"The sandbox has ended: {record.state_reason}")
+                raise RemoteEndpointError(
+                    f"The sandbox was deleted or failed: {record.state_reason}"
+                )
             await asyncio.sleep(_POLL_STATE_S)
 
 

@@ -1,4 +1,4 @@
-"""A project's directory with the sandbox that it is worked on in."""
+"""A project directory and its sandbox."""
 
 import getpass
 import hashlib
@@ -22,12 +22,12 @@ _SET_UP = ".workspace-set-up"  # in the sandbox user's home: what was set up the
 
 
 class NoSandbox(Exception):
-    """The directory has none."""
+    """The directory has no sandbox."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """What is shared, and how."""
+    """A project directory that is synchronized with a sandbox."""
 
     project: WorkspaceConfig
     sandbox: AsyncSandbox
@@ -36,7 +36,7 @@ class Workspace:
     history: GitHistory
 
     async def set_up(self, *, tell: Tell, write: Tell) -> bool:
-        """Run the project's steps, unless the sandbox has them behind it; tells whether all went well."""
+        """Run the setup steps once per sandbox; return whether all succeeded."""
         steps = self.project.setup
         digest = hashlib.sha256("\0".join(steps).encode()).hexdigest() if steps else ""
         marker = await self.sandbox.run(f"cat ~/{_SET_UP} 2>/dev/null")
@@ -50,7 +50,7 @@ class Workspace:
             )
             if done.exit_code != 0:
                 ending = done.exit_code if done.exit_code is not None else done.state_reason
-                tell(f"That ended with {ending}; the steps after it were not run.")
+                tell(f"setup failed ({ending}); the remaining steps were skipped")
                 return False
         await self.sandbox.run(f"echo {digest} >~/{shlex.quote(_SET_UP)}")
         return True
@@ -59,7 +59,7 @@ class Workspace:
 async def start_workspace(
     client: AsyncSandboxClient, directory: Path, *, on_progress: Callable[[SandboxRead], None]
 ) -> Workspace:
-    """Give a directory its sandbox: found, resumed or created."""
+    """Get, resume or create the sandbox of a directory."""
     project = WorkspaceConfig.read(directory)
     envs, _ = project.variables()
     sandbox = await client.session_sandbox(
@@ -73,13 +73,13 @@ async def start_workspace(
         on_progress=on_progress,
         idle_timeout_s=project.idle_timeout_s,
     )
-    if project.mcp_servers:  # a sandbox that was found has those that it began with
+    if project.mcp_servers:  # an existing sandbox still has its old ones
         await sandbox.update(mcp_servers=project.mcp_servers)
     return await _share(sandbox, directory, project)
 
 
 async def find_workspace(client: AsyncSandboxClient, directory: Path) -> Workspace:
-    """Find the sandbox that a directory has."""
+    """Find the sandbox of a directory."""
     return await open_workspace(await find_sandbox(client, directory), directory)
 
 
@@ -90,7 +90,7 @@ async def open_workspace(sandbox: AsyncSandbox, directory: Path) -> Workspace:
 async def find_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSandbox:
     async for sandbox in client.list_sandboxes(session_id=session_of(directory)):
         return sandbox
-    raise NoSandbox(f"{directory} has no sandbox: start one.")
+    raise NoSandbox(f"{directory} has no sandbox. Create one with `start`.")
 
 
 async def find_latest_sandbox(client: AsyncSandboxClient, directory: Path) -> AsyncSandbox | None:
@@ -109,7 +109,7 @@ async def _share(sandbox: AsyncSandbox, directory: Path, project: WorkspaceConfi
 
 
 def session_of(directory: Path) -> str:
-    """Name the session of a directory: each machine, account and place has its own."""
+    """Derive the session of a directory from machine, user and path."""
     named = f"{platform.node()}\0{getpass.getuser()}\0{directory.resolve()}"
     return f"workspace-{hashlib.sha256(named.encode()).hexdigest()[:20]}"
 

@@ -46,7 +46,7 @@ def test_standard_streams_are_ends_too(sbx, web):
     [
         ("{}:missing", "x", 1, "There is no file 'missing'"),
         ("missing", "{}:", 1, "missing: No such file"),
-        ("{}:/etc/hostname", "no/where", 1, "no is no directory"),
+        ("{}:/etc/hostname", "no/where", 1, "no is not a directory"),
         ("{}:a", "{}:b", 2, "SANDBOX:PATH"),
         ("/etc/hostname", "{}:/proc/x", 1, "/proc/x"),
     ],

@@ -42,7 +42,7 @@ def test_what_was_written_draws_nothing(lines):
 
 
 def test_what_is_missing_is_said(lines):
-    assert texts(lines.of(record("gap", size=7)))[0].endswith("[7 bytes are not kept]")
+    assert texts(lines.of(record("gap", size=7)))[0].endswith("[7 bytes discarded]")
     [line] = lines.of(LogGap(type="gap", after=3, oldest=9))
     assert "between 3 and 9" in line
 

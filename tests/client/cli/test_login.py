@@ -20,7 +20,7 @@ def test_a_key_is_asked_for_tried_and_written_down_for_nobody_else(unknown, sit,
     with sit("login", server.url) as person:
         person.see("API key for")
         person.type(f"{server.admin_key}\r")
-        assert server.admin_key not in person.see("The key is good")
+        assert server.admin_key not in person.see("Logged in")
         assert person.end() == 0
     file = home / "client.toml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

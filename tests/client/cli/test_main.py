@@ -25,8 +25,8 @@ def run(*words, **variables):
 def test_a_server_that_is_not_there_is_told_at_once_with_what_to_do():
     done = run("ls")
     assert done.returncode == 1
-    assert "The server at http://127.0.0.1:1 does not answer" in done.stderr
-    assert "`sandbox-server serve` starts one" in done.stderr
+    assert "Cannot reach the server at http://127.0.0.1:1" in done.stderr
+    assert "Start a server with `sandbox-server serve`" in done.stderr
     told = json.loads(run("--json", "ls").stderr)
     assert told["code"] == "unreachable"
 
@@ -52,7 +52,7 @@ def test_what_is_not_understood_is_2(words):
 
 
 def test_a_commands_own_options_come_after_two_dashes():
-    assert "come after --" in run("exec", "web", "ls", "-l").stderr
+    assert "put -- before the command" in run("exec", "web", "ls", "-l").stderr
 
 
 def test_help_loads_nothing_that_it_does_not_need():

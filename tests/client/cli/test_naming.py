@@ -29,7 +29,9 @@ def test_the_end_of_an_id_names_one_that_lives():
 
 def test_an_end_that_several_ids_have_is_refused_with_them():
     ones = [sandbox("0hoakxo08s7nev8bvabc"), sandbox("0hoakxo08s7nev8bxabc")]
-    with pytest.raises(CliError, match="'abc' may be 0hoakxo08s7nev8bvabc, 0hoakxo08s7nev8bxabc"):
+    with pytest.raises(
+        CliError, match="'abc' is ambiguous: 0hoakxo08s7nev8bvabc, 0hoakxo08s7nev8bxabc"
+    ):
         find_by_id_suffix("abc", ones)
 
 

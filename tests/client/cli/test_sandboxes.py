@@ -38,7 +38,7 @@ async def test_a_sandbox_from_creation_to_its_end(sbx, tmp_path):
     assert listed.splitlines()[1].startswith(f"{sandbox_id}  one\\x1b[2J  running")
     shown = sbx("show", "s-1").stdout
     assert "in 1 h 59 min" in shown
-    assert "pauses if idle" in shown
+    assert "idle pause at" in shown
     assert "team=core" in shown
     assert "sandbox.running" in shown
     assert "\x1b" not in listed + shown
@@ -59,18 +59,18 @@ def test_several_are_turned_though_one_of_them_fails(sbx, web):
 def test_a_name_that_is_nearly_right_is_suggested(sbx, web):
     done = sbx("show", "workshap")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "There is no sandbox 'workshap'. Did you mean workshop?" in done.stderr
+    assert "Sandbox 'workshap' not found. Did you mean workshop?" in done.stderr
 
 
 async def test_who_waits_sees_why_and_leaves_nothing_behind(sit, start, narrow, narrow_key):
     environment = {API_KEY: narrow_key}
     async with await narrow.create_sandbox(template="base"):
         with sit("create", "--template", "base", env=environment) as person:
-            person.see("\r\x1b[KNumber 1 in the queue:")
+            person.see("\r\x1b[KPosition 1 in the queue:")
             person.type("\x03")
             assert person.end() == 130
         with start("create", "--template", "base", "--wait", "0.1s", env=environment) as process:
-            assert b"Number 1 in the queue:" in process.stderr.readline()
+            assert b"Position 1 in the queue:" in process.stderr.readline()
             assert b"The wait is over" in process.stderr.read()
             assert process.wait(60) == 1
         assert len([one async for one in narrow.list_sandboxes()]) == 1

@@ -48,7 +48,7 @@ def test_a_shell_that_is_left_is_there_again(sit, web):
         person.type("MARK=here; echo $MARK-1\r")
         person.see("here-1")
         person.type("\r~.")
-        person.see("It runs on: sbx shell")
+        person.see("Still running. Attach again with: sbx shell")
         [terminal] = re.findall(r"--attach (\w+)", person.see("\n"))
         assert person.end() == 0
     with sit("shell", web, "--attach", terminal) as person:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sandbox_client.workspace.command import main
 from sandbox_client.workspace.config import FILE
 from tests.client.person import Person
 from tests.client.workspace.conftest import COMMAND
@@ -26,8 +27,8 @@ async def test_one_command_ends_in_a_shell_in_the_sandbox(start, project):
     with start() as person:
         seen = person.see("$ echo step")
         assert "environment: MODE" in seen
-        assert "missing here, so not set there: NOT_HERE" in seen
-        assert "git history: given to the sandbox" in seen
+        assert "not set locally, skipped: NOT_HERE" in seen
+        assert "git history: copied to the sandbox" in seen
         person.type("echo $MODE in $PWD; stty size\r")
         person.see("test in /workspace")
         person.see("24 80")
@@ -36,7 +37,7 @@ async def test_one_command_ends_in_a_shell_in_the_sandbox(start, project):
         person.see("30 100")
         person.type("sleep 100\r\x03")
         person.type("echo theirs >app.py; exit 3\r")
-        left = person.see("`delete` ends it")
+        left = person.see("`delete` deletes it")
         assert "changed in the sandbox only: app.py, made.txt" in left
         assert person.end() == 3
 
@@ -50,7 +51,7 @@ async def test_what_changed_there_is_pulled_on_request(start, run, project):
         assert person.end() == 0
     assert "changed in the sandbox only: app.py" in run("status").stderr
     pulled = run("pull")
-    assert (pulled.returncode, pulled.stderr) == (0, "from the sandbox: app.py\n")
+    assert (pulled.returncode, pulled.stderr) == (0, "copied from the sandbox: app.py\n")
     assert (project / "app.py").read_text() == "theirs\n"
 
 
@@ -70,7 +71,7 @@ async def test_a_shell_is_left_and_runs_on(start, project):
     with start() as person:
         person.see("$ ")
         person.type("\r~.")
-        person.see("the sandbox goes on")
+        person.see("the sandbox keeps running")
         assert person.end() == 0
 
 
@@ -78,20 +79,22 @@ async def test_a_directory_alone_is_started(run, project, tmp_path):
     assert run(str(project), "--no-shell").returncode == 0
     assert "sandbox" in run("status").stderr
     missing = run(str(tmp_path / "missing"))
-    assert missing.stderr.endswith("missing is no directory.\n")
+    assert missing.stderr.endswith("missing is not a directory.\n")
 
 
 async def test_without_a_terminal_there_is_no_shell(run):
     done = run("start")
     assert done.returncode == 1
-    assert done.stderr.endswith("A shell needs a terminal; --no-shell starts without one.\n")
+    assert done.stderr.endswith(
+        "The shell needs a terminal. Use --no-shell to start without one.\n"
+    )
 
 
 @pytest.mark.parametrize("act", ["pull", "push", "sync", "status"])
 async def test_a_directory_without_a_sandbox_is_told_so(run, act):
     done = run(act)
     assert done.returncode == 1
-    assert "has no sandbox: start one." in done.stderr
+    assert "has no sandbox. Create one with `start`." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -112,3 +115,18 @@ async def test_a_file_that_is_not_understood_is_refused_with_the_place(
     assert FILE in done.stderr
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["start", "--no-shell", "DIR"],
+        ["--no-shell", "DIR"],
+        ["--no-shell", "start", "DIR"],
+        ["DIR", "--no-shell"],
+    ],
+)
+def test_workspace_command__options_may_precede_the_directory(words, capsys, tmp_path):
+    missing = str(tmp_path / "missing")
+    assert main([missing if word == "DIR" else word for word in words]) == 1
+    assert capsys.readouterr().err == f"start-e2b-sandbox: {missing} is not a directory.\n"

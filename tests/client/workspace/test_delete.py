@@ -1,4 +1,4 @@
-"""`delete` keeps a sandbox that has something which was never brought back."""
+"""`delete` refuses to delete a sandbox with unsaved work."""
 
 import shutil
 
@@ -48,9 +48,9 @@ async def test_what_was_never_brought_back_is_listed_and_kept(run, inside, state
     kept = run("delete")
     assert kept.returncode == 1
     listed, refusal = kept.stderr.splitlines()
-    assert listed == "changed in the sandbox and not brought back: app.py, result.txt"
+    assert listed == "changed in the sandbox and not pulled: app.py, result.txt"
     assert refusal.endswith(
-        "is not deleted, since this would be lost. Run `pull` first, or give it up: `delete --force`."
+        "was not deleted because this work would be lost. Run `pull` first, or discard it with `delete --force`."
     )
     assert await state() == "running"
 
@@ -59,7 +59,7 @@ async def test_after_a_pull_it_is_deleted(run, inside, state, project):
     await inside("echo important >result.txt; git add .; git commit -qm Inside")
     assert run("pull").returncode == 0
     deleted = run("delete")
-    assert (deleted.returncode, deleted.stderr.endswith("is deleted\n")) == (0, True)
+    assert (deleted.returncode, deleted.stderr.endswith(" deleted\n")) == (0, True)
     assert await state() == "stopped"
     assert (project / "result.txt").read_text() == "important\n"
 
@@ -87,7 +87,7 @@ async def test_commits_that_were_never_fetched_are_listed_and_kept(run, inside, 
     await inside("git commit -q --allow-empty -m Inside; git switch -qc other; git switch -q main")
     kept = run("delete")
     assert kept.returncode == 1
-    assert "commits that were never fetched, on: main" in kept.stderr
+    assert "commits not fetched yet, on: main" in kept.stderr
     assert run("pull").returncode == 0
     assert git(project, "log", "-1", "--format=%s", "sandbox/main") == "Inside"
     assert run("delete").returncode == 0
@@ -97,7 +97,7 @@ async def test_commits_that_nothing_here_leads_to_any_more_are_listed_again(run,
     await inside("git commit -q --allow-empty -m Inside")
     assert run("pull").returncode == 0
     git(project, "update-ref", "-d", "refs/remotes/sandbox/main")
-    assert "commits that were never fetched, on: main" in run("delete").stderr
+    assert "commits not fetched yet, on: main" in run("delete").stderr
 
 
 async def test_commits_that_no_pull_fetches_are_listed_and_kept(run, inside):
@@ -107,8 +107,8 @@ async def test_commits_that_no_pull_fetches_are_listed_and_kept(run, inside):
     await inside("git switch -q --detach; git commit -q --allow-empty -m Lonely")
     kept = run("delete")
     assert kept.returncode == 1
-    assert "commits that `pull` does not fetch, on: refs/tags/v1, stash@{0}, HEAD\n" in kept.stderr
-    assert "Bring it back yourself first, or give it up: `delete --force`." in kept.stderr
+    assert "commits that `pull` cannot fetch, on: refs/tags/v1, stash@{0}, HEAD\n" in kept.stderr
+    assert "Copy it out of the sandbox first, or discard it with `delete --force`." in kept.stderr
     assert run("pull").returncode == 0
     assert run("delete").returncode == 1
 
@@ -126,7 +126,7 @@ async def test_a_repository_that_only_the_sandbox_has_is_kept(run, tmp_path, hom
     )
     kept = run("delete", str(plain))
     assert kept.returncode == 1
-    assert "commits that `pull` does not fetch, on: main\n" in kept.stderr
+    assert "commits that `pull` cannot fetch, on: main\n" in kept.stderr
     assert run("delete", str(plain), "--force").returncode == 0
 
 
@@ -146,7 +146,7 @@ async def test_files_that_cannot_be_read_there_are_listed_and_stay_here(run, ins
     assert (project / "closed" / "x").read_text() == "x"
     kept = run("delete")
     assert kept.returncode == 1
-    assert "not readable in the sandbox, so `pull` leaves them out: app.py, closed" in kept.stderr
+    assert "not readable in the sandbox, so `pull` skips them: app.py, closed" in kept.stderr
 
 
 async def test_a_paused_sandbox_is_resumed_to_be_checked(run, inside, client, started):
@@ -165,7 +165,7 @@ async def test_without_the_directory_it_takes_force(run, inside, project, tmp_pa
     for gone in (False, True):
         kept = run("delete", str(project), cwd=tmp_path)
         assert kept.returncode == 1
-        assert f"there is nothing in {project} to compare it with" in kept.stderr
+        assert f"{project} is missing or empty, so there is nothing to compare with" in kept.stderr
         assert "`delete --force`" in kept.stderr
         if not gone:
             project.rmdir()
@@ -206,7 +206,7 @@ async def test_a_sandbox_that_is_gone_needs_no_force(run, inside, client, starte
         gone = run("delete")
         assert (gone.returncode, gone.stderr) == (
             0,
-            f"{started} has no sandbox: nothing to delete\n",
+            f"{started} has no sandbox; nothing to delete\n",
         )
 
 

@@ -118,7 +118,7 @@ async def test_steps_are_run_once_and_not_again_until_they_change(workspace, pro
     assert told == [
         "$ echo first >>steps; echo said",
         "$ exit 3",
-        "That ended with 3; the steps after it were not run.",
+        "setup failed (3); the remaining steps were skipped",
     ]
     assert "".join(written) == "said\n"
     workspace.project.setup[:] = ["echo second >>steps"]

@@ -211,5 +211,5 @@ async def test_settings_of_mcp_servers_are_nested_no_deeper_than_can_be_read_aga
         [error] = answer.json()["errors"]
         assert error == {
             "pointer": "#/mcp_servers",
-            "detail": "They may be nested 32 levels deep.",
+            "detail": "MCP servers may be nested at most 32 levels deep.",
         }

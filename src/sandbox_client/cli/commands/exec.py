@@ -1,4 +1,4 @@
-"""Commands in a sandbox, as if they ran here: their bytes, their signals, their exit codes."""
+"""Runs commands in a sandbox as if they were local: same bytes, signals and exit codes."""
 
 import asyncio
 import signal
@@ -25,18 +25,18 @@ async def exec_(invocation: Invocation) -> int:
 
 
 def require_command(invocation: Invocation) -> None:
-    """See to it that what was said makes sense together."""
+    """Check that the options go together."""
     args = invocation.args
     if not args.command and not args.tty:
-        raise UsageError("Which command? It comes after --.")
+        raise UsageError("No command given. Add it after --.")
     if args.detach and (args.interactive or args.tty):
-        raise UsageError("What is left to itself (-d) has no stdin (-i) and no terminal (-t).")
+        raise UsageError("-d cannot be combined with -i or -t.")
     if args.tty and args.timeout is not None:
-        raise UsageError("A terminal (-t) has no --timeout.")
+        raise UsageError("--timeout cannot be combined with -t.")
 
 
 async def execute(invocation: Invocation, sandbox: AsyncSandbox) -> int:
-    """Run the command that was said; gives its exit code."""
+    """Run the command and return its exit code."""
     args, output = invocation.args, invocation.output
     if args.tty:
         return await open_shell(invocation, sandbox)
@@ -61,7 +61,7 @@ async def execute(invocation: Invocation, sandbox: AsyncSandbox) -> int:
             await _hang_up(command)
         elif args.keep:
             output.note("")
-            output.note(f"It runs on: sbx tail {sandbox.id} {command.id}")
+            output.note(f"Still running. Follow it with: sbx tail {sandbox.id} {command.id}")
         raise
     if output.as_json:
         output.print_model(await command.refresh())
@@ -69,7 +69,7 @@ async def execute(invocation: Invocation, sandbox: AsyncSandbox) -> int:
 
 
 async def _hang_up(command: AsyncCommand) -> None:
-    """End a command whose output is no longer read, as a terminal that is closed does."""
+    """Send SIGHUP to a command whose output is no longer read, as a closed terminal does."""
     hanging_up = asyncio.create_task(_signal_once_started(command))
     with suppress(SandboxError):
         # A failed write and the closed pipe are noticed separately: the one must not cancel what the other began.
@@ -85,7 +85,7 @@ async def _signal_once_started(command: AsyncCommand) -> None:
 
 
 class _ForegroundCommand:
-    """A command that somebody waits for: stdin goes there, Ctrl-C too, and a second Ctrl-C leaves it."""
+    """A foreground command: forwards stdin and Ctrl-C; a second Ctrl-C detaches."""
 
     def __init__(self, command: AsyncCommand, invocation: Invocation) -> None:
         self._command = command
@@ -95,7 +95,7 @@ class _ForegroundCommand:
         self._interrupted = asyncio.Event()
 
     async def run(self) -> CommandExit:
-        """Go along with it until it ends."""
+        """Forward input and output until the command ends."""
         try:
             with self._interrupts.handled_by(self._interrupt):
                 async with asyncio.TaskGroup() as group:
@@ -125,13 +125,13 @@ class _ForegroundCommand:
                         await write_output(event.type, event.content)
                     case CommandGap():
                         self._output.note(format_gap(event))
-        raise CliError("Nobody knows how the command ended.")
+        raise CliError("The output ended without an exit code.")
 
     async def _pass_stdin_on(self) -> None:
         if not self._command.record.stdin:
             return
         await self._started.wait()
-        with suppress(CommandNotRunning, StdinClosed):  # it wants no more
+        with suppress(CommandNotRunning, StdinClosed):  # the command reads no more input
             async for part in read_stdin():
                 await self._command.send(part)
             await self._command.send(end=True)
@@ -147,5 +147,5 @@ def format_gap(gap: CommandGap) -> str:
     of = "" if gap.stream is None else f" of {gap.stream}"
     why = f": {gap.reason}" if gap.reason else ""
     if gap.size is None:
-        return f"[Some{of} may be missing here{why}]"
-    return f"[{gap.size} bytes{of} are not kept{why}]"
+        return f"[output{of} may be missing here{why}]"
+    return f"[{gap.size} bytes{of} were discarded{why}]"

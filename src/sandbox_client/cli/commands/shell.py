@@ -8,21 +8,25 @@ from sandbox_client.console.terminal import DETACHED, is_terminal, show, termina
 async def shell(invocation: Invocation) -> int:
     args = invocation.args
     if args.attach is not None and args.command:
-        raise UsageError("A terminal that is there (--attach) runs its command already.")
+        raise UsageError("--attach cannot be combined with a command.")
     async with invocation.sandbox() as sandbox:
         return await open_shell(invocation, sandbox)
 
 
 async def open_shell(invocation: Invocation, sandbox: AsyncSandbox) -> int:
-    """Show a terminal of a sandbox until its program ends, and give its exit code."""
+    """Show a terminal until its program ends and return the exit code."""
     if not is_terminal():
-        raise CliError("stdin or stdout is no terminal.", advice="`sbx exec -i` needs none.")
+        raise CliError(
+            "stdin and stdout must be a terminal.", advice="Without a terminal, use `sbx exec -i`."
+        )
     terminal = await _terminal(invocation, sandbox)
     async with terminal:
         code = await show(terminal)
     if code is DETACHED:
         invocation.output.note("")
-        invocation.output.note(f"It runs on: sbx shell {sandbox.id} --attach {terminal.id}")
+        invocation.output.note(
+            f"Still running. Attach again with: sbx shell {sandbox.id} --attach {terminal.id}"
+        )
         return 0
     return code
 

@@ -1,4 +1,4 @@
-"""A command's output, from a little before now until it ends."""
+"""Follows the output of a command, starting with its last lines."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -33,7 +33,7 @@ async def tail(invocation: Invocation) -> int:
                 await _tell(event, begin, output)
                 if isinstance(event, CommandExit):
                     return exit_code_of(event)
-    raise CliError("Nobody knows how the command ended.")
+    raise CliError("The output ended without an exit code.")
 
 
 async def _find_command(sandbox: AsyncSandbox, named: str | None) -> AsyncCommand:
@@ -42,12 +42,16 @@ async def _find_command(sandbox: AsyncSandbox, named: str | None) -> AsyncComman
             if named is None or command.id.endswith(named):
                 return await sandbox.get_command(command.id)
     if named is None:
-        raise CliError(f"No command has run in {sandbox.id}.", advice="`sbx exec` runs one.")
-    raise CliError(f"No command of {sandbox.id} is {named!r}.", code="command-not-found")
+        raise CliError(
+            f"No command has run in sandbox {sandbox.id}.", advice="Run one with `sbx exec`."
+        )
+    raise CliError(
+        f"Command {named!r} not found in sandbox {sandbox.id}.", code="command-not-found"
+    )
 
 
 async def _begin(command: AsyncCommand, stream: Stream, lines: int, size: int | None) -> int:
-    """Find the byte of an output to begin with."""
+    """Find the offset to start at."""
     end = command.record.stdout_size if stream == "stdout" else command.record.stderr_size
     if size is not None or lines == 0:
         return max(0, end - (size or 0))
@@ -59,7 +63,7 @@ async def _begin(command: AsyncCommand, stream: Stream, lines: int, size: int | 
 
 
 def start_of_last_lines(content: bytes, count: int) -> int:
-    """Find where the last lines begin; a line that has not ended counts."""
+    """Find where the last lines start; an unfinished line counts."""
     start = len(content) - content.endswith(b"\n")
     for _ in range(count):
         start = content.rfind(b"\n", 0, start)

@@ -1,4 +1,4 @@
-"""Directories as archives. What comes from a sandbox is a stranger's, and stays in the directory that it is unpacked in."""
+"""Packs and unpacks directories. Archives from a sandbox are untrusted: nothing is written outside the target directory."""
 
 import posixpath
 import tarfile
@@ -15,15 +15,15 @@ _CARRIED = (
 
 
 def pack_directory(directory: Path, to: BinaryIO) -> None:
-    """Write an archive of what is in a directory: files, links and directories, of nobody in particular."""
+    """Pack files, links and directories, without owners."""
     with tarfile.open(fileobj=to, mode="w") as archive:
         archive.add(directory, arcname=".", filter=_anonymous)
 
 
 def unpack_directory(packed: BinaryIO, into: Path) -> list[str]:
-    """Unpack an archive; gives the names of what was left out, as it would reach outside or is no file.
+    """Unpack an archive; return the names of skipped members, which would escape or are no files.
 
-    Links are made last and nothing is put beneath one, so that nothing is written through them.
+    Links are created last and nothing is placed below one, so that nothing is written through them.
     """
     left_out: list[str] = []
 

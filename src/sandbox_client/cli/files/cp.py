@@ -25,19 +25,19 @@ _STANDARD = "-"
 
 @dataclass(frozen=True)
 class Location:
-    """Where something is copied from or to: a path here, or in a sandbox."""
+    """Source or target of a copy: a local path, or one in a sandbox."""
 
     sandbox: str | None
     path: str
 
     @property
     def is_standard(self) -> bool:
-        """Whether it is stdin or stdout."""
+        """Whether this is stdin or stdout."""
         return self.sandbox is None and self.path == _STANDARD
 
 
 def parse_location(text: str) -> Location:
-    """Read `SANDBOX:PATH`, or a path here; one with a colon in its first part is written `./a:b`."""
+    """Parse `SANDBOX:PATH` or a local path; a local name with a colon is written `./a:b`."""
     named, colon, path = text.partition(":")
     if not (colon and named) or "/" in named:
         return Location(None, text)
@@ -45,13 +45,13 @@ def parse_location(text: str) -> Location:
 
 
 def base_name(path: str) -> str:
-    """Give the last part of a path, if it is a name."""
+    """Return the last part of a path, if it is a name."""
     name = path.rstrip("/").rpartition("/")[2]
     return "" if name in (".", "..", "~") else name
 
 
 def join_path(directory: str, name: str) -> str:
-    """Give the path of something in a directory."""
+    """Join a directory and a name."""
     return f"{directory.rstrip('/') or '/'}/{name}".replace("//", "/") if name else directory
 
 
@@ -60,7 +60,7 @@ async def cp(invocation: Invocation) -> None:
     source, target = parse_location(args.source), parse_location(args.target)
     there = source if source.sandbox is not None else target
     if there.sandbox is None or (source.sandbox is not None and target.sandbox is not None):
-        raise UsageError("One of both is in a sandbox (SANDBOX:PATH) and the other is here.")
+        raise UsageError("Exactly one of SOURCE and TARGET must be SANDBOX:PATH.")
     async with invocation.client() as client:
         sandbox = await find_sandbox(client, there.sandbox)
         copying = _Copy(sandbox, invocation.output, recursive=args.recursive, user=args.user)
@@ -87,7 +87,7 @@ class _Copy:
             return
         local = Path(source.path)
         if local.is_dir() and not self._recursive:
-            raise CliError(f"{local} is a directory.", advice="-r copies it with all in it.")
+            raise CliError(f"{local} is a directory.", advice="Use -r to copy directories.")
         if path.endswith("/") or await self._is_directory(path):
             path = join_path(path, local.resolve().name)
         if local.is_dir():
@@ -99,7 +99,7 @@ class _Copy:
         """Copy from the sandbox."""
         is_directory = await self._is_directory(path)
         if is_directory and not self._recursive:
-            raise CliError(f"{path} is a directory.", advice="-r copies it with all in it.")
+            raise CliError(f"{path} is a directory.", advice="Use -r to copy directories.")
         if target.is_standard:
             await self._bring_to_stdout(path, is_directory=is_directory)
             return
@@ -107,7 +107,7 @@ class _Copy:
         if local.is_dir():
             local /= base_name(path)
         if not local.parent.is_dir():
-            raise CliError(f"{local.parent} is no directory.")
+            raise CliError(f"{local.parent} is not a directory.")
         if is_directory:
             await self._bring_directory(path, local)
         else:
@@ -125,7 +125,7 @@ class _Copy:
         line = shlex.join(["chmod", "+x", "--", name])
         done = await self._sandbox.run(line, cwd=cwd, user=self._user)
         if done.exit_code != 0:
-            self._output.note(f"It is there, and not executable: {done.stderr.strip()}")
+            self._output.note(f"Copied, but not made executable: {done.stderr.strip()}")
 
     async def _give_stdin(self, path: str) -> None:
         with self._transfer("stdin", None) as transfer:
@@ -144,7 +144,7 @@ class _Copy:
 
     async def _bring_to_stdout(self, path: str, *, is_directory: bool) -> None:
         if is_directory and sys.stdout.isatty():
-            raise CliError("An archive is nothing for a terminal: redirect it.")
+            raise CliError("Refusing to write an archive to a terminal. Redirect stdout.")
         parts = self._files.stream_archive(path) if is_directory else self._files.stream(path)
         async with aclosing(parts):
             async for part in parts:
@@ -161,7 +161,7 @@ class _Copy:
             named = ", ".join(left_out[:_MOST_NAMED])
             more = len(left_out) - _MOST_NAMED
             self._output.note(
-                f"Left out, as it leads elsewhere or is no file: {named}{f' and {more} more' if more > 0 else ''}"
+                f"Skipped (links out of the directory, devices): {named}{f' and {more} more' if more > 0 else ''}"
             )
 
     async def _bring_file(self, path: str, local: Path) -> None:
@@ -184,7 +184,7 @@ class _Copy:
 
 @contextmanager
 def _unfinished(final: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears when all of it is there; one that is there is replaced, and keeps its mode."""
+    """Write a file atomically; a replaced file keeps its mode."""
     final = final.resolve()
     if not (final.is_file() or not final.exists()):  # such as /dev/null
         with final.open("wb") as file:

@@ -9,7 +9,7 @@ _WIDEST_TYPE = 24
 
 
 def format_event(event: TimelineEntry, output: Output) -> str:
-    """Say what happened, why, and who did it."""
+    """Format an event with its reason, cause and actor."""
     time = output.paint(format_time(event.at), "dim")
     sandbox = f"  {event.sandbox_id or '':20}" if isinstance(event, EventRead) else ""
     state = event.type.removeprefix("sandbox.")
@@ -33,4 +33,4 @@ def _parts(event: TimelineEntry) -> Iterator[str]:
 
 
 def format_gap(gap: LogGap) -> str:
-    return f"[what happened between {gap.after} and {gap.oldest} is not kept any more]"
+    return f"[events between {gap.after} and {gap.oldest} were removed]"

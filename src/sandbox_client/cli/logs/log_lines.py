@@ -1,4 +1,4 @@
-"""A log as lines for people: each whole, after what it is a line of."""
+"""Formats a log as lines with time, sandbox and source."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ _COLOURS = {"events": "cyan", "command": "green", "service": "magenta", "agent":
 
 
 class LogLines:
-    """Makes lines of what a log tells; of what was written, a beginning of a line waits for its end."""
+    """Formats log items; the start of an unfinished line is held back until its end."""
 
     def __init__(self, output: Output, labels: Mapping[str, str]) -> None:
         self._output = output
@@ -36,7 +36,7 @@ class LogLines:
                 yield self._line(item, f"[{_note(item)}]")
 
     def rest(self) -> Iterator[str]:
-        """Give what has begun, and will not end any more."""
+        """Yield the unfinished lines."""
         for record, text in self._begun.values():
             yield self._line(record, text)
         self._begun.clear()
@@ -80,11 +80,7 @@ def _text(record: LogRecord) -> str:
 def _note(record: LogRecord) -> str:
     match record.type:
         case "gap":
-            return (
-                "something is not kept"
-                if record.size is None
-                else f"{record.size} bytes are not kept"
-            )
+            return "output missing" if record.size is None else f"{record.size} bytes discarded"
         case "exit" if record.exit_code is not None:
             return f"exited with {record.exit_code}"
         case "exit":

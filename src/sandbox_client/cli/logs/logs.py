@@ -1,4 +1,4 @@
-"""What happens in sandboxes, as it happens or as a list."""
+"""The subcommands logs and events."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -39,7 +39,7 @@ async def logs(invocation: Invocation) -> None:
 async def _print_last_lines(
     items: AsyncGenerator[LogItem, None], invocation: Invocation, lines: LogLines
 ) -> int | None:
-    """Tell the last lines of a log, whose entries may have thousands; gives the number that it is gone on after."""
+    """Print the last lines of a log, whose entries may have thousands; return the number to continue after."""
     kept: deque[str] = deque(maxlen=invocation.args.tail)
     after = None
     async with aclosing(items):
@@ -98,7 +98,7 @@ async def _last(items: AsyncGenerator[Item, None], count: int) -> AsyncGenerator
 
 
 def _labels(records: Sequence[SandboxRead]) -> dict[str, str]:
-    """Name sandboxes where there are several."""
+    """Label the sandboxes if there are several."""
     if len(records) == 1:
         return {}
     return {each.id: each.metadata.get(NAME) or each.id[-_ID_END:] for each in records}

@@ -1,4 +1,4 @@
-"""Durations as people write and read them: `90`, `90s`, `15m`, `2h`, `1h30m`, `7d`."""
+"""Parses and formats durations: `90`, `90s`, `15m`, `2h`, `1h30m`, `7d`."""
 
 import re
 from datetime import timedelta
@@ -11,13 +11,13 @@ _PART = re.compile(rf"({_NUMBER})([smhd])")
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration; a number alone is seconds."""
+    """Parse a duration; a bare number means seconds."""
     written = text.strip().lower()
     if re.fullmatch(_NUMBER, written):
         written += "s"
     parts = _PART.findall(written)
     if not parts or "".join(number + unit for number, unit in parts) != written:
-        raise ValueError(f"{text!r} is no duration: write 90, 90s, 15m, 2h, 1h30m or 7d.")
+        raise ValueError(f"{text!r} is not a duration. Use 90, 90s, 15m, 2h, 1h30m or 7d.")
     try:
         return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in parts))
     except OverflowError:
@@ -25,7 +25,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Say how long something is, in its two largest units."""
+    """Format a duration in its two largest units."""
     left = max(0, round(duration.total_seconds()))
     parts: list[tuple[int, str]] = []
     for word, size in _WORDS:
@@ -37,5 +37,5 @@ def format_duration(duration: timedelta) -> str:
 
 
 def in_seconds(duration: timedelta | None) -> float | None:
-    """Give a duration as the API has it; what was not said stays so."""
+    """Convert to the API's seconds; None stays None."""
     return None if duration is None else duration.total_seconds()

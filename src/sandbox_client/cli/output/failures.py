@@ -1,4 +1,4 @@
-"""What went wrong, as it is said: a sentence, and what to do. Exit codes are those of docker where it has one."""
+"""Errors as a sentence and an advice. The exit codes are docker's where it has one."""
 
 import json
 from dataclasses import dataclass, replace
@@ -11,16 +11,16 @@ FAILED = 1
 USAGE_ERROR = 2
 TIMED_OUT = 124
 SBX_FAILED = 125
-"""sbx failed, and so cannot tell how the command ended."""
+"""sbx itself failed; the exit code of the command is unknown."""
 SIGNALLED = 128
 
-_START_ONE = "`sandbox-server serve` starts one on this machine; `--url`, SANDBOX_SERVER_URL or `sbx login` say where another is."
-_LOG_IN = "`sbx login` writes down where the server is, and the key."
-_GET_A_KEY = "`sbx login` asks for one and writes it down; `sandbox-server keys create` makes one."
+_START_ONE = "Start a server with `sandbox-server serve`, or set the URL with `--url`, SANDBOX_SERVER_URL or `sbx login`."
+_LOG_IN = "Save the server URL and an API key with `sbx login`."
+_GET_A_KEY = "Create a key with `sandbox-server keys create` and save it with `sbx login`."
 
 
 class CliError(Exception):
-    """Something that `sbx` itself cannot do."""
+    """An error of `sbx` itself."""
 
     def __init__(self, sentence: str, *, advice: str = "", code: str = "failed") -> None:
         super().__init__(sentence)
@@ -30,7 +30,7 @@ class CliError(Exception):
 
 
 class UsageError(CliError):
-    """What was said makes no sense together."""
+    """Arguments that do not go together."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, code="usage")
@@ -38,7 +38,7 @@ class UsageError(CliError):
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """A failure in words: `fields` are for programs."""
+    """An error as printed; `fields` are its JSON form."""
 
     sentence: str
     advice: str
@@ -46,13 +46,17 @@ class ErrorReport:
 
     @classmethod
     def of(cls, error: Exception) -> "ErrorReport":
-        """Put an error into words."""
+        """Describe an exception."""
         match error:
             case ApiError():
                 return cls._of_answer(error)
             case Unreachable():
-                sentence = f"The server at {error.url} does not answer: {error.reason}."
-                advice = "Whether it was carried out is unknown." if error.was_sent else _START_ONE
+                sentence = f"Cannot reach the server at {error.url}: {error.reason}."
+                advice = (
+                    "It is unknown whether the request was carried out."
+                    if error.was_sent
+                    else _START_ONE
+                )
                 parts = ("unreachable", sentence, advice)
             case ConfigurationError():
                 parts = ("address-unknown", str(error), _LOG_IN)
@@ -92,7 +96,7 @@ class ErrorReport:
         )
 
     def about(self, named: str) -> "ErrorReport":
-        """Say of which of several it is."""
+        """Prefix the name of the sandbox."""
         fields = {**self.fields, "sandbox": named}
         return replace(self, sentence=f"{named}: {self.sentence}", fields=fields)
 

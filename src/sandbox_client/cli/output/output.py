@@ -1,4 +1,4 @@
-"""What is printed: results on stdout, for people or as JSON; what is only said meanwhile on stderr."""
+"""Prints results to stdout, as text or JSON, and notes to stderr."""
 
 import json
 import os
@@ -33,22 +33,22 @@ class Output:
         sys.stdout.flush()
 
     def print_model(self, model: BaseModel) -> None:
-        """Print an object as the API has it."""
+        """Print a model as the API returns it."""
         self.print(as_json(model))
 
     def print_model_with(self, model: BaseModel, **more: object) -> None:
-        """Print an object with what the client leaves out of it."""
+        """Print a model with additional fields."""
         self.print(json.dumps({**more, **json.loads(as_json(model))}))
 
     def print_model_or(self, model: BaseModel, text: str) -> None:
-        """Print an object to programs, and of it to people what they want to know."""
+        """Print the model with --json, else the text."""
         if self.as_json:
             self.print_model(model)
         else:
             self.print(text)
 
     async def print_models(self, models: AsyncIterable[BaseModel]) -> None:
-        """Print objects as one array."""
+        """Print models as one JSON array."""
         separator = "["
         async for model in models:
             sys.stdout.write(f"{separator}\n{as_json(model)}")
@@ -61,7 +61,7 @@ class Output:
             self.print(line)
 
     def note(self, text: str) -> None:
-        """Tell a person something beside the result."""
+        """Print a message to stderr, unless quiet or JSON."""
         if not (self.is_quiet or self.as_json):
             sys.stderr.write(f"{escape_controls(text)}\n")
             sys.stderr.flush()
@@ -83,5 +83,5 @@ class Output:
 
 
 def as_json(model: BaseModel) -> str:
-    """Give an object as it was answered, with no field that was not there."""
+    """Serialize a model as received, without fields that were absent."""
     return model.model_dump_json(exclude_unset=True, by_alias=True)

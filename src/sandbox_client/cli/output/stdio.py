@@ -1,4 +1,4 @@
-"""The standard streams, as bytes."""
+"""The standard streams as bytes."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ _PART = 256 * 1024
 
 
 async def read_stdin() -> AsyncIterator[bytes]:
-    """Give stdin part by part. A thread waits for it, which holds up nobody who wants no more of it."""
+    """Read stdin in chunks. A daemon thread blocks on it, so that exiting does not wait for input."""
     loop = asyncio.get_running_loop()
     parts: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
 
@@ -22,9 +22,9 @@ async def read_stdin() -> AsyncIterator[bytes]:
         while part:
             try:
                 part = os.read(_STDIN, _PART)
-            except OSError:  # there is none
+            except OSError:  # stdin is closed
                 part = b""
-            with suppress(RuntimeError):  # the loop has ended
+            with suppress(RuntimeError):  # the loop is closed
                 asyncio.run_coroutine_threadsafe(parts.put(part), loop).result()
 
     threading.Thread(target=read, daemon=True).start()
@@ -33,7 +33,7 @@ async def read_stdin() -> AsyncIterator[bytes]:
 
 
 async def write_output(stream: str, content: bytes) -> None:
-    """Write bytes to stdout or stderr, however long that takes who reads them."""
+    """Write bytes to stdout or stderr without blocking the loop on a slow reader."""
     file = sys.stdout.buffer if stream == "stdout" else sys.stderr.buffer
     await asyncio.to_thread(_write, file, content)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from sandbox_client.console.escape import escape_controls
 
 Paint = Callable[[str, str], str]
-"""Gives a cell, which is padded already, the colour that its text has."""
+"""Colors a padded cell by its text."""
 
 _GAP = "  "
 _ELLIPSIS = "…"
@@ -17,7 +17,7 @@ def table(
     longest: int | None = None,
     paint: Paint = lambda padded, _: padded,
 ) -> Iterator[str]:
-    """Give the lines of a table; with `longest` its cells are cut to so many columns of the terminal."""
+    """Yield the lines of a table; `longest` truncates cells to that many columns."""
     shown = [[_fitted(escape_controls(cell), longest) for cell in row] for row in rows]
     widths = [max(map(width_of, column)) for column in zip(heads, *shown, strict=True)]
     yield _GAP.join(map(_padded, heads, widths)).rstrip()
@@ -27,7 +27,7 @@ def table(
 
 
 def width_of(text: str) -> int:
-    """Tell how many columns a text takes."""
+    """Count the columns that a text takes."""
     return sum(_columns(each) for each in text)
 
 

@@ -5,7 +5,7 @@ from sandbox_client.cli.output.durations import format_duration
 
 
 def format_relative(instant: datetime) -> str:
-    """Say how far away an instant is."""
+    """Format an instant relative to now."""
     distance = instant - _now()
     if distance.total_seconds() < 0:
         return f"{format_duration(-distance)} ago"
@@ -13,7 +13,7 @@ def format_relative(instant: datetime) -> str:
 
 
 def format_instant(instant: datetime) -> str:
-    """Give an instant in this machine's time zone, and how far away it is."""
+    """Format an instant in the local time zone, with its distance from now."""
     return f"{format_time(instant)} ({format_relative(instant)})"
 
 

@@ -1,4 +1,4 @@
-"""How far a transfer is: a bar on stderr, if that is a terminal and it takes a while."""
+"""A progress bar on stderr, shown on terminals when a transfer takes a while."""
 
 import shutil
 import sys
@@ -53,7 +53,7 @@ class TransferProgress:
             _write(_REWRITE + line)
 
     def counted(self, file: BinaryIO) -> "Counted":
-        """Give a file of which all that is read or written is counted."""
+        """Wrap a file to count the bytes read and written."""
         return Counted(file, self.advance)
 
 
@@ -73,7 +73,7 @@ class Counted:
 
 
 def format_progress(what: str, done: int, total: int | None, elapsed: float) -> str:
-    """Draw how far it is; what it is about is cut where the line would be too long."""
+    """Format one line of progress; the name is truncated to fit the terminal."""
     rate = f"{format_size(done / elapsed if elapsed else 0)}/s"
     if not total:
         figures = f"{format_size(done)}  {rate}"

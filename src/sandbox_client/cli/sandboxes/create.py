@@ -25,7 +25,7 @@ async def run(invocation: Invocation) -> int:
     async with invocation.client() as client:
         sandbox = await _create(client, invocation)
         if invocation.args.keep:
-            invocation.output.note(f"The sandbox is {sandbox.id}.")
+            invocation.output.note(f"Sandbox: {sandbox.id}")
             return await execute(invocation, sandbox)
         async with sandbox:
             return await execute(invocation, sandbox)
@@ -57,12 +57,12 @@ def _wanted(args: argparse.Namespace) -> SandboxOptions:
 
 
 def _read_servers(file: Path) -> dict[str, dict[str, Any]]:
-    """Read MCP servers: by name, or as other programs have them in their files, below `mcpServers`."""
+    """Read MCP servers by name, at the top level or below `mcpServers`."""
     try:
         read = json.loads(file.read_text())
     except ValueError as error:
-        raise CliError(f"{file} is no JSON: {error}.") from None
+        raise CliError(f"{file} is not valid JSON: {error}.") from None
     servers = read.get("mcpServers", read) if isinstance(read, dict) else None
     if not isinstance(servers, dict):
-        raise CliError(f"{file} has no object of MCP servers by name.")
+        raise CliError(f"{file} must contain a JSON object of MCP servers by name.")
     return servers

@@ -1,4 +1,4 @@
-"""What is wanted of several sandboxes at once: one that cannot have it keeps it from no other."""
+"""pause, resume and rm. An error with one sandbox does not stop the others."""
 
 from collections.abc import Awaitable, Callable
 

@@ -10,7 +10,7 @@ from sandbox_client.cli.sandboxes.queue_progress import describe_progress
 from sandbox_client.console.escape import escape_controls
 from sandbox_client.models import OnTimeout, SandboxRead, SandboxState, ServicesRead, TimelineEntry
 
-_HEADS = ("ID", "NAME", "STATE", "TEMPLATE", "CREATED", "ENDS")
+_HEADS = ("ID", "NAME", "STATE", "TEMPLATE", "CREATED", "EXPIRES")
 _LAST_ENTRIES = 10
 
 
@@ -82,7 +82,7 @@ def _show_timeline(output: Output, timeline: list[TimelineEntry]) -> None:
     left_out = len(timeline) - _LAST_ENTRIES
     output.print("")
     if left_out > 0:
-        output.print(f"… {left_out} before")
+        output.print(f"… {left_out} earlier events")
     for entry in timeline[-_LAST_ENTRIES:]:
         output.print(format_event(entry, output))
 
@@ -94,7 +94,7 @@ def _facts(record: SandboxRead) -> Iterator[tuple[str, str]]:
         f"{_state(record)}: {record.state_reason}" if record.state_reason else _state(record),
     )
     if record.queue is not None:
-        yield "waits", describe_progress(record)
+        yield "queue", describe_progress(record)
     yield from _names(record)
     yield from _machine(record)
     yield from _deadlines(record)
@@ -135,16 +135,16 @@ def _deadlines(record: SandboxRead) -> Iterator[tuple[str, str]]:
     for label, instant in (
         ("created", record.created_at),
         ("running since", record.started_at),
-        ("last used", record.last_activity_at),
-        ("pauses if idle", record.idle_pause_at),
+        ("last activity", record.last_activity_at),
+        ("idle pause at", record.idle_pause_at),
         ("kept awake until", record.awake_until),
-        ("time is up", record.expires_at),
-        ("deleted if unused", record.retain_until),
-        ("silent since", record.silent_since),
+        ("timeout at", record.expires_at),
+        ("deleted at", record.retain_until),
+        ("unreachable since", record.silent_since),
         ("ended", record.ended_at),
     ):
         if instant is not None:
-            then = f", then {record.on_timeout}" if label == "time is up" else ""
+            then = f", then {record.on_timeout}" if label == "timeout at" else ""
             yield label, f"{format_instant(instant)}{then}"
 
 

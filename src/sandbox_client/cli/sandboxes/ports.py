@@ -13,11 +13,13 @@ async def port(invocation: Invocation) -> None:
         if args.link is None:
             urls = await sandbox.ports.get(args.port)
             output.print_model_or(urls, urls.url)
-            output.note("It wants your key in the header X-API-Key; with --link it wants none.")
+            output.note(
+                "Requests need your API key in the header X-API-Key. For a link without a key, use --link."
+            )
             return
         link = await sandbox.ports.link(args.port, ttl_s=in_seconds(args.link))
     output.print_model_or(link, link.url)
-    output.note(f"Whoever has this link reaches the port, until {format_instant(link.expires_at)}.")
+    output.note(f"Anyone with this link can use the port until {format_instant(link.expires_at)}.")
 
 
 async def open_(invocation: Invocation) -> None:
@@ -28,10 +30,10 @@ async def open_(invocation: Invocation) -> None:
         output.print_model(link)
     elif not await asyncio.to_thread(_open, link.url):
         output.print(link.url)
-        output.note("There is no browser here that could open it.")
+        output.note("No browser found on this machine. Open the URL above.")
 
 
 def _open(url: str) -> bool:
-    """Have a browser show a page; tells whether there is one."""
+    """Open a browser; False if there is none."""
     sys.stdout.flush()
     return webbrowser.open(url)

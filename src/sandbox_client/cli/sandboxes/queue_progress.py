@@ -1,4 +1,4 @@
-"""How long somebody waits who waits for a sandbox."""
+"""Shows the position of a queued sandbox."""
 
 import sys
 from datetime import timedelta
@@ -13,17 +13,17 @@ _REWRITE = "\r\033[K"
 
 
 def describe_progress(record: SandboxRead) -> str:
-    """Say where a sandbox stands that does not run yet."""
+    """Describe the state of a sandbox that is not running yet."""
     if record.queue is None:
         return f"The sandbox is {record.state}."
-    place = f"Number {record.queue.position} in the queue: {record.queue.reason}"
+    place = f"Position {record.queue.position} in the queue: {record.queue.reason}"
     if record.queue.estimate_s is None:
         return place
-    return f"{place} About {format_duration(timedelta(seconds=record.queue.estimate_s))} to go."
+    return f"{place} About {format_duration(timedelta(seconds=record.queue.estimate_s))} left."
 
 
 class QueueProgress:
-    """One line on stderr: rewritten on a terminal, elsewhere one more each time that something has changed."""
+    """One status line on stderr: rewritten on a terminal, else printed again when it changes."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

@@ -1,1 +1,1 @@
-"""One side of a directory that two machines share. It runs on both, in the sandbox by itself: standard library alone."""
+"""Scans, packs and applies changes on one machine. It also runs inside the sandbox: standard library only."""

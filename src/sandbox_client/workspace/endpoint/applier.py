@@ -1,4 +1,4 @@
-"""Changes of a parcel made in a directory, each only where there still is what was seen, and none through a link."""
+"""Applies a changeset: each change only if the path is still as scanned, and never through a symlink."""
 
 import json
 import os
@@ -23,7 +23,7 @@ _ABANDONED_S = 3600
 
 @dataclass(frozen=True)
 class Outcome:
-    """Which changes were made, with what is there now, and which were not, and why."""
+    """The changes that were made, and those that were refused with the reason."""
 
     done: list[Change]
     refused: dict[str, str]
@@ -32,7 +32,7 @@ class Outcome:
 def apply(
     root: str, changeset_file: IO[bytes], expected: Mapping[str, Change] | None = None
 ) -> Outcome:
-    """Make the changes of a parcel: of a stranger's those that are expected, if they are said."""
+    """Apply a changeset; of an untrusted one, only the `expected` changes."""
     _sweep(root)
     outcome = Outcome([], {})
     with tempfile.TemporaryDirectory(prefix=STAGING, dir=root) as staging:
@@ -66,7 +66,7 @@ def _kind(entry: Entry | None) -> str | None:
 
 
 def _sweep(root: str) -> None:
-    """Remove what programs left that were killed at work."""
+    """Remove staging directories of killed processes."""
     for child in os.scandir(root):
         if child.name.startswith(STAGING):
             with suppress(OSError):
@@ -81,7 +81,7 @@ def _unpack(changeset_file: IO[bytes], staging: Path) -> list[Change]:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None
             if content is None:
-                raise ValueError("The parcel has something in it that is no file.")
+                raise ValueError("The changeset contains something other than files.")
             if member.name == CHANGES:
                 changes = [Change.read(fields) for fields in json.load(content)]
             else:
@@ -92,14 +92,14 @@ def _unpack(changeset_file: IO[bytes], staging: Path) -> list[Change]:
 
 
 def _with_content(change: Change, content: str | None) -> Change:
-    """Take what has come for what it is, whatever it is said to be."""
+    """Trust the received content, not the announced hash."""
     if change.after is None or content is None:
         return change
     return replace(change, after=replace(change.after, content=content))
 
 
 def _order(change: Change) -> tuple[int, int]:
-    """Have what goes go first, from the leaves up, then directories come from the root down, then the rest."""
+    """Order: deletions from the leaves up, then directories from the root down, then files."""
     depth = change.path.count("/")
     if change.after is None:
         return 0, -depth
@@ -111,7 +111,7 @@ def _make(change: Change, parent: int, name: str, staged: Path) -> None:
     if is_same(change.after, there):
         return
     if not is_same(change.before, there):
-        raise ChangeRefused("It has changed in the meantime.")
+        raise ChangeRefused("It was changed in the meantime.")
     if there is not None and (
         change.after is None or "directory" in (there.kind, change.after.kind)
     ):
@@ -126,7 +126,7 @@ def _find(parent: int, name: str) -> Entry | None:
     except FileNotFoundError:
         return None
     if kind_of(info) is None:
-        raise ChangeRefused("There is something that is neither a file, a link nor a directory.")
+        raise ChangeRefused("The existing path is not a file, link or directory.")
     return replace(look(name, info, parent), stamp=stamp_of(info))
 
 
@@ -152,7 +152,7 @@ def _put(to: Entry, parent: int, name: str, staged: Path, *, replaces: Entry | N
 
 
 def _with_executable(mode: int, *, executable: bool) -> int:
-    """Let whoever may read it execute it, or nobody."""
+    """Set or clear the execute bits for everyone who may read it."""
     return mode | (mode & 0o444) >> 2 if executable else mode & 0o666
 
 

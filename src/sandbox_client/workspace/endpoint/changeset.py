@@ -1,4 +1,4 @@
-"""Parcels: a tar of files 0, 1, … with what is to be in them, and at its end `changes.json`, which says where."""
+"""Changesets: a tar of file contents named 0, 1, … that ends with `changes.json`, the list of changes."""
 
 import io
 import json
@@ -19,11 +19,11 @@ _LONGEST_NAME = 255
 
 
 class ChangeRefused(Exception):
-    """One change was not made, for a reason that a person understands."""
+    """One change cannot be made; the text says why."""
 
 
 def pack(root: str, changes: Iterable[Change], changeset_file: IO[bytes]) -> list[Change]:
-    """Pack changes with what the files have now; what has gone is left out."""
+    """Pack changes with the current file contents; missing files are skipped."""
     packed: list[Change] = []
     with tarfile.open(fileobj=changeset_file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for change in changes:
@@ -45,7 +45,7 @@ def _pack_file(root: str, change: Change, tar: tarfile.TarFile, name: str) -> Ch
     ):
         info = os.fstat(file.fileno())
         if kind_of(info) != "file":
-            raise ChangeRefused("It is no file any more.")
+            raise ChangeRefused("It is no longer a file.")
         content = hash_of(file, copy.write)
         size = copy.tell()
         copy.seek(0)
@@ -61,11 +61,11 @@ def _add(tar: tarfile.TarFile, name: str, size: int, content: IO[bytes]) -> None
 
 @contextmanager
 def parent_of(root: str, path: str) -> Iterator[tuple[int, str]]:
-    """Open the directory that a path is in, by no link; gives its descriptor and the name in it."""
+    """Open the parent directory without following symlinks; yield its descriptor and the base name."""
     *above, name = path.split("/")
     for part in (*above, name):
         if part in ("", ".", "..") or "\0" in part or len(os.fsencode(part)) > _LONGEST_NAME:
-            raise ChangeRefused("It is no path that can be in a workspace.")
+            raise ChangeRefused("The path is not allowed in a workspace.")
     opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in above:

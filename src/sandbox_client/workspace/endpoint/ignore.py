@@ -1,4 +1,4 @@
-"""Which paths of a directory are shared."""
+"""Which paths are not synchronized."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Rule = tuple[str, bool]  # a regular expression, and whether what matches is lef
 
 
 class Rules:
-    """Of several rules that match the last one decides, as with git; what git keeps for itself is never shared."""
+    """The last matching rule decides, as with git; `.git` is never synchronized."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [(re.compile(pattern), leaves_out) for pattern, leaves_out in rules]
@@ -26,7 +26,7 @@ class Rules:
         return next(decided, False)
 
     def is_ignored(self, path: str, *, is_directory: bool) -> bool:
-        """Tell whether it or a directory above it does not belong."""
+        """Whether the path or one of its parent directories is ignored."""
         return self.ignores(path, is_directory=is_directory) or any(
             self.ignores(directory, is_directory=True) for directory in parent_directories(path)
         )

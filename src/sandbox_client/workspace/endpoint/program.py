@@ -1,4 +1,4 @@
-"""A side as a program, for the sandbox.
+"""The endpoint as a program for the sandbox.
 
 scan ROOT REQUEST ANSWER           REQUEST: {"rules", "known"}     ANSWER: {path: entry}
 unreadable ROOT REQUEST ANSWER     REQUEST: {"rules"}              ANSWER: [path]

@@ -1,4 +1,4 @@
-"""What is in a directory, without following a link out of it."""
+"""Lists a directory without following symlinks."""
 
 import hashlib
 import os
@@ -18,9 +18,9 @@ _TICKS_NS = 100_000_000
 
 
 def scan(root: str, rules: Rules, known: Mapping[str, Entry]) -> dict[str, Entry]:
-    """List all entries that belong to the workspace; read only files that differ from what is known.
+    """List all entries that are not ignored; only files that changed since `known` are read.
 
-    What may not be read is taken for what it is known to be: as absent it would be deleted on the other side.
+    Unreadable files keep their known entry: as missing they would be deleted on the other side.
     """
     fresh = time.time_ns() - _TICKS_NS
     found: dict[str, Entry] = {}
@@ -44,7 +44,7 @@ def scan(root: str, rules: Rules, known: Mapping[str, Entry]) -> dict[str, Entry
 
 
 def find_unreadable(root: str, rules: Rules) -> list[str]:
-    """List the files and directories that belong and may not be read."""
+    """List unreadable files and directories that are not ignored."""
     closed: list[str] = []
     files = [
         path
@@ -55,7 +55,7 @@ def find_unreadable(root: str, rules: Rules) -> list[str]:
 
 
 def _walk(root: str, rules: Rules, closed: list[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Go through all that belongs; directories that cannot be listed are added to `closed`."""
+    """Walk all entries that are not ignored; unreadable directories are added to `closed`."""
     below = [""]
     while below:
         directory = below.pop()
@@ -102,7 +102,7 @@ def stamp_of(info: os.stat_result) -> str:
 
 
 def look(path: str, info: os.stat_result, parent: int | None = None) -> Entry:
-    """Tell what is there, of which `info` was told a moment ago."""
+    """Build the entry of a path from its stat result."""
     kind = kind_of(info)
     if kind == "link":
         return Entry(kind, os.readlink(path, dir_fd=parent))
@@ -124,7 +124,7 @@ def reading(path: str, parent: int | None = None) -> Iterator[IO[bytes]]:
 
 
 def hash_of(file: IO[bytes], take: Callable[[bytes], object] = len) -> str:
-    """Hash the rest of a file, which `take` gets too."""
+    """Hash the rest of a file and pass each piece to `take`."""
     digest = hashlib.sha256()
     while piece := file.read(_CHUNK):
         digest.update(piece)
