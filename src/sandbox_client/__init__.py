@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sandbox_client._sync.sandbox import Sandbox as Sandbox
     from sandbox_client._sync.terminals import Terminal as Terminal
 
-# The server imports the wire models from here, and pays for nothing else.
+# Imported lazily: the server imports only the wire models.
 _WHERE = {
     "AgentRun": "_sync.agent_runs",
     "AsyncAgentRun": "_async.agent_runs",

@@ -1,7 +1,7 @@
-"""LangChain tools for a sandbox. They need langchain-core, and no package of MCP in any version.
+"""LangChain tools for a sandbox. They need langchain-core, but no MCP package.
 
-`basic_tools` are four that any sandbox has. `mcp_tools` are those of its tool server, where its template has one: files, shells,
-a browser, coding agents, and the MCP servers that it passes on. What fails is told to the model, which may do better.
+`basic_tools` works with every sandbox. `mcp_tools` are those of the tool server, if the template has one: files, shells,
+a browser, coding agents, and additional MCP servers. Errors are returned to the model.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ _LONGEST_ANSWER = 100_000
 _MOST_FILES = 1000
 
 CommandLine = Annotated[
-    str, Field(description="Command line for bash. It runs in the working directory.")
+    str, Field(description="Shell command line (bash), run in the working directory.")
 ]
-Seconds = Annotated[float, Field(description="After so many seconds it is killed.", ge=1)]
-Path = Annotated[str, Field(description="Absolute, or relative to the working directory.")]
+Seconds = Annotated[float, Field(description="Kill the command after this many seconds.", ge=1)]
+Path = Annotated[str, Field(description="Absolute path, or relative to the working directory.")]
 
 
 def basic_tools(sandbox: AsyncSandbox | Sandbox) -> list[BaseTool]:
-    """Make tools for commands and files, which need nothing in the sandbox."""
+    """Create tools for commands and files; they work with every template."""
     if isinstance(sandbox, Sandbox):
         functions_of = _Functions(sandbox)
         functions: list[Callable[..., Any]] = [
@@ -48,12 +48,12 @@ def basic_tools(sandbox: AsyncSandbox | Sandbox) -> list[BaseTool]:
 
 
 def mcp_tools(sandbox: Sandbox) -> list[BaseTool]:
-    """Make tools of all that the sandbox's tool server has."""
+    """Create LangChain tools for all tools of the sandbox's tool server."""
     return [_of_tool(tool) for tool in sandbox.mcp_tools()]
 
 
 async def async_mcp_tools(sandbox: AsyncSandbox) -> list[BaseTool]:
-    """Make tools of all that the sandbox's tool server has."""
+    """Create LangChain tools for all tools of the sandbox's tool server."""
     return [_of_async_tool(tool) for tool in await sandbox.mcp_tools()]
 
 
@@ -65,7 +65,7 @@ class _Functions:
         self._sandbox = sandbox
 
     def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
-        """Run a shell command in the sandbox, a Linux machine of your own, and return its output and exit code."""
+        """Run a shell command in the sandbox, a Linux machine, and return its output and exit code."""
         with _tool_errors():
             return _command_text(self._sandbox.run(command, timeout_s=timeout_s))
 
@@ -75,13 +75,13 @@ class _Functions:
             return _file_text(self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
 
     def write_file(self, path: Path, content: str) -> str:
-        """Write a text file in the sandbox, in place of what is there; its directories are made."""
+        """Write a text file in the sandbox. Overwrites an existing file and creates missing directories."""
         with _tool_errors():
             self._sandbox.files.write(path, content)
-            return f"{path} is written."
+            return f"Wrote {path}."
 
     def list_files(self, path: Path = ".") -> str:
-        """List a directory of the sandbox; by default the working directory."""
+        """List a directory of the sandbox. Default: the working directory."""
         with _tool_errors():
             return _listing_text(list(self._sandbox.files.list(path)))
 
@@ -91,7 +91,7 @@ class _AsyncFunctions:
         self._sandbox = sandbox
 
     async def run_command(self, command: CommandLine, timeout_s: Seconds = 120) -> str:
-        """Run a shell command in the sandbox, a Linux machine of your own, and return its output and exit code."""
+        """Run a shell command in the sandbox, a Linux machine, and return its output and exit code."""
         with _tool_errors():
             return _command_text(await self._sandbox.run(command, timeout_s=timeout_s))
 
@@ -101,13 +101,13 @@ class _AsyncFunctions:
             return _file_text(await self._sandbox.files.read(path, limit=_LONGEST_ANSWER + 1))
 
     async def write_file(self, path: Path, content: str) -> str:
-        """Write a text file in the sandbox, in place of what is there; its directories are made."""
+        """Write a text file in the sandbox. Overwrites an existing file and creates missing directories."""
         with _tool_errors():
             await self._sandbox.files.write(path, content)
-            return f"{path} is written."
+            return f"Wrote {path}."
 
     async def list_files(self, path: Path = ".") -> str:
-        """List a directory of the sandbox; by default the working directory."""
+        """List a directory of the sandbox. Default: the working directory."""
         with _tool_errors():
             return _listing_text([file async for file in self._sandbox.files.list(path)])
 
@@ -132,14 +132,16 @@ def _command_text(done: CommandOutcome) -> str:
 
 def _file_text(content: bytes) -> str:
     if b"\0" in content:
-        raise ToolException("It is no text file.")
+        raise ToolException("Not a text file.")
     return _cut(content.decode(errors="replace"))
 
 
 def _listing_text(files: Sequence[FileRead]) -> str:
     lines = [f"{file.type} {file.size} {file.name}" for file in files[:_MOST_FILES]]
     more = len(files) - len(lines)
-    return "\n".join([*lines, *([f"… and {more} more"] if more else [])]) or "It is empty."
+    return (
+        "\n".join([*lines, *([f"… and {more} more"] if more else [])]) or "The directory is empty."
+    )
 
 
 def _cut(text: str) -> str:
@@ -147,7 +149,7 @@ def _cut(text: str) -> str:
     if missing <= 0:
         return text
     half = _LONGEST_ANSWER // 2
-    return f"{text[:half]}\n… {missing} characters are left out here …\n{text[-half:]}"
+    return f"{text[:half]}\n… {missing} characters omitted …\n{text[-half:]}"
 
 
 def _of_tool(tool: Tool) -> BaseTool:
@@ -171,7 +173,7 @@ def _description_of(tool: AsyncTool | Tool) -> dict[str, Any]:
 
 
 def _result_content(result: ToolResult) -> str | list[dict[str, Any]]:
-    """Give text as text, and what has images besides as LangChain's blocks of content."""
+    """Return text as a string, and other content as LangChain content blocks."""
     if result.is_error:
         raise ToolException(result.text)
     if all(block.get("type") == "text" for block in result.content):

@@ -101,7 +101,7 @@ async def test_whoever_waits_no_longer_leaves_no_sandbox_behind(narrow):
             await narrow.create_sandbox(template="base", wait_s=0.3)
         assert over.value.sandbox is not None
         assert over.value.sandbox.state is SandboxState.QUEUED
-        assert "number 1 in the queue" in str(over.value)
+        assert "position 1 in the queue" in str(over.value)
         assert isinstance(over.value, TimeoutError)
         assert [one.id async for one in narrow.list_sandboxes()] == [first.id]
         at_once = await narrow.create_sandbox(template="base", wait_s=0)

@@ -11,28 +11,28 @@ from sandbox_client.protocol.calls import Call, call
 
 
 class AsyncAgentRun:
-    """A coding agent's work on a prompt. It works on whether or not anybody follows it."""
+    """A coding agent working on a prompt. It keeps running when nobody follows it."""
 
     def __init__(self, transport: AsyncTransport, record: AgentRunOutcome) -> None:
         self._transport = transport
         self.record = record
-        """What was last known of it."""
+        """The last known state."""
         self.id = record.id
         self._path = f"/v1/sandboxes/{record.sandbox_id}/agent/runs/{record.id}"
 
     async def refresh(self) -> AgentRunOutcome:
-        """Ask what has become of it; its `result` is there once it has ended."""
+        """Fetch the current state; `result` is set after the end."""
         self.record = await self._transport.fetch(AgentRunOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> AsyncGenerator[AgentEvent, None]:
-        """Give what the agent says, from the start or after an event's `id`; an AgentEnded is the last."""
-        return self._events(call("GET", self._told), after=after)
+        """Stream the agent's messages from the start, or after an event's `id`; AgentEnded is the last event."""
+        return self._events(call("GET", self._events_path), after=after)
 
     async def wait(self) -> AgentRunOutcome:
-        """Wait until it has ended."""
+        """Wait until the run ends."""
         if self.record.ended_at is None:
-            from_now_on = call("GET", self._told, query={"tail": 0})
+            from_now_on = call("GET", self._events_path, query={"tail": 0})
             async with aclosing(self._events(from_now_on)) as events:
                 async for _ in events:
                     pass
@@ -40,11 +40,11 @@ class AsyncAgentRun:
         return self.record
 
     async def interrupt(self) -> None:
-        """Have the agent stop; the run ends with a result."""
+        """Interrupt the agent; the run ends with a result."""
         await self._transport.send(call("POST", f"{self._path}/interrupt"))
 
     @property
-    def _told(self) -> str:
+    def _events_path(self) -> str:
         return f"{self._path}/events"
 
     def _events(
@@ -60,7 +60,7 @@ class AsyncAgentRun:
 
 
 async def forward_events(run: AsyncAgentRun, on_event: Callback[[AgentEvent]]) -> AgentRunOutcome:
-    """Tell what an agent says as it does, and give how that ended."""
+    """Call back with the events as they arrive; return the outcome."""
     async with aclosing(run.follow()) as events:
         async for event in events:
             await invoke(on_event, event)

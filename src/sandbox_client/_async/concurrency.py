@@ -1,4 +1,4 @@
-"""What waiting for things takes here; its twin of the same names is the other variant's, and neither is made of the other."""
+"""Waiting, locks and file access of the asynchronous variant. Its counterpart in `_sync` is written by hand."""
 
 import asyncio
 import inspect
@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 @runtime_checkable
 class Readable(Protocol):
-    """A file that is open, for bytes."""
+    """A binary file open for reading."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -26,13 +26,13 @@ _PART = 1024 * 1024
 
 
 async def invoke(callback: Callback[P] | None, *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call back, and wait for what that begins."""
+    """Call a callback, and await its result if needed."""
     if callback is not None and inspect.isawaitable(begun := callback(*args, **kwargs)):
         await begun
 
 
 async def parts_of(content: Content) -> AsyncIterator[bytes]:
-    """Give a content part by part; a file is read without holding anybody up."""
+    """Yield content in parts; files are read in a thread."""
     if isinstance(content, str | bytes):
         yield content.encode() if isinstance(content, str) else content
     elif isinstance(content, Path):

@@ -23,12 +23,12 @@ from sandbox_client.protocol.file_version import FileVersion, range_header
 from sandbox_client.protocol.retries import Retries
 
 _PART = 1024 * 1024
-_PACKING_S = 600.0  # of which nothing is heard until it is done
+_PACKING_S = 600.0  # the server sends nothing until it is done
 _AS_IT_IS = {"Accept-Encoding": "identity"}
 
 
 class AsyncFiles:
-    """Files of a sandbox. Relative paths are in its working directory, as for commands. Any call resumes a paused sandbox."""
+    """Files of a sandbox. Relative paths start at the working directory, as for commands. Every call resumes a paused sandbox."""
 
     def __init__(self, transport: AsyncTransport, path: str, *, user: str | None = None) -> None:
         self._transport = transport
@@ -36,20 +36,20 @@ class AsyncFiles:
         self._user = user
 
     def as_user(self, user: str) -> "AsyncFiles":
-        """Give the same files as another user of the sandbox has them."""
+        """Access the files as another user of the sandbox."""
         return AsyncFiles(self._transport, self._path, user=user)
 
     def list(self, path: str = ".", *, depth: int = 1) -> AsyncGenerator[FileRead, None]:
-        """Give what is in a directory, in the order of the paths."""
+        """List a directory, sorted by path."""
         query = self._query(path, depth=depth)
         return list_all(self._transport, self._path, Page[FileRead], query)
 
     async def stat(self, path: str) -> FileVersion:
-        """Tell a file's size and version without reading it."""
+        """Get the size and version of a file without reading it."""
         request = self._content("HEAD", path)
         try:
             response = await self._transport.send(request)
-        except UnexpectedAnswer:  # to HEAD nothing says what is wrong
+        except UnexpectedAnswer:  # the answer to HEAD has no body, so ask with GET for the error
             instead = self._content("GET", path).with_headers(range_header(0, 1))
             await self._transport.send(instead)
             response = await self._transport.send(request)
@@ -58,28 +58,28 @@ class AsyncFiles:
         )
 
     async def exists(self, path: str) -> bool:
-        """Tell whether there is a file or a directory."""
+        """Check whether a file or directory exists."""
         try:
             await self.stat(path)
         except PathNotFound:
             return False
-        except PathRefused:  # there is something, and it is no file
+        except PathRefused:  # it exists but is not a file
             return True
         return True
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Read a file, or some bytes of it."""
+        """Read a file or a range of its bytes."""
         async with aclosing(self.stream(path, offset=offset, limit=limit)) as parts:
             return b"".join([part async for part in parts])
 
     async def read_text(self, path: str) -> str:
-        """Read a file that is UTF-8."""
+        """Read a UTF-8 file."""
         return (await self.read(path)).decode()
 
     async def stream(
         self, path: str, *, offset: int = 0, limit: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Give a file's bytes as they come; where the connection breaks, it goes on in the same version."""
+        """Stream a file. After a lost connection it continues in the same version of the file."""
         read, version = 0, None
         retries: Retries | None = None
         while limit is None or read < limit:
@@ -94,7 +94,7 @@ class AsyncFiles:
                         read += len(part)
                         yield part
                     return
-            except RangeOutside:  # there is no more
+            except RangeOutside:  # end of file
                 return
             except SandboxError as error:
                 if read and version is None:
@@ -104,7 +104,7 @@ class AsyncFiles:
             await sleep(pause)
 
     async def download(self, path: str, to: Path | str | BinaryIO) -> None:
-        """Read a file into one here, which appears when all of it is there, or into one that is open."""
+        """Download a file to a local path, atomically, or into an open file."""
         async with aclosing(self.stream(path)) as parts:
             await _save(parts, to)
 
@@ -116,9 +116,9 @@ class AsyncFiles:
         if_match: str | None = None,
         must_be_new: bool = False,
     ) -> FileVersion:
-        """Write a file, with the directories above it; it appears when all of it is there.
+        """Write a file atomically; missing parent directories are created.
 
-        With `if_match` it replaces only the version with that etag.
+        With `if_match`, only the version with that ETag is replaced.
         """
         conditions = _conditions(if_match, must_be_new=must_be_new)
         request = self._content("PUT", path, headers=conditions)
@@ -126,30 +126,30 @@ class AsyncFiles:
         return FileVersion.from_headers(response)
 
     async def upload(self, source: Path | str, path: str) -> FileVersion:
-        """Write a file with what is in one here."""
+        """Upload a local file."""
         return await self.write(path, Path(source))
 
     async def delete(
         self, path: str, *, recursive: bool = False, if_match: str | None = None
     ) -> None:
-        """Delete a file, a link, or a directory, which has to be empty unless `recursive`."""
+        """Delete a file, a symlink or a directory; a non-empty directory needs `recursive`."""
         request = self._content("DELETE", path, headers=_conditions(if_match))
         await self._transport.delete(request.with_query(recursive=recursive))
 
     async def move(self, source: str, to: str) -> FileRead:
-        """Give a file or a directory another path, with the directories above that."""
+        """Move a file or directory; missing parent directories are created."""
         body = FileMove(source=source, to=to)
         request = call("POST", f"{self._path}/move", body, query={"user": self._user})
         return await self._transport.fetch(FileRead, request)
 
     async def mkdir(self, path: str) -> FileRead:
-        """Make a directory, with those above it; it may be there."""
+        """Create a directory and its parents; an existing one is no error."""
         body, query = DirectoryCreate(path=path), {"user": self._user}
         request = call("POST", f"{self._path}/mkdir", body, query=query, may_repeat=True)
         return await self._transport.fetch(FileRead, request)
 
     def watch(self, path: str = ".", *, recursive: bool = False) -> AsyncGenerator[FileEvent, None]:
-        """Give what happens in a directory from now on; a WatchEnded, as the last, says why no more will come."""
+        """Stream changes of a directory from now on. The last event is WatchEnded with the reason."""
         request = call("GET", f"{self._path}/watch", query=self._query(path, recursive=recursive))
         return follow_stream(
             self._transport,
@@ -162,7 +162,7 @@ class AsyncFiles:
     async def stream_archive(
         self, path: str, *, kind: ArchiveFormat | str = ArchiveFormat.TAR
     ) -> AsyncGenerator[bytes, None]:
-        """Give a directory as an archive, part by part."""
+        """Stream a directory as an archive."""
         query = self._query(path, format=ArchiveFormat(kind).value)
         request = call("GET", f"{self._path}/archive", query=query, headers=_AS_IT_IS)
         async with self._transport.attempt(request.with_read_timeout(_PACKING_S)) as response:
@@ -176,12 +176,12 @@ class AsyncFiles:
         *,
         kind: ArchiveFormat | str = ArchiveFormat.TAR,
     ) -> None:
-        """Save a directory as an archive here."""
+        """Download a directory as an archive."""
         async with aclosing(self.stream_archive(path, kind=kind)) as parts:
             await _save(parts, to)
 
     async def unpack(self, path: str, content: Content) -> None:
-        """Unpack an archive (tar or tar.gz) into a directory, over what is there."""
+        """Unpack a tar or tar.gz archive into a directory, overwriting existing files."""
         request = call("PUT", f"{self._path}/archive", query=self._query(path))
         await self._put(request.with_read_timeout(_PACKING_S), content)
 

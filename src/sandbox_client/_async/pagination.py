@@ -8,7 +8,7 @@ from sandbox_client.protocol.calls import Query, call
 async def list_all(
     transport: AsyncTransport, path: str, kind: type[Page[Item]], query: Query | None = None
 ) -> AsyncGenerator[Item, None]:
-    """Give the items of a list, part by part as they are taken."""
+    """Yield all items of a list, fetching pages as needed."""
     cursor: str | None = None
     while True:
         request = call("GET", path, query={**(query or {}), "cursor": cursor})

@@ -35,7 +35,7 @@ from sandbox_client.protocol.options import AgentRunOptions, CommandOptions, Ter
 
 
 class AsyncProcesses:
-    """What runs in a sandbox: commands, agents and terminals. A paused sandbox wakes for them."""
+    """Commands, agents and terminals of a sandbox. Starting one resumes a paused sandbox."""
 
     _transport: AsyncTransport
     _path: str
@@ -49,9 +49,9 @@ class AsyncProcesses:
         on_stderr: Callback[[str]] | None = None,
         **options: Unpack[CommandOptions],
     ) -> CommandOutcome:
-        """Run a command to its end; with `check` it raises what does not exit with 0.
+        """Run a command and wait until it ends; with `check`, raise CommandFailed unless it exits with 0.
 
-        What it writes is told as it does where there is somebody to tell. It runs on if nobody waits any more.
+        `on_stdout` and `on_stderr` receive the output as it arrives. The command keeps running if the wait is cancelled.
         """
         body = request_body(CommandCreate, {"cmd": cmd, **options})
         if on_stdout is None and on_stderr is None:
@@ -64,7 +64,7 @@ class AsyncProcesses:
     async def stream(
         self, cmd: str, **options: Unpack[CommandOptions]
     ) -> AsyncGenerator[CommandEvent, None]:
-        """Run a command and give what it writes as it does, until it has ended."""
+        """Run a command and stream its events until it ends."""
         command = await self.begin(cmd, **options)
         async with aclosing(command.follow()) as events:
             async for event in events:
@@ -73,28 +73,28 @@ class AsyncProcesses:
     async def begin(
         self, cmd: str, *, stdin: bool = False, **options: Unpack[CommandOptions]
     ) -> AsyncCommand:
-        """Begin a command that somebody waits for, so that its sandbox is not idle meanwhile; gives it at once, to be followed."""
+        """Start a foreground command, which counts as activity of the sandbox, and return immediately."""
         body = request_body(CommandCreate, {"cmd": cmd, "stdin": stdin, **options})
         return await begin_command(self._transport, self._path, body)
 
     async def start(
         self, cmd: str, *, stdin: bool = False, **options: Unpack[CommandOptions]
     ) -> AsyncCommand:
-        """Start a command that runs in the background; gives it when it has started."""
+        """Start a background command and return when it has started."""
         body = request_body(
             CommandCreate, {"cmd": cmd, "stdin": stdin, "background": True, **options}
         )
         return await start_command(self._transport, self._path, body)
 
     async def get_command(self, command_id: str) -> AsyncCommand:
-        """Find a command, to follow it or to see what has become of it."""
+        """Get a command by its id."""
         request = call("GET", f"{self._path}/commands/{segment(command_id)}")
         return AsyncCommand(self._transport, await self._transport.fetch(CommandOutcome, request))
 
     def list_commands(
         self, *, states: Iterable[CommandState | str] = ()
     ) -> AsyncGenerator[CommandRead, None]:
-        """Give its commands, newest first."""
+        """List commands, newest first."""
         query = {"state": [CommandState(state).value for state in states]}
         return list_all(self._transport, f"{self._path}/commands", Page[CommandRead], query)
 
@@ -106,35 +106,35 @@ class AsyncProcesses:
         on_event: Callback[[AgentEvent]] | None = None,
         **options: Unpack[AgentRunOptions],
     ) -> AgentRunOutcome:
-        """Have a coding agent carry out a prompt to its end; what it says is told as it does."""
+        """Run a coding agent on a prompt and wait until it ends; `on_event` receives its events as they arrive."""
         run = await self.start_agent(agent, prompt, **options)
         return await (run.wait() if on_event is None else forward_events(run, on_event))
 
     async def start_agent(
         self, agent: AgentName | str, prompt: str, **options: Unpack[AgentRunOptions]
     ) -> AsyncAgentRun:
-        """Have a coding agent begin with a prompt."""
+        """Start a coding agent on a prompt."""
         body = request_body(AgentRunCreate, {"agent": agent, "prompt": prompt, **options})
         record = await begin(self._transport, self._path, "agent/runs", body, AgentRunOutcome)
         return AsyncAgentRun(self._transport, record)
 
     async def get_agent_run(self, run_id: str) -> AsyncAgentRun:
-        """Find an agent's run, to follow it or to see what has become of it."""
+        """Get a run of an agent by its id."""
         request = call("GET", f"{self._path}/agent/runs/{segment(run_id)}")
         return AsyncAgentRun(self._transport, await self._transport.fetch(AgentRunOutcome, request))
 
     def list_agent_runs(self, *, running: bool = False) -> AsyncGenerator[AgentRunRead, None]:
-        """Give the runs of agents in it, newest first."""
+        """List runs of agents, newest first."""
         path, query = f"{self._path}/agent/runs", {"running": running}
         return list_all(self._transport, path, Page[AgentRunRead], query)
 
     async def open_terminal(self, **options: Unpack[TerminalOptions]) -> AsyncTerminal:
-        """Start a terminal, by default a login shell; it runs on when nobody is attached."""
+        """Open a terminal, by default with a login shell. It keeps running when nobody is attached."""
         request = create(f"{self._path}/terminals", request_body(TerminalCreate, options))
         return AsyncTerminal(self._transport, await self._transport.fetch(TerminalRead, request))
 
     async def attach_terminal(self, terminal_id: str, *, after: int | None = None) -> AsyncTerminal:
-        """Find a terminal, to see it from the start, or from after so many bytes, and to type in it."""
+        """Attach to a terminal; its output starts at the beginning or after `after` bytes."""
         request = call("GET", f"{self._path}/terminals/{segment(terminal_id)}")
         record = await self._transport.fetch(TerminalRead, request)
         return AsyncTerminal(self._transport, record, after=after)
@@ -142,6 +142,6 @@ class AsyncProcesses:
     def list_terminals(
         self, *, states: Iterable[CommandState | str] = ()
     ) -> AsyncGenerator[TerminalRead, None]:
-        """Give its terminals, newest first; without states those that run."""
+        """List terminals, newest first. Default: running ones."""
         query = {"state": [CommandState(state).value for state in states]}
         return list_all(self._transport, f"{self._path}/terminals", Page[TerminalRead], query)

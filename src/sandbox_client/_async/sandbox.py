@@ -30,20 +30,20 @@ from sandbox_client.protocol.options import ForkOptions
 
 
 class AsyncPorts:
-    """Where a sandbox's own servers are reached; a paused sandbox wakes for what is asked there."""
+    """URLs of servers in a sandbox. Requests to them resume a paused sandbox."""
 
     def __init__(self, transport: AsyncTransport, path: str) -> None:
         self._transport = transport
         self._path = path
 
     async def get(self, port: int) -> PortUrls:
-        """Tell where a port is reached, whether or not something listens there."""
+        """Get the URLs of a port, whether or not something listens there."""
         return await self._transport.fetch(PortUrls, call("GET", f"{self._path}/{port}"))
 
     async def link(
         self, port: int, *, ttl_s: float | None = None, path: str | None = None
     ) -> LinkCreated:
-        """Make a link to a port for people without a key."""
+        """Create a link to a port for people without an API key."""
         body = request_body(LinkCreate, {"ttl_s": ttl_s, "path": path})
         return await self._transport.fetch(
             LinkCreated, call("POST", f"{self._path}/{port}/links", body)
@@ -51,7 +51,7 @@ class AsyncPorts:
 
 
 class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
-    """A sandbox. One that was created here is deleted at the end of its block; one that was found stays."""
+    """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
     def __init__(
         self, transport: AsyncTransport, record: SandboxRead, *, is_ours: bool = False
@@ -62,16 +62,16 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
 
     @property
     def mcp(self) -> McpAddress:
-        """Where its tools are, for clients of MCP."""
+        """URL and headers of the tool server, for MCP clients."""
         address = self._transport.address
         return McpAddress(f"{address.url}{self._path}/mcp/", address.headers)
 
     def open_tools(self) -> AsyncToolSession:
-        """Give a session with its tool server, which begins with its first use and ends with its block."""
+        """Create a session with the tool server; it starts with the first call and ends with its block."""
         return AsyncToolSession(self._transport, self._path)
 
     async def mcp_tools(self) -> list[AsyncTool]:
-        """List the tools of its tool server, which can be called."""
+        """List the tools of the tool server."""
         return await self.open_tools().list_tools()
 
     async def fork(
@@ -81,7 +81,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
         on_progress: Progress | None = None,
         **options: Unpack[ForkOptions],
     ) -> "AsyncSandbox":
-        """Start a copy of it with its files as they are now."""
+        """Create a copy with the current files."""
         request = create(f"{self._path}/fork", request_body(SandboxFork, options))
         record = await create_and_wait(
             self._transport, request, wait_s=wait_s, on_progress=on_progress
@@ -97,7 +97,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
         causes: Iterable[str] = (),
         follow: bool = True,
     ) -> AsyncGenerator[EventRead | LogGap, None]:
-        """Give what happens to it until it has ended, from the start, after an event's `seq`, or with the last `tail`."""
+        """Stream its events until it ends: from the start, after an event's `seq`, or the last `tail`."""
         return read_events(
             self._transport,
             f"{self._path}/events",
@@ -116,7 +116,7 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
         sources: Iterable[str] = (),
         follow: bool = True,
     ) -> AsyncGenerator[LogItem, None]:
-        """Give what happens to it and what runs in it, in one order, until it has ended."""
+        """Stream its events and the output of its commands, in one order, until it ends."""
         return read_log(
             self._transport,
             f"{self._path}/logs",
@@ -127,20 +127,20 @@ class AsyncSandbox(AsyncLifecycle, AsyncProcesses):
         )
 
     async def snapshot(self, name: str | None = None) -> SnapshotRead:
-        """Keep it as it is now; the snapshot's id is a template to create sandboxes from."""
+        """Create a snapshot. Use its id as a template to create sandboxes from it."""
         request = create(f"{self._path}/snapshots", request_body(SnapshotCreate, {"name": name}))
         return await self._transport.fetch(SnapshotRead, request)
 
     def list_snapshots(self) -> AsyncGenerator[SnapshotRead, None]:
-        """Give what was kept of it, newest first."""
+        """List its snapshots, newest first."""
         return list_all(self._transport, f"{self._path}/snapshots", Page[SnapshotRead])
 
     async def metrics(self) -> list[MetricRead]:
-        """Tell what it used over time, oldest first."""
+        """Get the resource usage over time, oldest first."""
         request = call("GET", f"{self._path}/metrics")
         return (await self._transport.fetch(Page[MetricRead], request)).items
 
     async def timeline(self) -> list[TimelineEntry]:
-        """Tell how it came to be what it is: each state it was in, what caused it, who, and why."""
+        """Get all state changes with cause, actor and reason."""
         entries = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
         return [entry async for entry in entries]

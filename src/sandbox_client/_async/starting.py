@@ -14,7 +14,7 @@ Model = TypeVar("Model", bound=BaseModel)
 async def begin(
     transport: AsyncTransport, sandbox_path: str, what: str, body: BaseModel, kind: type[Model]
 ) -> Model:
-    """Have something run in a sandbox, to be followed from its first byte on; a paused sandbox is woken before."""
+    """Start something to be followed from its first byte; resume a paused sandbox before."""
     request = create(f"{sandbox_path}/{what}", body, wait=0)
     try:
         return await transport.fetch(kind, request)

@@ -11,7 +11,7 @@ from sandbox_client.protocol.sse import EventParser
 
 T = TypeVar("T")
 
-_RECONNECT_S = 1.0  # where the server does not say when
+_RECONNECT_S = 1.0  # unless the server sends `retry`
 
 
 async def follow_stream(
@@ -23,9 +23,9 @@ async def follow_stream(
     missed: T | None = None,
     is_last: Callable[[T], bool] = lambda _: False,
 ) -> AsyncGenerator[T, None]:
-    """Give what a stream tells until it is over, through lost connections: each once, and none left out.
+    """Follow a stream of events to its end, across lost connections: each event exactly once.
 
-    Of a stream that replays nothing, `missed` is given wherever something may be.
+    For a stream that cannot be replayed, `missed` is yielded after each reconnect.
     """
     parser = EventParser(last_id="" if after is None else str(after))
     retries: Retries | None = None

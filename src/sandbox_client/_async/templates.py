@@ -16,40 +16,40 @@ from sandbox_client.protocol.options import TemplateOptions
 
 
 class AsyncTemplates:
-    """What sandboxes can be created from."""
+    """Templates and their builds."""
 
     _transport: AsyncTransport
 
     def list_templates(self) -> AsyncGenerator[TemplateRead, None]:
-        """Give your own templates and everybody's, newest first."""
+        """List your own and shared templates, newest first."""
         return list_all(self._transport, "/v1/templates", Page[TemplateRead])
 
     async def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
-        """Have a template built; what is created from it waits until it is ready."""
+        """Create a template and start its builds; new sandboxes wait until it is ready."""
         request = create("/v1/templates", request_body(TemplateCreate, {"name": name, **options}))
         return await self._transport.fetch(TemplateRead, request)
 
     async def get_template(self, name: str) -> TemplateRead:
-        """Tell where a template is, and how its builds went."""
+        """Get a template and its builds."""
         return await self._transport.fetch(TemplateRead, call("GET", _path(name)))
 
     async def delete_template(self, name: str) -> None:
-        """Have nothing created from a template any more."""
+        """Delete a template."""
         await self._transport.delete(call("DELETE", _path(name)))
 
     async def rebuild_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
-        """Build a template again: as before, or all of it as it is said now."""
+        """Rebuild a template: unchanged, or with a complete new definition."""
         request = create(f"{_path(name)}/builds", request_body(TemplateRebuild, options))
         return await self._transport.fetch(TemplateRead, request)
 
     def list_template_builds(self, name: str) -> AsyncGenerator[TemplateBuildRead, None]:
-        """Give a template's last build at each backend."""
+        """List the latest build at each backend."""
         return list_all(self._transport, f"{_path(name)}/builds", Page[TemplateBuildRead])
 
     async def get_template_build(
         self, name: str, backend: str, *, offset: int = 0
     ) -> TemplateBuildLog:
-        """Tell how a build goes, and what it said after so many characters."""
+        """Get a build and its log from a character offset."""
         request = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
         return await self._transport.fetch(TemplateBuildLog, request)
 

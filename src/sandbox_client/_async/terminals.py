@@ -22,7 +22,7 @@ _LARGEST_INPUT = 256 * 1024
 
 
 class _Attachment:
-    """One connection, and the offset of the byte that comes next by it."""
+    """One WebSocket connection and the offset of its next byte."""
 
     def __init__(self, socket: ClientConnection, stack: AsyncExitStack) -> None:
         self.socket = socket
@@ -38,9 +38,9 @@ class _Attachment:
 
 
 class AsyncTerminal:
-    """A terminal as one viewer has it: bytes, and between them what happens to it.
+    """A terminal: output bytes and events.
 
-    It is attached to when it is first used, and again at the byte where it was when the connection is lost.
+    It connects on first use, and reconnects at the last byte received when the connection is lost.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class AsyncTerminal:
         self._attaching = Lock()
         self._lost: Retries | None = None
         self.record = record
-        """What was last known of it."""
+        """The last known state."""
         self.id = record.id
         self.offset = after
-        """How many of its bytes were shown."""
+        """Number of output bytes received."""
 
     async def __aenter__(self) -> Self:
         await self._attached()
@@ -69,7 +69,7 @@ class AsyncTerminal:
         await self.close()
 
     async def __aiter__(self) -> AsyncGenerator[bytes | TerminalEvent, None]:
-        """Give what it shows and what happens to it; a TerminalExit is the last."""
+        """Stream output and events; TerminalExit is the last."""
         attachment = await self._attached()
         while True:
             try:
@@ -91,27 +91,27 @@ class AsyncTerminal:
                 yield event
 
     async def send(self, content: bytes | str) -> None:
-        """Type something; a paused sandbox wakes for it."""
+        """Send input; resumes a paused sandbox."""
         typed = content.encode() if isinstance(content, str) else content
         for begin in range(0, len(typed), _LARGEST_INPUT):
             await self._send(typed[begin : begin + _LARGEST_INPUT])
 
     async def resize(self, cols: int, rows: int) -> None:
-        """Give it another size; while its sandbox is paused that waits until it runs."""
+        """Resize the terminal; applied when a paused sandbox resumes."""
         size = TerminalResize(type="resize", cols=cols, rows=rows)
         await self._send(size.model_dump_json())
 
     async def refresh(self) -> TerminalRead:
-        """Ask what has become of it."""
+        """Fetch the current state."""
         self.record = await self._transport.fetch(TerminalRead, call("GET", self.record.path))
         return self.record
 
     async def kill(self) -> None:
-        """End it with what runs in it."""
+        """Kill the terminal and its processes."""
         await self._transport.delete(call("DELETE", self.record.path))
 
     async def close(self) -> None:
-        """Leave it; it runs on."""
+        """Detach; the terminal keeps running."""
         attachment, self._attachment = self._attachment, None
         if attachment is not None:
             await attachment.close()
@@ -124,7 +124,7 @@ class AsyncTerminal:
             await attachment.socket.send(message)
         except ConnectionClosed as closed:
             raise StreamBroken(
-                f"The connection broke, and what was sent may not have arrived: {closed}."
+                f"The connection was lost; the last input may not have arrived: {closed}."
             ) from None
 
     def _handle(
@@ -143,14 +143,14 @@ class AsyncTerminal:
         return event
 
     def _show(self, attachment: _Attachment, content: bytes) -> bytes:
-        """Give of some bytes those that were not shown before."""
+        """Drop bytes that were received before."""
         begin, attachment.offset = attachment.offset, attachment.offset + len(content)
         shown = max(0, (self.offset or 0) - begin)
         self.offset = max(self.offset or 0, attachment.offset)
         return content[shown:]
 
     async def _attached(self, instead_of: _Attachment | None = None) -> _Attachment:
-        """Give the connection, or another one in place of what was one."""
+        """Return the connection; open one if there is none or it is `instead_of`."""
         async with self._attaching:
             while self._attachment is None or self._attachment is instead_of:
                 try:
@@ -181,7 +181,7 @@ class AsyncTerminal:
             raise Unreachable(address.url, str(error), was_sent=True) from error
 
     async def _wait_after(self, attachment: _Attachment, closed: ConnectionClosed) -> None:
-        if self._attachment is attachment:  # nobody else has one by now
+        if self._attachment is attachment:  # no other task has reconnected yet
             error = Unreachable(self._transport.address.url, str(closed), was_sent=True)
             await sleep(self._outage().delay_after(error))
 

@@ -18,13 +18,13 @@ Model = TypeVar("Model", bound=BaseModel)
 Parts = Callable[[], AsyncIterator[bytes]]
 
 _CONNECT_S = 10.0
-# Streams have a connection each, and wait for no other's.
+# Each stream has its own connection.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=50)
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
 class AsyncTransport:
-    """Sends requests until they are answered, or it is no use, or would be none too often."""
+    """Sends requests, with retries where that is safe."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AsyncTransport:
         deadline: Deadline | None = None,
         retries: Retries | None = None,
     ) -> httpx.Response:
-        """Give the whole answer to a request; raises what is no success."""
+        """Return the complete response; raise for error responses."""
         retries = retries or self.retries(call, deadline)
         while True:
             try:
@@ -84,7 +84,7 @@ class AsyncTransport:
         return read_as(kind, response.content, status=response.status_code)
 
     async def delete(self, call: Call) -> None:
-        """Have something gone; where an answer was lost, it may be since then."""
+        """Delete something. A 404 after a lost response means that it is deleted."""
         retries = self.retries(call)
         try:
             await self.send(call, retries=retries)
@@ -96,7 +96,7 @@ class AsyncTransport:
     async def attempt(
         self, call: Call, parts: Parts | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """Send a request once; gives its answer before that is read."""
+        """Send a request once; yield the response before its body is read."""
         read_timeout = self.timeout if call.read_timeout is None else call.read_timeout
         request = self._http.build_request(
             call.method,
@@ -131,5 +131,5 @@ class AsyncTransport:
 
 
 def _trust(address: Address) -> ssl.SSLContext | bool:
-    """Load the authorities only for a server that has a certificate: that takes 40 ms."""
+    """Load the CA certificates for https only: that takes 40 ms."""
     return True if address.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -11,7 +11,7 @@ from sandbox_client.protocol.outcomes import describe_wait, is_started
 Progress = Callback[[SandboxRead]]
 
 LONGEST_WAIT_S = 30.0
-_FIRST_POLL_S = 1.0  # where somebody wants to hear how far it is
+_FIRST_POLL_S = 1.0  # with a progress callback
 _POLL_S = (0.25, 2.0)
 _DELETE_WITHIN_S = 5.0
 
@@ -19,9 +19,9 @@ _DELETE_WITHIN_S = 5.0
 async def create_and_wait(
     transport: AsyncTransport, request: Call, *, wait_s: float | None, on_progress: Progress | None
 ) -> SandboxRead:
-    """Have a sandbox made and wait until it runs; with no time to wait, give it as it is.
+    """Create a sandbox and wait until it runs; with `wait_s=0`, return it immediately.
 
-    Nobody is left with a sandbox that they were never given: it is deleted where the wait is over or interrupted.
+    If the wait times out or is cancelled, the sandbox is deleted, since the caller never gets it.
     """
     deadline = Deadline(wait_s)
     first = request.waiting(initial_wait(deadline, on_progress))
@@ -47,12 +47,14 @@ async def wait_for_state(
     deadline: Deadline,
     on_progress: Progress | None = None,
 ) -> SandboxRead:
-    """Wait until a sandbox is as wanted."""
+    """Poll until the sandbox has reached a state."""
     pause, longest = _POLL_S
     while not is_reached(record):
         await invoke(on_progress, record)
         if deadline.is_over:
-            raise WaitTimeout(f"The wait is over, and {describe_wait(record)}.", sandbox=record)
+            raise WaitTimeout(
+                f"Timed out waiting for the sandbox: {describe_wait(record)}.", sandbox=record
+            )
         await sleep(deadline.at_most(pause))
         pause = min(longest, pause * 2)
         record = await transport.fetch(SandboxRead, call("GET", _path_of(record.id)))
@@ -60,7 +62,7 @@ async def wait_for_state(
 
 
 def initial_wait(deadline: Deadline, on_progress: Progress | None) -> float:
-    """Tell for how long the server may wait before it says anything."""
+    """How long the first request may wait at the server."""
     return deadline.at_most(LONGEST_WAIT_S if on_progress is None else _FIRST_POLL_S)
 
 
@@ -69,13 +71,13 @@ async def _delete_unclaimed(
 ) -> None:
     deadline = Deadline(_DELETE_WITHIN_S)
     try:
-        if record is None:  # the same request again tells which it was
+        if record is None:  # repeating the request returns the same sandbox
             again = request.waiting(0).with_read_timeout(_DELETE_WITHIN_S)
             record = await transport.fetch(SandboxRead, again, deadline=deadline)
         gone = call("DELETE", _path_of(record.id)).with_read_timeout(_DELETE_WITHIN_S)
         await transport.send(gone, deadline=deadline)
     except SandboxError:
-        pass  # its own deadlines end it
+        pass  # its timeout ends it
 
 
 def _path_of(sandbox_id: str) -> str:

@@ -29,9 +29,9 @@ from sandbox_client.protocol.outcomes import is_resumed
 
 
 class SandboxClient(Operations):
-    """A sandbox server, as it is reached with one API key.
+    """Client of a sandbox server.
 
-    `timeout` is for how many seconds an answer may be silent; `retry_for_s` for how long what is safe to repeat is tried again.
+    `timeout` limits the seconds without data from the server; `retry_for_s` how long safe requests are retried.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SandboxClient(Operations):
         self.close()
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close the connections."""
         self._transport.close()
 
     def create_sandbox(
@@ -71,9 +71,9 @@ class SandboxClient(Operations):
         on_progress: Progress | None = None,
         **options: Unpack[SandboxOptions],
     ) -> Sandbox:
-        """Create a sandbox and wait until it runs; without room it waits in the queue.
+        """Create a sandbox and wait until it runs; without a free slot it is queued.
 
-        If the wait is over before, or interrupted, the sandbox is deleted. With `wait_s=0` it is given as it is.
+        The sandbox is deleted if the wait times out or is cancelled. With `wait_s=0` it is returned immediately.
         """
         request = create("/v1/sandboxes", request_body(SandboxCreate, options))
         record = create_and_wait(self._transport, request, wait_s=wait_s, on_progress=on_progress)
@@ -87,7 +87,7 @@ class SandboxClient(Operations):
         on_progress: Progress | None = None,
         **options: Unpack[SessionSandboxOptions],
     ) -> Sandbox:
-        """Give a session's sandbox, which runs: found, resumed, or created. However many ask, there is one."""
+        """Get, resume or create the sandbox of a session. Idempotent and safe to call concurrently."""
         deadline = Deadline(wait_s)
         path = f"/v1/sandboxes/by-session/{segment(session_id)}"
         first = initial_wait(deadline, on_progress)
@@ -104,7 +104,7 @@ class SandboxClient(Operations):
         return Sandbox(self._transport, record)
 
     def get_sandbox(self, sandbox_id: str) -> Sandbox:
-        """Find a sandbox, whatever state it is in."""
+        """Get a sandbox by its id, in any state."""
         request = call("GET", f"/v1/sandboxes/{segment(sandbox_id)}")
         return Sandbox(self._transport, self._transport.fetch(SandboxRead, request))
 

@@ -27,26 +27,26 @@ _LARGEST_INPUT = 512 * 1024
 
 
 class Command:
-    """A command in a sandbox. It runs on whether or not anybody follows it."""
+    """A command in a sandbox. It keeps running when nobody follows it."""
 
     def __init__(self, transport: Transport, record: CommandOutcome) -> None:
         self._transport = transport
         self.record = record
-        """What was last known of it."""
+        """The last known state."""
         self.id = record.id
         self._path = f"/v1/sandboxes/{record.sandbox_id}/commands/{record.id}"
 
     def refresh(self) -> CommandOutcome:
-        """Ask what has become of it, and what it has written."""
+        """Fetch the current state and output."""
         self.record = self._transport.fetch(CommandOutcome, call("GET", self._path))
         return self.record
 
     def follow(self, *, after: int | None = None) -> Generator[CommandEvent, None, None]:
-        """Give what it writes, from the start or after an event's `id`, until it has ended."""
+        """Stream the output from the start, or after an event's `id`, until the command ends."""
         return self._events(call("GET", self._output), after=after)
 
     def wait(self) -> CommandOutcome:
-        """Wait until it has ended."""
+        """Wait until the command ends."""
         if self.record.state in _LIVING:
             from_now_on = call("GET", self._output, query={"tail": 0})
             with closing(self._events(from_now_on)) as events:
@@ -62,12 +62,12 @@ class Command:
         offset: int = 0,
         limit: int | None = None,
     ) -> OutputPart:
-        """Read some of one of its outputs, from a byte on."""
+        """Read a part of stdout or stderr, starting at a byte offset."""
         query = {"stream": stream, "offset": offset, "limit": limit}
         return self._transport.fetch(OutputPart, call("GET", self._output, query=query))
 
     def send(self, content: bytes | str = b"", *, end: bool = False) -> None:
-        """Write to its stdin, which it was started with; at the end, close that."""
+        """Write to stdin; with `end`, close it. The command must have been started with `stdin=True`."""
         sent = content.encode() if isinstance(content, str) else content
         for start in range(0, len(sent), _LARGEST_INPUT):
             part = b64encode(sent[start : start + _LARGEST_INPUT]).decode()
@@ -76,7 +76,7 @@ class Command:
             self._transport.send(call("POST", f"{self._path}/input", CommandInput(close=True)))
 
     def signal(self, signal: CommandSignal | str = CommandSignal.SIGTERM) -> None:
-        """Send it a signal: SIGTERM and SIGKILL to it alone, others to all that it started too."""
+        """Send a signal: SIGTERM and SIGKILL to the process itself, others to its process group."""
         body = CommandSend(signal=CommandSignal(signal))
         self._transport.send(call("POST", f"{self._path}/signal", body))
 
@@ -97,18 +97,18 @@ class Command:
 
 
 def start_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
-    """Start a command in the background; gives it when it runs."""
+    """Start a background command and return when it runs."""
     request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
     return Command(transport, transport.fetch(CommandOutcome, request))
 
 
 def begin_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> Command:
-    """Start a command that somebody waits for, and follows from its first byte on."""
+    """Start a foreground command, to be followed from its first byte."""
     return Command(transport, begin(transport, sandbox_path, "commands", body, CommandOutcome))
 
 
 def run_command(transport: Transport, sandbox_path: str, body: CommandCreate) -> CommandOutcome:
-    """Run a command to its end."""
+    """Run a command and wait until it ends."""
     request = create(f"{sandbox_path}/commands", body, wait=LONGEST_RUN_WAIT_S)
     return Command(transport, transport.fetch(CommandOutcome, request)).wait()
 
@@ -118,7 +118,7 @@ def forward_output(
     on_stdout: Callback[[str]] | None,
     on_stderr: Callback[[str]] | None,
 ) -> CommandOutcome:
-    """Tell what a command writes as it does, and give its outcome."""
+    """Call back with the output as it arrives; return the outcome."""
     callbacks: dict[str, Any] = {"stdout": on_stdout, "stderr": on_stderr}
     with closing(command.follow()) as events:
         for event in events:

@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 @runtime_checkable
 class Readable(Protocol):
-    """A file that is open, for bytes."""
+    """A binary file open for reading."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -31,7 +31,7 @@ def invoke(callback: Callback[P] | None, *args: P.args, **kwargs: P.kwargs) -> N
 
 
 def parts_of(content: Content) -> Iterator[bytes]:
-    """Give a content part by part."""
+    """Yield content in parts."""
     if isinstance(content, str | bytes):
         yield content.encode() if isinstance(content, str) else content
     elif isinstance(content, Path):

@@ -19,7 +19,7 @@ def read_events(
     causes: Iterable[str],
     follow: bool,
 ) -> Generator[EventRead | LogGap, None, None]:
-    """Give what happened, as a list that ends or as a stream that goes on."""
+    """Read events, as a list or as a stream."""
     query: Query = {"type": list(types), "cause": list(causes)}
     if not follow:
         return list_all(transport, path, Page[EventRead | LogGap], {**query, "after": after})
@@ -37,7 +37,7 @@ def read_log(
     follow: bool,
     sandboxes: Iterable[str] = (),
 ) -> Generator[LogItem, None, None]:
-    """Give a log, as a list that ends or as a stream that goes on."""
+    """Read a log, as a list or as a stream."""
     query: Query = {"sandbox": list(sandboxes), "source": list(sources)}
     if not follow:
         kind = Page[LogEvent | LogRecord | LogGap]

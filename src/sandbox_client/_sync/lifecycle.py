@@ -13,13 +13,13 @@ from sandbox_client.protocol.outcomes import is_paused, is_resumed
 
 
 class Lifecycle:
-    """What a sandbox is, and what is wanted of it."""
+    """State and lifecycle of a sandbox."""
 
     def __init__(self, transport: Transport, record: SandboxRead, *, is_ours: bool = False) -> None:
         self._transport = transport
         self._is_ours = is_ours
         self.record = record
-        """What was last known of it."""
+        """The last known state."""
         self.id = record.id
         self._path = f"/v1/sandboxes/{record.id}"
 
@@ -37,17 +37,17 @@ class Lifecycle:
         if error is None:
             self.delete()
             return
-        with suppress(SandboxError):  # what ended the block says more
+        with suppress(SandboxError):  # the error that ended the block matters more
             self.delete()
 
     def refresh(self) -> SandboxRead:
-        """Ask what it is now."""
+        """Fetch the current state."""
         return self._ask("GET")
 
     def wait_running(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
     ) -> SandboxRead:
-        """Wait until it runs; waking it is `resume`."""
+        """Wait until the sandbox runs. It does not resume a paused one; see `resume`."""
         self.record = wait_for_state(
             self._transport,
             self.refresh(),
@@ -58,7 +58,7 @@ class Lifecycle:
         return self.record
 
     def pause(self, *, wait_s: float | None = 60) -> SandboxRead:
-        """Freeze it; its memory and files survive until it is resumed."""
+        """Pause the sandbox; memory and files are kept."""
         deadline = Deadline(wait_s)
         request = call("POST", f"{self._path}/pause", may_repeat=True)
         record = self._transport.fetch(SandboxRead, request)
@@ -68,7 +68,7 @@ class Lifecycle:
     def resume(
         self, *, wait_s: float | None = 600, on_progress: Progress | None = None
     ) -> SandboxRead:
-        """Let it run on; without room it waits in the queue."""
+        """Resume the sandbox; without a free slot it is queued."""
         deadline = Deadline(wait_s)
         first = initial_wait(deadline, on_progress)
         request = call("POST", f"{self._path}/resume", may_repeat=True, wait=first)
@@ -82,15 +82,15 @@ class Lifecycle:
         return self.record
 
     def delete(self) -> None:
-        """End it and all that is in it; one that has ended already stays so."""
+        """Delete the sandbox and its files. Repeating it is not an error."""
         self._transport.delete(call("DELETE", self._path))
 
     def update(self, **changes: Unpack[SandboxChanges]) -> SandboxRead:
-        """Change what is named, and leave the rest as it is."""
+        """Change the given fields."""
         return self._ask("PATCH", body=SandboxUpdate.model_validate(changes))
 
     def keepalive(self, awake_s: float = 300, *, timeout_s: float | None = None) -> SandboxRead:
-        """Keep it from its idle pause for so long, though nothing happens in it."""
+        """Prevent the idle pause for `awake_s` seconds."""
         body = request_body(KeepAlive, {"awake_s": awake_s, "timeout_s": timeout_s})
         request = call("POST", f"{self._path}/keepalive", body, may_repeat=True)
         self.record = self._transport.fetch(SandboxRead, request)

@@ -20,7 +20,7 @@ _PROBLEM = "application/problem+json"
 
 
 class Tool:
-    """One of a sandbox's tools."""
+    """A tool of a sandbox."""
 
     def __init__(self, session: "ToolSession", description: ToolDescription) -> None:
         self._session = session
@@ -35,12 +35,12 @@ class Tool:
         *,
         on_progress: Callback[[ToolProgress]] | None = None,
     ) -> ToolResult:
-        """Use it; where it fails, the result says so."""
+        """Call the tool; a failure is reported in the result."""
         return self._session.call_tool(self.name, arguments, on_progress=on_progress)
 
 
 class ToolSession:
-    """A session with the tool server of a sandbox: begun with the first use, and anew where the server has lost it."""
+    """An MCP session with the tool server of a sandbox: opened on first use, reopened if the server lost it."""
 
     def __init__(self, transport: Transport, sandbox_path: str) -> None:
         self._transport = transport
@@ -62,7 +62,7 @@ class ToolSession:
         self.close()
 
     def close(self) -> None:
-        """End it; the sandbox is not woken for that, nor is it an error that it is gone."""
+        """Close the session. It does not resume the sandbox; a deleted one is no error."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(SandboxError):
@@ -70,7 +70,7 @@ class ToolSession:
                 self._transport.send(ended.once())
 
     def list_tools(self) -> list[Tool]:
-        """List the sandbox's tools, with those of the MCP servers that it passes on."""
+        """List the tools, including those of MCP servers behind the tool server."""
         found: list[Tool] = []
         cursor: dict[str, str] = {}
         while True:
@@ -87,7 +87,7 @@ class ToolSession:
         *,
         on_progress: Callback[[ToolProgress]] | None = None,
     ) -> ToolResult:
-        """Use a tool by its name; where it fails, the result says so."""
+        """Call a tool by name; a failure is reported in the result."""
         request = {"name": name, "arguments": dict(arguments or {})}
         data = self._ask("tools/call", request, on_progress=on_progress)
         return messages.read_result(data)
@@ -105,8 +105,8 @@ class ToolSession:
             if response is not None:
                 return messages.result_of(response)
             if self._session is session:
-                self._session = None  # forgotten there: nothing was carried out
-        raise messages.ToolServerError("The tool server forgets its sessions at once.")
+                self._session = None  # the server lost the session, so nothing was executed
+        raise messages.ToolServerError("The tool server lost the session twice in a row.")
 
     def _headers(self) -> dict[str, str]:
         with self._beginning:
@@ -132,7 +132,7 @@ class ToolSession:
         session: dict[str, str],
         on_progress: Callback[[ToolProgress]] | None,
     ) -> dict[str, Any] | None:
-        """Send one request and give its answer; None where the session is not known any more."""
+        """Send one request and return the response; None if the session is unknown."""
         number = next(self._numbers)
         token = {} if on_progress is None else {"_meta": {"progressToken": number}}
         body = messages.request(number, method, {**params, **token})
@@ -141,7 +141,7 @@ class ToolSession:
             if response.status_code != HTTPStatus.NOT_FOUND:
                 return self._answer(response, on_progress)
             content = response.read()
-        if response.headers.get("content-type") == _PROBLEM:  # it is the sandbox that is not there
+        if response.headers.get("content-type") == _PROBLEM:  # the sandbox itself does not exist
             raise error_of(response.status_code, response.headers, content)
         return None
 

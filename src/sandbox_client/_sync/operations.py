@@ -28,35 +28,35 @@ from sandbox_client.protocol.options import KeyOptions, TenantOptions
 
 
 class Operations(Templates):
-    """What is asked of a server beside its sandboxes, much of it by its admins."""
+    """Operations beside sandboxes; many need the admin scope."""
 
     def version(self) -> Version:
-        """Tell which server this is."""
+        """Get the version of the server."""
         return self._transport.fetch(Version, call("GET", "/version"))
 
     def health(self) -> Health:
-        """Tell that the server's process is alive."""
+        """Check that the server process is alive."""
         return self._transport.fetch(Health, call("GET", "/healthz"))
 
     def readiness(self) -> Readiness:
-        """Tell whether the server can serve requests, and if not, why."""
+        """Check whether the server can serve requests."""
         return self._transport.fetch(Readiness, call("GET", "/readyz").expecting(503))
 
     def stats(self) -> Stats:
-        """Tell how full it is and who waits: of everybody to an admin's key, to others of their own tenant."""
+        """Get usage and queues: of all tenants with the admin scope, else of your own."""
         return self._transport.fetch(Stats, call("GET", "/v1/stats"))
 
     def list_snapshots(self) -> Generator[SnapshotRead, None, None]:
-        """Give all that was kept of sandboxes, newest first."""
+        """List all snapshots, newest first."""
         return list_all(self._transport, "/v1/snapshots", Page[SnapshotRead])
 
     def get_snapshot(self, snapshot_id: str) -> SnapshotRead:
-        """Tell what a snapshot is of, and whether it is ready."""
+        """Get a snapshot and its state."""
         request = call("GET", f"/v1/snapshots/{segment(snapshot_id)}")
         return self._transport.fetch(SnapshotRead, request)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        """Have nothing created from a snapshot any more."""
+        """Delete a snapshot."""
         self._transport.delete(call("DELETE", f"/v1/snapshots/{segment(snapshot_id)}"))
 
     def create_ticket(
@@ -66,22 +66,22 @@ class Operations(Templates):
         sandbox_id: str | None = None,
         ttl_s: float | None = None,
     ) -> TicketCreated:
-        """Make a ticket for a browser, which sends no header with an EventSource or a WebSocket."""
+        """Create a ticket for browsers, which cannot send headers with EventSource and WebSocket."""
         fields = {"scope": TicketScope(scope), "sandbox_id": sandbox_id, "ttl_s": ttl_s}
         request = call("POST", "/v1/tickets", request_body(TicketCreate, fields))
         return self._transport.fetch(TicketCreated, request)
 
     def create_key(self, **options: Unpack[KeyOptions]) -> KeyCreated:
-        """Make an API key; its secret can never be told again."""
+        """Create an API key. Its secret is returned only here."""
         request = create("/v1/keys", request_body(KeyCreate, options))
         return self._transport.fetch(KeyCreated, request)
 
     def list_keys(self, *, tenant: str | None = None) -> Generator[KeyRead, None, None]:
-        """Give the API keys, newest first, and those that were revoked too."""
+        """List API keys, newest first, including revoked ones."""
         return list_all(self._transport, "/v1/keys", Page[KeyRead], {"tenant": tenant})
 
     def get_key(self, key_id: str) -> KeyRead:
-        """Tell all of an API key but its secret."""
+        """Get an API key, without its secret."""
         return self._transport.fetch(KeyRead, call("GET", _key(key_id)))
 
     def update_key(
@@ -89,50 +89,50 @@ class Operations(Templates):
         key_id: str,
         **changes: Unpack[KeyOptions],
     ) -> KeyRead:
-        """Change what an API key may do, and leave the rest as it is."""
+        """Change the given fields of an API key."""
         body = KeyUpdate.model_validate(changes)
         return self._transport.fetch(KeyRead, call("PATCH", _key(key_id), body))
 
     def revoke_key(self, key_id: str) -> None:
-        """End an API key for good."""
+        """Revoke an API key permanently."""
         self._transport.delete(call("DELETE", _key(key_id)))
 
     def list_tenants(self) -> Generator[TenantRead, None, None]:
-        """Give the tenants, oldest first."""
+        """List tenants, oldest first."""
         return list_all(self._transport, "/v1/tenants", Page[TenantRead])
 
     def get_tenant(self, name: str) -> TenantRead:
-        """Tell what a tenant may have, and what its sandboxes are when their requests do not say."""
+        """Get the quotas, defaults and rules of a tenant."""
         request = call("GET", f"/v1/tenants/{segment(name)}")
         return self._transport.fetch(TenantRead, request)
 
     def put_tenant(self, name: str, **options: Unpack[TenantOptions]) -> TenantRead:
-        """Make a tenant, or replace all that it may have; what is left out is as for a new one."""
+        """Create a tenant or replace its settings; omitted ones get the defaults of a new tenant."""
         body = TenantWrite.model_validate(options)
         request = call("PUT", f"/v1/tenants/{segment(name)}", body)
         return self._transport.fetch(TenantRead, request)
 
     def list_backends(self) -> Generator[BackendRead, None, None]:
-        """Give the providers of sandboxes, by name."""
+        """List backends by name."""
         return list_all(self._transport, "/v1/backends", Page[BackendRead])
 
     def get_backend(self, name: str) -> BackendRead:
-        """Tell whether a provider of sandboxes answers, and what holds there."""
+        """Get the state and settings of a backend."""
         request = call("GET", f"/v1/backends/{segment(name)}")
         return self._transport.fetch(BackendRead, request)
 
     def update_backend(self, name: str, *, drained: bool) -> BackendRead:
-        """Let a provider have no new sandboxes, or let it have them again."""
+        """Drain a backend (no new sandboxes) or undo that."""
         body = BackendUpdate(drained=drained)
         request = call("PATCH", f"/v1/backends/{segment(name)}", body)
         return self._transport.fetch(BackendRead, request)
 
     def list_jobs(self) -> Generator[JobRead, None, None]:
-        """Give what was given up since every attempt failed."""
+        """List dead jobs, whose attempts have all failed."""
         return list_all(self._transport, "/v1/jobs", Page[JobRead])
 
     def retry_job(self, job_id: int) -> None:
-        """Have a job tried again at once, and as often as a new one."""
+        """Retry a dead job now, with the attempts of a new one."""
         self._transport.send(call("POST", f"/v1/jobs/{job_id}/retry", may_repeat=True))
 
 

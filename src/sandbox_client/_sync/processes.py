@@ -35,7 +35,7 @@ from sandbox_client.protocol.options import AgentRunOptions, CommandOptions, Ter
 
 
 class Processes:
-    """What runs in a sandbox: commands, agents and terminals. A paused sandbox wakes for them."""
+    """Commands, agents and terminals of a sandbox. Starting one resumes a paused sandbox."""
 
     _transport: Transport
     _path: str
@@ -49,9 +49,9 @@ class Processes:
         on_stderr: Callback[[str]] | None = None,
         **options: Unpack[CommandOptions],
     ) -> CommandOutcome:
-        """Run a command to its end; with `check` it raises what does not exit with 0.
+        """Run a command and wait until it ends; with `check`, raise CommandFailed unless it exits with 0.
 
-        What it writes is told as it does where there is somebody to tell. It runs on if nobody waits any more.
+        `on_stdout` and `on_stderr` receive the output as it arrives. The command keeps running if the wait is cancelled.
         """
         body = request_body(CommandCreate, {"cmd": cmd, **options})
         if on_stdout is None and on_stderr is None:
@@ -64,32 +64,32 @@ class Processes:
     def stream(
         self, cmd: str, **options: Unpack[CommandOptions]
     ) -> Generator[CommandEvent, None, None]:
-        """Run a command and give what it writes as it does, until it has ended."""
+        """Run a command and stream its events until it ends."""
         command = self.begin(cmd, **options)
         with closing(command.follow()) as events:
             yield from events
 
     def begin(self, cmd: str, *, stdin: bool = False, **options: Unpack[CommandOptions]) -> Command:
-        """Begin a command that somebody waits for, so that its sandbox is not idle meanwhile; gives it at once, to be followed."""
+        """Start a foreground command, which counts as activity of the sandbox, and return immediately."""
         body = request_body(CommandCreate, {"cmd": cmd, "stdin": stdin, **options})
         return begin_command(self._transport, self._path, body)
 
     def start(self, cmd: str, *, stdin: bool = False, **options: Unpack[CommandOptions]) -> Command:
-        """Start a command that runs in the background; gives it when it has started."""
+        """Start a background command and return when it has started."""
         body = request_body(
             CommandCreate, {"cmd": cmd, "stdin": stdin, "background": True, **options}
         )
         return start_command(self._transport, self._path, body)
 
     def get_command(self, command_id: str) -> Command:
-        """Find a command, to follow it or to see what has become of it."""
+        """Get a command by its id."""
         request = call("GET", f"{self._path}/commands/{segment(command_id)}")
         return Command(self._transport, self._transport.fetch(CommandOutcome, request))
 
     def list_commands(
         self, *, states: Iterable[CommandState | str] = ()
     ) -> Generator[CommandRead, None, None]:
-        """Give its commands, newest first."""
+        """List commands, newest first."""
         query = {"state": [CommandState(state).value for state in states]}
         return list_all(self._transport, f"{self._path}/commands", Page[CommandRead], query)
 
@@ -101,35 +101,35 @@ class Processes:
         on_event: Callback[[AgentEvent]] | None = None,
         **options: Unpack[AgentRunOptions],
     ) -> AgentRunOutcome:
-        """Have a coding agent carry out a prompt to its end; what it says is told as it does."""
+        """Run a coding agent on a prompt and wait until it ends; `on_event` receives its events as they arrive."""
         run = self.start_agent(agent, prompt, **options)
         return run.wait() if on_event is None else forward_events(run, on_event)
 
     def start_agent(
         self, agent: AgentName | str, prompt: str, **options: Unpack[AgentRunOptions]
     ) -> AgentRun:
-        """Have a coding agent begin with a prompt."""
+        """Start a coding agent on a prompt."""
         body = request_body(AgentRunCreate, {"agent": agent, "prompt": prompt, **options})
         record = begin(self._transport, self._path, "agent/runs", body, AgentRunOutcome)
         return AgentRun(self._transport, record)
 
     def get_agent_run(self, run_id: str) -> AgentRun:
-        """Find an agent's run, to follow it or to see what has become of it."""
+        """Get a run of an agent by its id."""
         request = call("GET", f"{self._path}/agent/runs/{segment(run_id)}")
         return AgentRun(self._transport, self._transport.fetch(AgentRunOutcome, request))
 
     def list_agent_runs(self, *, running: bool = False) -> Generator[AgentRunRead, None, None]:
-        """Give the runs of agents in it, newest first."""
+        """List runs of agents, newest first."""
         path, query = f"{self._path}/agent/runs", {"running": running}
         return list_all(self._transport, path, Page[AgentRunRead], query)
 
     def open_terminal(self, **options: Unpack[TerminalOptions]) -> Terminal:
-        """Start a terminal, by default a login shell; it runs on when nobody is attached."""
+        """Open a terminal, by default with a login shell. It keeps running when nobody is attached."""
         request = create(f"{self._path}/terminals", request_body(TerminalCreate, options))
         return Terminal(self._transport, self._transport.fetch(TerminalRead, request))
 
     def attach_terminal(self, terminal_id: str, *, after: int | None = None) -> Terminal:
-        """Find a terminal, to see it from the start, or from after so many bytes, and to type in it."""
+        """Attach to a terminal; its output starts at the beginning or after `after` bytes."""
         request = call("GET", f"{self._path}/terminals/{segment(terminal_id)}")
         record = self._transport.fetch(TerminalRead, request)
         return Terminal(self._transport, record, after=after)
@@ -137,6 +137,6 @@ class Processes:
     def list_terminals(
         self, *, states: Iterable[CommandState | str] = ()
     ) -> Generator[TerminalRead, None, None]:
-        """Give its terminals, newest first; without states those that run."""
+        """List terminals, newest first. Default: running ones."""
         query = {"state": [CommandState(state).value for state in states]}
         return list_all(self._transport, f"{self._path}/terminals", Page[TerminalRead], query)

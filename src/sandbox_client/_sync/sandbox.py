@@ -30,26 +30,26 @@ from sandbox_client.protocol.options import ForkOptions
 
 
 class Ports:
-    """Where a sandbox's own servers are reached; a paused sandbox wakes for what is asked there."""
+    """URLs of servers in a sandbox. Requests to them resume a paused sandbox."""
 
     def __init__(self, transport: Transport, path: str) -> None:
         self._transport = transport
         self._path = path
 
     def get(self, port: int) -> PortUrls:
-        """Tell where a port is reached, whether or not something listens there."""
+        """Get the URLs of a port, whether or not something listens there."""
         return self._transport.fetch(PortUrls, call("GET", f"{self._path}/{port}"))
 
     def link(
         self, port: int, *, ttl_s: float | None = None, path: str | None = None
     ) -> LinkCreated:
-        """Make a link to a port for people without a key."""
+        """Create a link to a port for people without an API key."""
         body = request_body(LinkCreate, {"ttl_s": ttl_s, "path": path})
         return self._transport.fetch(LinkCreated, call("POST", f"{self._path}/{port}/links", body))
 
 
 class Sandbox(Lifecycle, Processes):
-    """A sandbox. One that was created here is deleted at the end of its block; one that was found stays."""
+    """A sandbox. As a context manager, it deletes the sandbox at the end if this client created it."""
 
     def __init__(self, transport: Transport, record: SandboxRead, *, is_ours: bool = False) -> None:
         super().__init__(transport, record, is_ours=is_ours)
@@ -58,16 +58,16 @@ class Sandbox(Lifecycle, Processes):
 
     @property
     def mcp(self) -> McpAddress:
-        """Where its tools are, for clients of MCP."""
+        """URL and headers of the tool server, for MCP clients."""
         address = self._transport.address
         return McpAddress(f"{address.url}{self._path}/mcp/", address.headers)
 
     def open_tools(self) -> ToolSession:
-        """Give a session with its tool server, which begins with its first use and ends with its block."""
+        """Create a session with the tool server; it starts with the first call and ends with its block."""
         return ToolSession(self._transport, self._path)
 
     def mcp_tools(self) -> list[Tool]:
-        """List the tools of its tool server, which can be called."""
+        """List the tools of the tool server."""
         return self.open_tools().list_tools()
 
     def fork(
@@ -77,7 +77,7 @@ class Sandbox(Lifecycle, Processes):
         on_progress: Progress | None = None,
         **options: Unpack[ForkOptions],
     ) -> "Sandbox":
-        """Start a copy of it with its files as they are now."""
+        """Create a copy with the current files."""
         request = create(f"{self._path}/fork", request_body(SandboxFork, options))
         record = create_and_wait(self._transport, request, wait_s=wait_s, on_progress=on_progress)
         return Sandbox(self._transport, record, is_ours=True)
@@ -91,7 +91,7 @@ class Sandbox(Lifecycle, Processes):
         causes: Iterable[str] = (),
         follow: bool = True,
     ) -> Generator[EventRead | LogGap, None, None]:
-        """Give what happens to it until it has ended, from the start, after an event's `seq`, or with the last `tail`."""
+        """Stream its events until it ends: from the start, after an event's `seq`, or the last `tail`."""
         return read_events(
             self._transport,
             f"{self._path}/events",
@@ -110,7 +110,7 @@ class Sandbox(Lifecycle, Processes):
         sources: Iterable[str] = (),
         follow: bool = True,
     ) -> Generator[LogItem, None, None]:
-        """Give what happens to it and what runs in it, in one order, until it has ended."""
+        """Stream its events and the output of its commands, in one order, until it ends."""
         return read_log(
             self._transport,
             f"{self._path}/logs",
@@ -121,20 +121,20 @@ class Sandbox(Lifecycle, Processes):
         )
 
     def snapshot(self, name: str | None = None) -> SnapshotRead:
-        """Keep it as it is now; the snapshot's id is a template to create sandboxes from."""
+        """Create a snapshot. Use its id as a template to create sandboxes from it."""
         request = create(f"{self._path}/snapshots", request_body(SnapshotCreate, {"name": name}))
         return self._transport.fetch(SnapshotRead, request)
 
     def list_snapshots(self) -> Generator[SnapshotRead, None, None]:
-        """Give what was kept of it, newest first."""
+        """List its snapshots, newest first."""
         return list_all(self._transport, f"{self._path}/snapshots", Page[SnapshotRead])
 
     def metrics(self) -> list[MetricRead]:
-        """Tell what it used over time, oldest first."""
+        """Get the resource usage over time, oldest first."""
         request = call("GET", f"{self._path}/metrics")
         return (self._transport.fetch(Page[MetricRead], request)).items
 
     def timeline(self) -> list[TimelineEntry]:
-        """Tell how it came to be what it is: each state it was in, what caused it, who, and why."""
+        """Get all state changes with cause, actor and reason."""
         entries = list_all(self._transport, f"{self._path}/timeline", Page[TimelineEntry])
         return list(entries)

@@ -16,38 +16,38 @@ from sandbox_client.protocol.options import TemplateOptions
 
 
 class Templates:
-    """What sandboxes can be created from."""
+    """Templates and their builds."""
 
     _transport: Transport
 
     def list_templates(self) -> Generator[TemplateRead, None, None]:
-        """Give your own templates and everybody's, newest first."""
+        """List your own and shared templates, newest first."""
         return list_all(self._transport, "/v1/templates", Page[TemplateRead])
 
     def create_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
-        """Have a template built; what is created from it waits until it is ready."""
+        """Create a template and start its builds; new sandboxes wait until it is ready."""
         request = create("/v1/templates", request_body(TemplateCreate, {"name": name, **options}))
         return self._transport.fetch(TemplateRead, request)
 
     def get_template(self, name: str) -> TemplateRead:
-        """Tell where a template is, and how its builds went."""
+        """Get a template and its builds."""
         return self._transport.fetch(TemplateRead, call("GET", _path(name)))
 
     def delete_template(self, name: str) -> None:
-        """Have nothing created from a template any more."""
+        """Delete a template."""
         self._transport.delete(call("DELETE", _path(name)))
 
     def rebuild_template(self, name: str, **options: Unpack[TemplateOptions]) -> TemplateRead:
-        """Build a template again: as before, or all of it as it is said now."""
+        """Rebuild a template: unchanged, or with a complete new definition."""
         request = create(f"{_path(name)}/builds", request_body(TemplateRebuild, options))
         return self._transport.fetch(TemplateRead, request)
 
     def list_template_builds(self, name: str) -> Generator[TemplateBuildRead, None, None]:
-        """Give a template's last build at each backend."""
+        """List the latest build at each backend."""
         return list_all(self._transport, f"{_path(name)}/builds", Page[TemplateBuildRead])
 
     def get_template_build(self, name: str, backend: str, *, offset: int = 0) -> TemplateBuildLog:
-        """Tell how a build goes, and what it said after so many characters."""
+        """Get a build and its log from a character offset."""
         request = call("GET", f"{_path(name)}/builds/{segment(backend)}", query={"offset": offset})
         return self._transport.fetch(TemplateBuildLog, request)
 

@@ -18,13 +18,13 @@ Model = TypeVar("Model", bound=BaseModel)
 Parts = Callable[[], Iterator[bytes]]
 
 _CONNECT_S = 10.0
-# Streams have a connection each, and wait for no other's.
+# Each stream has its own connection.
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=50)
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
 class Transport:
-    """Sends requests until they are answered, or it is no use, or would be none too often."""
+    """Sends requests, with retries where that is safe."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Transport:
         deadline: Deadline | None = None,
         retries: Retries | None = None,
     ) -> httpx.Response:
-        """Give the whole answer to a request; raises what is no success."""
+        """Return the complete response; raise for error responses."""
         retries = retries or self.retries(call, deadline)
         while True:
             try:
@@ -82,7 +82,7 @@ class Transport:
         return read_as(kind, response.content, status=response.status_code)
 
     def delete(self, call: Call) -> None:
-        """Have something gone; where an answer was lost, it may be since then."""
+        """Delete something. A 404 after a lost response means that it is deleted."""
         retries = self.retries(call)
         try:
             self.send(call, retries=retries)
@@ -92,7 +92,7 @@ class Transport:
 
     @contextmanager
     def attempt(self, call: Call, parts: Parts | None = None) -> Iterator[httpx.Response]:
-        """Send a request once; gives its answer before that is read."""
+        """Send a request once; yield the response before its body is read."""
         read_timeout = self.timeout if call.read_timeout is None else call.read_timeout
         request = self._http.build_request(
             call.method,
@@ -127,5 +127,5 @@ class Transport:
 
 
 def _trust(address: Address) -> ssl.SSLContext | bool:
-    """Load the authorities only for a server that has a certificate: that takes 40 ms."""
+    """Load the CA certificates for https only: that takes 40 ms."""
     return True if address.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -7,30 +7,30 @@ from sandbox_client.models.sandboxes import SandboxRead
 
 
 class SandboxError(Exception):
-    """Whatever this client raises of its own."""
+    """Base of all exceptions of this client."""
 
 
 class ConfigurationError(SandboxError, ValueError):
-    """Nobody says where the server is, or with which key to ask it."""
+    """The server URL or the API key is missing or invalid."""
 
 
 class Unreachable(SandboxError, ConnectionError):
-    """The server does not answer."""
+    """The server cannot be reached."""
 
     def __init__(self, url: str, reason: str, *, was_sent: bool) -> None:
         advice = (
-            "Whether it was carried out is unknown."
+            "It is unknown whether the request was carried out."
             if was_sent
-            else "See whether it runs, and whether SANDBOX_SERVER_URL or `url` is its address."
+            else "Check that it is running, and that SANDBOX_SERVER_URL or `url` is correct."
         )
-        super().__init__(f"The server at {url} does not answer: {reason}. {advice}")
+        super().__init__(f"Cannot reach the server at {url}: {reason}. {advice}")
         self.url = url
         self.reason = reason
         self.was_sent = was_sent
 
 
 class WaitTimeout(SandboxError, TimeoutError):
-    """What was waited for has not come true in time; `sandbox` is how it was then."""
+    """The wait timed out; `sandbox` is its last known state."""
 
     def __init__(self, detail: str, *, sandbox: SandboxRead | None = None) -> None:
         super().__init__(detail)
@@ -38,7 +38,7 @@ class WaitTimeout(SandboxError, TimeoutError):
 
 
 class CommandFailed(SandboxError):
-    """A command that was to be checked did not exit with 0; `outcome` tells all of it."""
+    """A command run with `check` did not exit with 0; see `outcome`."""
 
     def __init__(self, outcome: CommandOutcome) -> None:
         ending = (
@@ -52,7 +52,7 @@ class CommandFailed(SandboxError):
 
 
 class StreamBroken(SandboxError, ConnectionError):
-    """The connection broke while something was sent, which may not have arrived."""
+    """The connection broke while sending; the input may be lost."""
 
 
 class ApiError(SandboxError):
@@ -98,6 +98,6 @@ class ApiError(SandboxError):
 
 
 class UnexpectedAnswer(ApiError):
-    """Something else answers there than a sandbox server, such as a proxy in front of it."""
+    """The answer is not from a sandbox server, but for example from a proxy in front of it."""
 
     code = "unexpected-answer"

@@ -4,7 +4,7 @@ from sandbox_client.errors.base import ApiError
 
 
 class RequestFault(ApiError):
-    """A request that the server could not take as one."""
+    """The HTTP request itself is invalid."""
 
 
 class MalformedRequest(RequestFault):
@@ -32,7 +32,7 @@ class UnsupportedMediaType(RequestFault):
 
 
 class ValidationFailed(RequestFault):
-    """`errors` tells what is wrong, and where."""
+    """`errors` lists each invalid value."""
 
     code = "validation-failed"
 

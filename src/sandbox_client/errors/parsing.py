@@ -13,12 +13,12 @@ _LONGEST_EXCERPT = 200
 
 @cache
 def errors_by_code() -> Mapping[str, type[ApiError]]:
-    """Find the exception for each code of the server."""
+    """Map each code to its exception."""
     return {kind.code: kind for kind in _kinds(ApiError) if kind.code != ApiError.code}
 
 
 def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ApiError:
-    """Make the exception for an answer that is no success."""
+    """Build the exception for an error response."""
     retry_after = _seconds(headers.get("retry-after"))
     try:
         problem = Problem.model_validate_json(content)
@@ -40,13 +40,13 @@ def error_of(status: int, headers: Mapping[str, str], content: bytes) -> ApiErro
 def unexpected(
     status: int, content: bytes, *, retry_after: float | None = None
 ) -> UnexpectedAnswer:
-    """Make the exception for an answer that no sandbox server gives."""
+    """Build the exception for a response that is not from a sandbox server."""
     excerpt = content[:_LONGEST_EXCERPT].decode(errors="replace").strip()
     return UnexpectedAnswer(
-        f"It answered with status {status}, and not as a sandbox server does: {excerpt!r}.",
-        title="Unexpected answer",
+        f"Unexpected response with status {status}: {excerpt!r}.",
+        title="Unexpected response",
         status=status,
-        remediation="See whether the address is a sandbox server's, and what a proxy in front of it says.",
+        remediation="Check that the URL is a sandbox server, and any proxy in front of it.",
         retry_after=retry_after,
     )
 

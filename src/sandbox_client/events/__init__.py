@@ -1,4 +1,4 @@
-"""What streams tell, as it is handed to those who follow them.
+"""Events of streams.
 
 A command       CommandStarted  CommandOutput  CommandGap  CommandExit
 a run           AgentStarted  AgentMessage  AgentText  AgentGap  AgentEnded
@@ -6,7 +6,7 @@ events          EventRead, or a LogGap; a log also has LogRecord
 files           FileChange, WatchGap, and WatchEnded as the last
 a terminal      bytes, and TerminalAttached  TerminalGap  TerminalResized  SandboxStateChanged  TerminalProblem  TerminalExit
 
-`id` is where to go on after; what a newer server may tell besides is left out.
+Pass `id` as `after` to continue after an event. Unknown events of newer servers are skipped.
 """
 
 from datetime import datetime
@@ -29,7 +29,7 @@ class CommandStarted(ResponseModel):
 
 
 class CommandOutput(OutputPiece):
-    """Some of what it wrote: `content` are the bytes, `decoded` is their text."""
+    """A piece of output: `content` has the bytes, `decoded` the text."""
 
     id: int
 
@@ -56,7 +56,7 @@ class AgentStarted(ResponseModel):
 
 
 class AgentMessage(ResponseModel):
-    """One of the agent's own messages, as its program has them."""
+    """A message of the agent in its own format."""
 
     id: int
     message: Any
@@ -64,7 +64,7 @@ class AgentMessage(ResponseModel):
 
 
 class AgentText(ResponseModel):
-    """What it wrote that is no message."""
+    """Output that is not a message."""
 
     id: int
     text: str
@@ -83,14 +83,14 @@ class AgentEnded(AgentResult):
 
 
 class FileChange(ResponseModel):
-    """Something that happened; `path` is relative to the directory that is watched."""
+    """A change; `path` is relative to the watched directory."""
 
     type: Literal["created", "written", "removed", "renamed", "chmod"]
     path: str
 
 
 class WatchGap(ResponseModel):
-    """The connection was lost and is there again: what happened meanwhile is not known, so look."""
+    """The connection was lost and restored: changes in between are unknown."""
 
 
 class WatchEnded(ResponseModel):
@@ -98,7 +98,7 @@ class WatchEnded(ResponseModel):
 
 
 class TerminalAttached(ResponseModel):
-    """The bytes that follow begin at `offset`."""
+    """The following bytes start at `offset`."""
 
     offset: int
     cols: int
@@ -117,13 +117,13 @@ class TerminalResized(ResponseModel):
 
 
 class SandboxStateChanged(ResponseModel):
-    """What the terminal's sandbox is now; a paused one resumes when somebody types."""
+    """The new state of the sandbox; input resumes a paused one."""
 
     state: SandboxState
 
 
 class TerminalProblem(ResponseModel):
-    """What was sent last came to nothing, for this reason."""
+    """The last input or control message failed."""
 
     code: str
     title: str

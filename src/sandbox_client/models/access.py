@@ -130,7 +130,7 @@ class TenantWrite(RequestModel):
     ] = Field(default_factory=list)
 
     def documents(self) -> dict[str, Any]:
-        """The parts as stored, without omitted fields."""
+        """Return the parts as stored, without omitted fields."""
         return self.model_dump(mode="json", exclude_none=True)
 
 

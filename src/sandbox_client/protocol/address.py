@@ -1,4 +1,4 @@
-"""Where the server is, and the key that it is asked with: said by the caller, by the environment, or in a file."""
+"""Server URL and API key: from arguments, environment variables or the configuration file."""
 
 import os
 import tomllib
@@ -15,8 +15,8 @@ CONFIG = "SANDBOX_SERVER_CLIENT_CONFIG"
 DEFAULT_URL = "http://127.0.0.1:8100"
 
 _NO_KEY = (
-    f"No API key is known. Pass api_key, set {API_KEY}, or write api_key to {{file}}; "
-    "`sandbox-server keys create` makes one."
+    f"No API key configured. Pass api_key, set {API_KEY}, or add api_key to {{file}}. "
+    "Create a key with `sandbox-server keys create`."
 )
 
 
@@ -36,7 +36,7 @@ class Address:
 
 @dataclass(frozen=True)
 class McpAddress:
-    """What a client of MCP (streamable HTTP) needs to use a sandbox's tools."""
+    """URL and headers for MCP clients (streamable HTTP)."""
 
     url: str
     headers: dict[str, str] = field(repr=False)
@@ -48,13 +48,13 @@ def find_address(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> Address:
-    """Find out what the caller does not say; an empty key is none."""
+    """Resolve URL and key; an empty key means none."""
     file = config_file(environment)
     written = _read(file)
     url = url or environment.get(URL)
     key = api_key if api_key is not None else environment.get(API_KEY)
     written_url = written.get("url") or DEFAULT_URL
-    # A key that was written down for one server is told to no other.
+    # A saved key is sent only to the server that it was saved for.
     if key is None and url in (None, written_url):
         key = written.get("api_key")
     if key is None:
@@ -63,7 +63,7 @@ def find_address(
 
 
 def config_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Find the file that may say where the server is: TOML with `url` and `api_key`."""
+    """Path of the configuration file: TOML with `url` and `api_key`."""
     if named := environment.get(CONFIG):
         return Path(named)
     home = environment.get("XDG_CONFIG_HOME")
@@ -77,18 +77,16 @@ def _read(file: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{file} cannot be read: {error}") from None
+        raise ConfigurationError(f"Cannot read {file}: {error}") from None
     if not all(isinstance(written.get(name, ""), str) for name in ("url", "api_key")):
-        raise ConfigurationError(f"In {file}, url and api_key have to be texts.")
+        raise ConfigurationError(f"url and api_key in {file} must be strings.")
     return written
 
 
 def _checked(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ConfigurationError(
-            f"The server's address has to be http:// or https://, not {url!r}."
-        )
+        raise ConfigurationError(f"The server URL must start with http:// or https://: {url!r}.")
     if parts.query or parts.fragment:
-        raise ConfigurationError(f"The server's address has neither query nor fragment: {url!r}.")
+        raise ConfigurationError(f"The server URL must not have a query or fragment: {url!r}.")
     return url.rstrip("/")

@@ -1,4 +1,4 @@
-"""Requests, as they are described before they are sent, and answers, as they are read."""
+"""Describes requests before they are sent, and parses responses."""
 
 import json
 import secrets
@@ -14,7 +14,7 @@ from sandbox_client.errors.parsing import unexpected
 Model = TypeVar("Model", bound=BaseModel)
 
 Query = Mapping[str, str | float | Sequence[str] | None]
-"""Parameters by name; None is left out."""
+"""Parameters by name; None values are omitted."""
 
 EVENT_STREAM = "text/event-stream"
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE"})
@@ -22,7 +22,7 @@ _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE"})
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One request: it may be sent again only where that makes no difference."""
+    """One request; it is repeated only if that is safe."""
 
     method: str
     path: str
@@ -31,12 +31,12 @@ class Call:
     body: bytes | None = None
     may_repeat: bool
     wait: float | None = None
-    """For how long the server was asked to wait before it answers; else it does as it likes."""
+    """How long the server may wait before it answers; None: its default."""
     read_timeout: float | None = None
-    """For how long it may say nothing besides; else for as long as the client lets any."""
+    """Maximum time without data; None: the client's `timeout`."""
 
     expected: int | None = None
-    """A status that is no success, and is answered all the same."""
+    """An error status that is not raised."""
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
         return replace(self, headers={**self.headers, **headers})
@@ -51,20 +51,20 @@ class Call:
         return replace(self, expected=status)
 
     def once(self) -> Self:
-        """Let it be sent again only where it surely was not carried out."""
+        """Repeat it only if it was certainly not carried out."""
         return replace(self, may_repeat=False)
 
     def waiting(self, seconds: float) -> Self:
-        """Have the server wait for what is wanted, before it answers that it is not so yet."""
+        """Let the server wait for the result before it answers."""
         query = tuple(each for each in self.query if each[0] != "wait")
         return replace(self, query=(*query, ("wait", f"{seconds:g}")), wait=seconds)
 
     def with_read_timeout(self, seconds: float) -> Self:
-        """Let the server say nothing for as long as that, and no longer."""
+        """Set the maximum time without data."""
         return replace(self, read_timeout=seconds)
 
     def streamed(self) -> Self:
-        """Ask for events in place of one answer."""
+        """Request server-sent events."""
         return self.with_headers({"Accept": EVENT_STREAM})
 
 
@@ -78,7 +78,7 @@ def call(
     may_repeat: bool | None = None,
     wait: float | None = None,
 ) -> Call:
-    """Describe a request; POST may be repeated only if that is said."""
+    """Describe a request; a POST is repeated only with `may_repeat`."""
     headers = dict(headers or {})
     content = None
     if body is not None:
@@ -98,23 +98,23 @@ def call(
 def create(
     path: str, body: BaseModel, *, wait: float | None = None, query: Query | None = None
 ) -> Call:
-    """Describe a POST that makes something once, however often it is sent: it has a name of its own."""
+    """Describe a POST with an idempotency key, so that repeating it is safe."""
     key = {"Idempotency-Key": secrets.token_urlsafe(24)}
     return call("POST", path, body, headers=key, may_repeat=True, wait=wait, query=query)
 
 
 def request_body(model: type[Model], fields: Mapping[str, Any]) -> Model:
-    """Make a body of what was said; None is nothing said."""
+    """Build a request body; None values are omitted."""
     return model(**{name: value for name, value in fields.items() if value is not None})
 
 
 def segment(text: str) -> str:
-    """Write a text as one part of a path."""
+    """Percent-encode one path segment."""
     return quote(text, safe="")
 
 
 def read_as(kind: type[Model], content: bytes, *, status: int) -> Model:
-    """Read an answer; what is something else has not come from a sandbox server."""
+    """Parse a response; an invalid one is not from a sandbox server."""
     try:
         return kind.model_validate_json(content)
     except ValidationError:

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 
 class Deadline:
-    """How long somebody waits, through all that they wait for; None is for ever."""
+    """A time limit over several waits; None means no limit."""
 
     def __init__(
         self, seconds: float | None, *, clock: Callable[[], float] = time.monotonic
@@ -20,9 +20,9 @@ class Deadline:
         return self.left == 0
 
     def lasts(self, seconds: float) -> bool:
-        """Tell whether there is more left than that."""
+        """Whether more than this is left."""
         return self.left is None or self.left > seconds
 
     def at_most(self, seconds: float) -> float:
-        """Give as many seconds, or what is left where that is less."""
+        """Cap a duration at the time left."""
         return seconds if self.left is None else min(seconds, self.left)

@@ -7,7 +7,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class FileVersion:
-    """A file as it is at one moment: `etag` tells this version from others."""
+    """Metadata of one version of a file, identified by `etag`."""
 
     size: int | None
     etag: str | None
@@ -24,7 +24,7 @@ class FileVersion:
 
 
 def range_header(offset: int, limit: int | None) -> dict[str, str]:
-    """Ask for a part of a file, unless all of it is wanted."""
+    """Build the Range header for a part of a file."""
     if limit is not None:
         return {"Range": f"bytes={offset}-{offset + limit - 1}"}
     return {"Range": f"bytes={offset}-"} if offset else {}

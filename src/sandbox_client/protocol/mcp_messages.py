@@ -1,4 +1,4 @@
-"""MCP as far as a caller of tools needs it: JSON-RPC messages, in the version that tool servers of all ages speak."""
+"""The JSON-RPC messages of MCP needed to list and call tools."""
 
 import json
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ INITIALIZE_PARAMS = {
 
 
 class ToolServerError(SandboxError):
-    """The tool server did not carry out a request; a tool that fails says so in its result instead."""
+    """The tool server rejected a request. A failing tool reports it in its result instead."""
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answered: blocks of content as MCP has them, and its structured result, if it has one."""
+    """Result of a tool: MCP content blocks, and the structured result if there is one."""
 
     content: list[dict[str, Any]]
     structured: dict[str, Any] | None
@@ -31,13 +31,13 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All of it that is text."""
+        """The text blocks."""
         return "\n".join(block["text"] for block in self.content if block.get("type") == "text")
 
 
 @dataclass(frozen=True)
 class ToolDescription:
-    """A tool as agents are told of it."""
+    """Description of a tool for agents."""
 
     name: str
     description: str
@@ -71,7 +71,7 @@ def read_message(content: str | bytes) -> dict[str, Any]:
 
 
 def result_of(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what an answer tells; raises where the request was refused."""
+    """Return the result of a response; raise if it is an error."""
     if "error" in message:
         raise ToolServerError(str(message["error"].get("message", message["error"])))
     result: dict[str, Any] = message["result"]

@@ -1,4 +1,4 @@
-"""What may be said of what is created or changed, by name; what is left out is as the server has it."""
+"""Keyword arguments of requests; omitted ones take the server's defaults."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
@@ -37,7 +37,7 @@ class SandboxChanges(TypedDict, total=False):
     timeout_s: float
     on_timeout: OnTimeout | str
     idle_timeout_s: float | None
-    """None: however quiet it is, it is not paused for that."""
+    """None disables the idle pause."""
     auto_resume: bool
     priority: int
     mcp_servers: Mapping[str, Mapping[str, Any]]
@@ -55,7 +55,7 @@ class CommandOptions(TypedDict, total=False):
     envs: Mapping[str, str]
     user: str | None
     timeout_s: float | None
-    """When it is killed; else it runs for as long as its sandbox does."""
+    """Kill the command after this many seconds; None: no limit."""
 
 
 class TerminalOptions(TypedDict, total=False):

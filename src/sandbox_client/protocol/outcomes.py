@@ -1,4 +1,4 @@
-"""What a sandbox's record means for who waits for it: whether it is so yet, or an error that says why it will not be."""
+"""Checks whether a sandbox has reached a state, or never will."""
 
 from sandbox_client.errors import InvalidTransition, ResumeFailed, SandboxFailed, StartFailed
 from sandbox_client.models.sandboxes import SandboxRead, SandboxState, SandboxTarget
@@ -8,14 +8,14 @@ _NEVER_RAN = "The sandbox did not start: {}"
 
 
 def is_started(record: SandboxRead) -> bool:
-    """Tell whether a new sandbox runs, or has done so."""
+    """Whether a new sandbox runs or has run."""
     if record.state in ENDED:
         raise StartFailed(_NEVER_RAN.format(_reason(record)))
     return _runs(record) or record.target is SandboxTarget.PAUSED
 
 
 def is_resumed(record: SandboxRead) -> bool:
-    """Tell whether a sandbox that was asked to resume runs."""
+    """Whether a resuming sandbox runs."""
     _require_alive(record)
     if record.target is SandboxTarget.PAUSED:
         raise ResumeFailed(f"The sandbox did not resume and stays paused: {_reason(record)}")
@@ -28,10 +28,10 @@ def is_paused(record: SandboxRead) -> bool:
 
 
 def describe_wait(record: SandboxRead) -> str:
-    """Say in a few words how far a sandbox is."""
+    """Describe the state briefly."""
     if record.queue is None:
         return f"it is {record.state}"
-    return f"it is number {record.queue.position} in the queue: {record.queue.reason}"
+    return f"position {record.queue.position} in the queue: {record.queue.reason}"
 
 
 def _require_alive(record: SandboxRead) -> None:
@@ -46,4 +46,4 @@ def _runs(record: SandboxRead) -> bool:
 
 
 def _reason(record: SandboxRead) -> str:
-    return record.state_reason or "nobody noted why"
+    return record.state_reason or "reason not recorded"

@@ -1,4 +1,4 @@
-"""What is tried again, and after how long: only what did not happen, or may happen twice."""
+"""Which requests are retried, and after what delay: those not carried out, or safe to repeat."""
 
 import random
 
@@ -18,12 +18,12 @@ LONGEST_DELAY_S = 10.0
 
 _UNAVAILABLE = 503
 _OF_GATEWAYS = frozenset({502, 503, 504})
-# These are said before anything is done, and so is NotReady.
+# Like NotReady, these are raised before anything is carried out.
 _REJECTED_EARLY = (RateLimited, TooManyAtOnce)
 
 
 class Retries:
-    """The attempts at one request: a server that refuses is waited for longer than one that is not there."""
+    """The attempts of one request. A rejecting server is retried longer than an unreachable one."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Retries:
         self._may_wait = may_wait
         self._delay = FIRST_DELAY_S
         self.was_lost = False
-        """Whether an attempt may have been carried out though its answer never came."""
+        """Whether an attempt may have been carried out although its response was lost."""
 
     def delay_after(self, error: SandboxError) -> float:
-        """Tell for how many seconds to wait before the next attempt; raises the error where there is to be none."""
+        """Return the delay before the next attempt in seconds; raise the error if there is none."""
         if not self._is_retryable(error):
             raise error
         self.was_lost |= isinstance(error, Unreachable) and error.was_sent
@@ -67,7 +67,7 @@ class Retries:
 
     def _next_delay(self) -> float:
         delay, self._delay = self._delay, min(LONGEST_DELAY_S, self._delay * 2)
-        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come back at once
+        return delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
 
 
 def _is_rejection(error: SandboxError) -> bool:

@@ -1,28 +1,28 @@
-"""Server-Sent Events as WHATWG's HTML standard has them, read from pieces of any size."""
+"""Incremental parser of server-sent events (WHATWG HTML)."""
 
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""In characters: what has no end is no stream of events."""
+"""In characters."""
 
 
 @dataclass(frozen=True)
 class ServerSentEvent:
     data: str
     id: str = ""
-    """Of the last event that had one, be it an earlier one."""
+    """Id of the last event that had one."""
     event: str = "message"
 
 
 class EventParser:
-    """Makes events of what comes; an event that is not whole at the end is none."""
+    """Parses events; an incomplete event at the end is dropped."""
 
     def __init__(self, *, last_id: str = "") -> None:
         self.last_id = last_id
         self.retry_s: float | None = None
-        """How long to wait before coming back, if the server has said so."""
+        """Reconnection delay requested by the server."""
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
         self._text: list[str] = []
         self._length = 0
@@ -32,7 +32,7 @@ class EventParser:
         self._data: list[str] = []
 
     def feed(self, content: bytes) -> Iterator[ServerSentEvent]:
-        """Take some bytes; gives the events that they complete."""
+        """Feed bytes; yield the completed events."""
         for line in self._lines(self._decoder.decode(content)):
             if line:
                 self._take(line)
@@ -57,7 +57,7 @@ class EventParser:
     def _measure(self, length: int) -> None:
         self._length = length
         if length > LONGEST_LINE:
-            raise ValueError(f"A line of the stream has more than {LONGEST_LINE} characters.")
+            raise ValueError(f"A line of the event stream has more than {LONGEST_LINE} characters.")
 
     def _take(self, line: str) -> None:
         name, _, value = line.partition(":")

@@ -3,7 +3,7 @@ from websockets.frames import CloseCode
 
 from sandbox_client.errors import StreamBroken, Unauthenticated
 
-_NOT_READ = 4408
+_SLOW_CONSUMER = 4408
 _REFUSED = 4401
 _ATTACH_AGAIN = frozenset(
     {
@@ -11,20 +11,20 @@ _ATTACH_AGAIN = frozenset(
         CloseCode.ABNORMAL_CLOSURE,
         CloseCode.INTERNAL_ERROR,
         CloseCode.SERVICE_RESTART,
-        _NOT_READ,
+        _SLOW_CONSUMER,
     }
 )
 
 
 def should_reattach(closed: ConnectionClosed) -> bool:
-    """Tell whether a terminal that is left is to be attached to again; raises where it would be no use."""
+    """Whether to reconnect after a close; raise if it would be useless."""
     code = CloseCode.ABNORMAL_CLOSURE if closed.rcvd is None else closed.rcvd.code
     if closed.sent is not None and closed.sent.code == CloseCode.NORMAL_CLOSURE:
         return False
     if code == CloseCode.NORMAL_CLOSURE:
         return False
     if code == _REFUSED:
-        raise Unauthenticated("The key does not hold any more.")
+        raise Unauthenticated("The API key is no longer valid.")
     if code not in _ATTACH_AGAIN:
-        raise StreamBroken(f"The terminal's connection was ended: {closed}.")
+        raise StreamBroken(f"The terminal connection was closed: {closed}.")
     return True

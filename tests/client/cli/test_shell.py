@@ -67,7 +67,7 @@ def test_a_command_may_have_a_terminal(sit, web):
 def test_without_a_terminal_there_is_no_shell(sbx, web):
     done = sbx("shell", web)
     assert done.returncode == 125
-    assert "no terminal" in done.stderr
+    assert "must be a terminal" in done.stderr
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -185,7 +185,7 @@ async def test_what_cannot_be_compared_takes_force(run, inside, state, broken, r
     await inside(broken)
     kept = run("delete")
     assert kept.returncode == 1
-    assert "cannot be checked: " in kept.stderr
+    assert "cannot be checked for unsaved work: " in kept.stderr
     assert reason in kept.stderr
     assert await state() == "running"
     assert run("delete", "--force").returncode == 0
@@ -219,5 +219,5 @@ async def test_a_sandbox_that_failed_takes_force(run, project):
     assert run("start", "--no-shell").returncode == 1
     kept = run("delete")
     assert kept.returncode == 1
-    assert "cannot be checked: the sandbox has failed (" in kept.stderr
+    assert "cannot be checked for unsaved work: the sandbox has failed (" in kept.stderr
     assert run("delete", "--force").returncode == 0

@@ -55,7 +55,7 @@ def test_it_brings_up_a_server_makes_a_key_and_ends_with_a_sandbox(project, home
     with server_process() as server, script_at(server, home) as script:
         started = script(str(project), "--no-shell")
         assert started.returncode == 0, started.stderr
-        assert "no server answers" in started.stderr
+        assert "no server is running" in started.stderr
         assert "to the sandbox: app.py, x.txt" in started.stderr
         file = home / ".config/sandbox-server/client.toml"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -108,7 +108,7 @@ def test_what_changes_after_the_look_is_not_written_over(sides):
     (sides.near / "a").write_text("ours")
     plan = sides.plan()
     (sides.far / "a").write_text("theirs, a moment later")
-    assert sides.carry(plan.push, sides.near, sides.far) == {"a": "It has changed in the meantime."}
+    assert sides.carry(plan.push, sides.near, sides.far) == {"a": "It was changed in the meantime."}
     assert (sides.far / "a").read_text() == "theirs, a moment later"
 
 
@@ -198,7 +198,7 @@ def test_a_parcel_with_anything_but_files_is_refused(sides, tmp_path):
         link = tarfile.TarInfo("0")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         tar.addfile(link)
-    with changeset_file.open("rb") as file, pytest.raises(ValueError, match="no file"):
+    with changeset_file.open("rb") as file, pytest.raises(ValueError, match="other than files"):
         applier.apply(str(sides.near), file)
 
 
