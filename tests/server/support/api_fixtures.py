@@ -180,7 +180,7 @@ async def served(server, core):
 
 async def close(components):
     """Close what a server closes when it stops."""
-    components.passing.close()
+    components.port_proxy.close()
     components.service_health.close()
     await components.locks.close()
 
