@@ -6,7 +6,7 @@ from sandbox_client.models import AgentResult, AgentRunCreate, AgentRunOutcome, 
 from sandbox_server.agents import results
 from sandbox_server.agents.runs import AgentRuns
 from sandbox_server.agents.source import AgentRunSource
-from sandbox_server.commands.answers import is_pending
+from sandbox_server.commands.waiting import is_pending
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
 from sandbox_server.domain.agents import AgentRunRequest, state_of_run

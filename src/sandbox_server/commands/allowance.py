@@ -1,28 +1,31 @@
-"""How much of one output may be written to the database after its beginning.
+"""Rate limits of recording: how much output may be written to the database, and how many events per second are handled.
 
-A token bucket. An output that exceeds it is held back in memory, and only a trickle of it is written while it lasts.
-Its last bytes are written once it pauses, on credit, and when the command ends, in any case. So an output with the bound
-B causes at most 3 x B of writes, and a trickle, however much the command writes:
+The allowance of an output is a token bucket. Output beyond it is held in memory, and only a trickle is written meanwhile.
+Its last bytes are written on credit when it pauses, and in any case when the command ends. An output with the bound B
+causes at most 3 x B of writes, and a trickle, however much the command writes:
 
     beginning  B/2     burst  B/2     credit  B     end  B/2
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 
 TRICKLE = 64 * 1024
-"""Bytes per second of one output that are written while it is held back."""
+"""Bytes per second of one output that are written while it is held."""
 
 WRITE_COST = 1024
-"""What a piece costs besides its bytes: its row and three index entries, and two updated rows."""
+"""Cost of a piece besides its bytes: its row, three index entries and two updated rows."""
 
-_MOST_DEBT = 2  # bursts
+_EVENTS_BURST = 256
+_EVENTS_PER_S = 5000
+_MAX_DEBT = 2  # bursts
 
 Clock = Callable[[], float]
 
 
 class Allowance:
-    """Bytes that may be written; negative where they were written on credit."""
+    """A token bucket of bytes; negative after writes on credit."""
 
     def __init__(self, burst: int, *, clock: Clock = time.monotonic) -> None:
         self._burst = burst
@@ -32,7 +35,7 @@ class Allowance:
         self._rate = float(TRICKLE)
 
     def refill(self, rate: float) -> float:
-        """Add what was earned since the last call, at so many bytes per second; returns that."""
+        """Add the bytes earned since the last call at `rate` bytes per second, and return them."""
         now = self._clock()
         earned = min(self._burst - self._left, (now - self._refilled_at) * rate)
         self._left += earned
@@ -51,8 +54,27 @@ class Allowance:
 
     @property
     def has_credit(self) -> bool:
-        return self._left > -_MOST_DEBT * self._burst
+        return self._left > -_MAX_DEBT * self._burst
 
     def seconds_until(self, cost: int) -> float:
-        """Estimate when this much is covered."""
+        """Estimate when `cost` is covered."""
         return max(0.0, (cost - self._left) / self._rate)
+
+
+class Throttle:
+    """Keeps one stream of small events from using all of the process's time."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._since = asyncio.get_running_loop().time()
+
+    async def wait(self) -> None:
+        """Count an event, and sleep if the rate is exceeded."""
+        self._count += 1
+        if self._count < _EVENTS_BURST:
+            return
+        now = asyncio.get_running_loop().time()
+        delay = self._since + _EVENTS_BURST / _EVENTS_PER_S - now
+        self._count, self._since = 0, now + max(0.0, delay)
+        if delay > 0:
+            await asyncio.sleep(delay)

@@ -12,10 +12,10 @@ from sandbox_client.models import (
     OutputPart,
     Page,
 )
-from sandbox_server.commands.answers import is_pending, require_started
 from sandbox_server.commands.output_source import CommandOutputSource
 from sandbox_server.commands.service import Commands
 from sandbox_server.commands.views import view_command, view_outcome, view_part
+from sandbox_server.commands.waiting import is_pending, require_started
 from sandbox_server.db.models import Command
 from sandbox_server.domain import errors
 from sandbox_server.domain.commands import CommandKind, CommandRequest, CommandState
@@ -48,20 +48,21 @@ SIGNALS: dict[str, ProcessSignal | GroupSignal] = {
 }
 
 States = Annotated[
-    list[CommandState] | None, Query(alias="state", description="Those in any of these states.")
+    list[CommandState] | None,
+    Query(alias="state", description="Only commands in any of these states."),
 ]
-Bytes = Annotated[int, Query(ge=1, le=2**20, description="How many bytes to tell at the most.")]
+ByteLimit = Annotated[int, Query(ge=1, le=2**20, description="Maximum number of bytes.")]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which part of a command's output is to be told."""
+class OutputRange:
+    """Selects a part of one output stream."""
 
-    stream: Annotated[Literal["stdout", "stderr"], Query(description="Which of its outputs.")] = (
-        "stdout"
-    )
-    offset: Annotated[int, Query(ge=0, le=2**53, description="In bytes of that output.")] = 0
-    limit: Bytes = 65536
+    stream: Annotated[Literal["stdout", "stderr"], Query(description="Output stream.")] = "stdout"
+    offset: Annotated[
+        int, Query(ge=0, le=2**53, description="Position of the first byte in this stream.")
+    ] = 0
+    limit: ByteLimit = 65536
 
 
 @router.post(
@@ -81,10 +82,11 @@ async def run_command(
     commands: CommandsDep,
     wait: WaitForEnd = 60,
 ) -> CommandOutcome | Response:
-    """Run a command. It has ended, or was to run in the background (201), or runs on (202): ask `Location`.
+    """Run a command in the sandbox, which is resumed if it is paused.
 
-    With `Accept: text/event-stream` it is told what it writes, as it does. The command keeps running when the client
-    disconnects: follow it again at `Content-Location`, after `Last-Event-ID`. `command_id` in `started` is its id.
+    201 when the command has ended, or has started if `background` is set; 202 if it still runs when the wait is over: poll `Location`.
+    With `Accept: text/event-stream`, the response streams its output as events. The command keeps running if the client
+    disconnects. To resume the stream, request `Content-Location` with `Last-Event-ID`. The event `started` contains its `command_id`.
     """
     wait_budget = WaitBudget(wait)
     command = await commands.start(
@@ -97,7 +99,7 @@ async def run_command(
     require_started(command)
     path = f"/v1/sandboxes/{sandbox_id}/commands/{command.id}"
     if created_stream.is_wanted:
-        return await created_stream.respond(_output_of(command), path=path, stream="output")
+        return await created_stream.respond(_to_source(command), path=path, stream="output")
     if not command.background:
         command = await commands.wait_ended(command, wait=wait_budget.left)
     if is_pending(command):
@@ -115,7 +117,7 @@ async def list_commands(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[CommandRead]:
-    """List a sandbox's commands, newest first, without what they wrote."""
+    """List a sandbox's commands, newest first, without their output."""
     rows = await commands.list_page(
         caller,
         sandbox_id,
@@ -135,7 +137,7 @@ async def get_command(
     caller: Reader,
     commands: CommandsDep,
 ) -> CommandOutcome:
-    """Tell what has become of a command, and what it has written."""
+    """Get a command's state, exit code and output."""
     command = await commands.get(caller, sandbox_id, command_id, kinds=KINDS)
     return view_outcome(command, await commands.read_ends(command))
 
@@ -151,19 +153,19 @@ async def read_output(
     command_id: CommandIdPath,
     caller: Reader,
     commands: CommandsDep,
-    wanted: Annotated[Wanted, Depends()],
+    output_range: Annotated[OutputRange, Depends()],
     listener: ListenerDep,
 ) -> OutputPart | Response:
-    """Tell some of what a command wrote; with `Accept: text/event-stream` all of it, and what it writes from now on.
+    """Read a part of a command's output. With `Accept: text/event-stream`, stream all output until the command ends.
 
-    Events are `started`, `stdout`, `stderr`, `gap` and, as the last one, `exit`: JSON with a `type`, under an `id` to go on after.
+    Event types are `started`, `stdout`, `stderr`, `gap` and finally `exit`. The data is JSON with a `type`. Resume with the `id` of the last event.
     """
     command = await commands.get(caller, sandbox_id, command_id, kinds=KINDS)
     if listener.asks_for_events:
-        return await listener.stream(_output_of(command))
-    stream = RecordType(wanted.stream)
-    records = await commands.read_stream(command, stream, offset=wanted.offset)
-    return view_part(command, stream, records, offset=wanted.offset, limit=wanted.limit)
+        return await listener.stream(_to_source(command))
+    stream = RecordType(output_range.stream)
+    records = await commands.read_stream(command, stream, offset=output_range.offset)
+    return view_part(command, stream, records, offset=output_range.offset, limit=output_range.limit)
 
 
 @router.post("/{command_id}/input", status_code=204)
@@ -175,7 +177,7 @@ async def send_input(
     caller: Operator,
     commands: CommandsDep,
 ) -> None:
-    """Send something to a command's stdin, which it must have been started with."""
+    """Write to the stdin of a command that was started with `stdin`."""
     if body.content or not body.close:
         await commands.send_input(caller, sandbox_id, command_id, body.content)
     if body.close:
@@ -191,9 +193,9 @@ async def send_signal(
     caller: Operator,
     commands: CommandsDep,
 ) -> None:
-    """Send a signal to a command."""
+    """Send a signal to a running command."""
     await commands.signal(caller, sandbox_id, command_id, SIGNALS[body.signal])
 
 
-def _output_of(command: Command) -> CommandOutputSource:
+def _to_source(command: Command) -> CommandOutputSource:
     return CommandOutputSource(tenant_id=command.tenant_id, command_id=command.id)

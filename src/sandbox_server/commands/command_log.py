@@ -1,4 +1,4 @@
-"""A command's log as it grows: received, taken to be stored, and known to be."""
+"""A command's log in memory: received, taken for a write, acknowledged as stored."""
 
 import time
 from collections import deque
@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox_server.commands.allowance import TRICKLE, Clock
-from sandbox_server.commands.retention import ROW_COST, TOO_MUCH, Bounded, Fallen, Kept, Piece
+from sandbox_server.commands.retention import (
+    LIMIT_REASON,
+    ROW_COST,
+    BoundedStream,
+    Evicted,
+    KeptRow,
+    Piece,
+)
 from sandbox_server.log.records import RecordType
 
 OUTPUTS = (RecordType.STDOUT, RecordType.STDERR)
@@ -15,7 +22,7 @@ OUTPUTS = (RecordType.STDOUT, RecordType.STDERR)
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """What the log has to know of a record that is stored already."""
+    """A record that is already stored, without its content."""
 
     seq: int
     type: RecordType
@@ -26,12 +33,12 @@ class StoredRecord:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Records to be stored together; it stays the same until it is known whether it was."""
+    """Records that are written together. A batch stays the same until its outcome is known."""
 
     last_seq: int
-    """The number of the last record before them."""
+    """Sequence number of the last record before the batch."""
     records: Sequence[Piece]
-    fallen: Mapping[RecordType, Fallen]
+    evicted: Mapping[RecordType, Evicted]
     sizes: Mapping[str, int]
     changes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -41,9 +48,9 @@ class Batch:
 
 
 class CommandLog:
-    """What one command wrote and what happened to it; of its streams, what is worth storing.
+    """Output and events of one command; of its streams, only what is retained.
 
-    `most_held` limits how far a live view may lag behind a flood, at the cost of what is kept of the flood's end.
+    `max_held` limits how far a live view may lag behind a flood. The cost is that less of the end of the flood is kept.
     """
 
     def __init__(
@@ -51,63 +58,63 @@ class CommandLog:
         *,
         bound: int,
         last_seq: int = 0,
-        most_held: int | None = None,
+        max_held: int | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
         self.last_seq = last_seq
         self._streams = {
-            type_: Bounded(type_, bound=bound, most_held=most_held, clock=clock)
+            type_: BoundedStream(type_, bound=bound, max_held=max_held, clock=clock)
             for type_ in OUTPUTS
         }
         self.earned = 0.0
-        """Allowance that its streams were given so far, beyond their bursts."""
+        """Allowance earned by the streams so far, beyond their bursts."""
         self._notes: deque[Piece] = deque()
         self._order = 0
         self._open: Piece | None = None
         self._has_ended = False
 
     @property
-    def weight(self) -> int:
-        """What waits costs so much memory."""
+    def buffered_bytes(self) -> int:
+        """Memory used by records that are not yet stored."""
         notes = len(self._notes) * ROW_COST
-        return notes + sum(stream.weight for stream in self._streams.values())
+        return notes + sum(stream.buffered_bytes for stream in self._streams.values())
 
     @property
     def is_held(self) -> bool:
-        """Some of it floods, and is held back for now."""
+        """Whether some output exceeds its allowance and is held for now."""
         return any(stream.is_held for stream in self._streams.values())
 
     def seconds_held(self) -> float:
-        """Tell when to try `take` again where it gave nothing; 0 where only new output changes that."""
+        """Return when to retry `take` after it returned nothing; 0 if only new output changes that."""
         waits = [stream.seconds_held() for stream in self._streams.values() if stream.is_held]
         return min(waits, default=0.0)
 
     def release(self) -> None:
-        """Hold nothing back from now on."""
+        """Stop holding output."""
         for stream in self._streams.values():
             stream.release()
 
     def shed(self, most: int) -> None:
-        """Free memory: drop the oldest of what is held back, down to so much."""
+        """Free memory: drop the oldest held output until at most `most` bytes are left."""
         for stream in self._streams.values():
             stream.shed(most // len(self._streams))
 
     def restore(self, records: Iterable[StoredRecord]) -> None:
-        """Go on after what is stored."""
-        rows: dict[RecordType, list[Kept]] = {type_: [] for type_ in OUTPUTS}
+        """Continue after the stored records."""
+        rows: dict[RecordType, list[KeptRow]] = {type_: [] for type_ in OUTPUTS}
         for record in records:
             self.last_seq = record.seq
             is_gap = record.type is RecordType.GAP
             stream = record.data.get("stream") if is_gap else record.type
             if stream in rows:
                 length = record.data["size"] if is_gap else record.length
-                kept = Kept(record.seq, record.offset, record.offset + length, is_gap)
+                kept = KeptRow(record.seq, record.offset, record.offset + length, is_gap)
                 rows[RecordType(stream)].append(kept)
         for type_, kept_rows in rows.items():
             self._streams[type_].restore(kept_rows)
 
     def receive(self, type_: RecordType, content: bytes) -> None:
-        """Add what a stream wrote."""
+        """Append output of a stream."""
         stream = self._streams[type_]
         start = 0
         while start < len(content):
@@ -119,10 +126,10 @@ class CommandLog:
             start += len(part)
 
     def note(self, type_: RecordType, data: Mapping[str, Any], **changes: Any) -> None:
-        """Add something that happened, with what becomes of the command's row; an `exit` is the last of all."""
+        """Append an event, with the changes to the command's row. `exit` is the last record."""
         # What is held back comes before it.
         for stream in self._streams.values():
-            stream.pay_ahead()
+            stream.charge_pending()
         self._notes.append(Piece(type_, self._next(), data=dict(data), changes=changes))
         self._open = None
         self._has_ended = type_ is RecordType.EXIT
@@ -130,35 +137,35 @@ class CommandLog:
             self.release()
 
     def take(self, *, most: int, rate: float = TRICKLE) -> Batch | None:
-        """Take what has waited longest and may be written, up to about so much; an unfinished character waits for its end.
+        """Take the oldest records that may be written, up to about `most` bytes. An incomplete character stays behind.
 
-        Outputs that are held back earn allowance at `rate`, in bytes per second.
+        Held outputs earn allowance at `rate` bytes per second.
         """
         for stream in self._streams.values():
             self.earned += stream.refill(rate)
-        held = {}
+        unfinished_bytes = {}
         if not self._has_ended:
             ready = ((type_, each) for type_, each in self._streams.items() if each.may_take)
-            held = {type_: each.take_unfinished() for type_, each in ready}
+            unfinished_bytes = {type_: each.take_unfinished() for type_, each in ready}
         records = self._take_records(most)
-        self._hold_back(held)
+        self._put_back(unfinished_bytes)
         if not records:
             return None
-        fallen = {}
+        evicted = {}
         for type_, stream in self._streams.items():
-            its = [each for each in records if _stream_of(each) is type_ and not each.in_head]
-            if (falling := stream.fall(sum(each.cost for each in its))) is not None:
-                fallen[type_] = falling
+            own = [each for each in records if _stream_of(each) is type_ and not each.in_head]
+            if (evicted_rows := stream.evict(sum(each.cost for each in own))) is not None:
+                evicted[type_] = evicted_rows
         return Batch(
             last_seq=self.last_seq,
             records=records,
-            fallen=fallen,
-            sizes=self._sizes(records, fallen),
+            evicted=evicted,
+            sizes=self._sizes(records, evicted),
             changes={name: value for each in records for name, value in each.changes.items()},
         )
 
-    def settle(self, batch: Batch, last_seq: int) -> None:
-        """Note that the batch is stored, and under which number its last record is."""
+    def ack(self, batch: Batch, last_seq: int) -> None:
+        """Mark the batch as stored, its last record under `last_seq`."""
         self.last_seq = last_seq
         numbered = list(enumerate(batch.records, start=last_seq + 1 - len(batch.records)))
         for type_, stream in self._streams.items():
@@ -167,7 +174,7 @@ class CommandLog:
                 for seq, each in numbered
                 if _stream_of(each) is type_
             ]
-            stream.settle(rows, batch.fallen.get(type_))
+            stream.ack(rows, batch.evicted.get(type_))
 
     def _next(self) -> int:
         self._order += 1
@@ -175,18 +182,18 @@ class CommandLog:
 
     def _take_records(self, most: int) -> list[Piece]:
         records: list[Piece] = []
-        told = {type_: stream.told for type_, stream in self._streams.items()}
+        recorded_until = {type_: stream.recorded_until for type_, stream in self._streams.items()}
         cost = 0
         while cost < most and (piece := self._take_first()) is not None:
             cost += piece.cost
-            if piece.type in told:
-                if piece.offset > told[piece.type]:
-                    records.append(_gap(piece, told[piece.type]))
-                told[piece.type] = piece.end
+            if piece.type in recorded_until:
+                if piece.offset > recorded_until[piece.type]:
+                    records.append(_gap(piece, recorded_until[piece.type]))
+                recorded_until[piece.type] = piece.end
             records.append(piece)
             if piece is self._open:
                 self._open = None
-        if self._open is not None and self._open.is_paid:
+        if self._open is not None and self._open.is_charged:
             self._open = None
         return records
 
@@ -194,26 +201,26 @@ class CommandLog:
         waiting = [(each.first, each.take) for each in self._streams.values() if each.may_take]
         if self._notes:
             waiting.append((self._notes[0], self._notes.popleft))
-        there = [(first.order, take) for first, take in waiting if first is not None]
-        return min(there)[1]() if there else None
+        ready = [(first.order, take) for first, take in waiting if first is not None]
+        return min(ready)[1]() if ready else None
 
-    def _hold_back(self, held: Mapping[RecordType, bytes]) -> None:
-        for type_, rest in held.items():
+    def _put_back(self, unfinished_bytes: Mapping[RecordType, bytes]) -> None:
+        for type_, rest in unfinished_bytes.items():
             if rest:
                 self._open = None
-                # Paid, since it waits for its other bytes and not for an allowance.
-                self._streams[type_].put_back(rest, self._next(), is_paid=True)
+                # Charged already: it waits for its other bytes, not for an allowance.
+                self._streams[type_].put_back(rest, self._next(), is_charged=True)
 
     def _sizes(
-        self, records: Sequence[Piece], fallen: Mapping[RecordType, Fallen]
+        self, records: Sequence[Piece], evicted: Mapping[RecordType, Evicted]
     ) -> dict[str, int]:
         sizes: dict[str, int] = {}
         for type_, stream in self._streams.items():
-            its = [each for each in records if each.type is type_]
-            size = its[-1].end if its else stream.told
-            kept = stream.stored + sum(len(each.content) for each in its)
-            if type_ in fallen:
-                kept -= fallen[type_].size
+            own = [each for each in records if each.type is type_]
+            size = own[-1].end if own else stream.recorded_until
+            kept = stream.stored + sum(len(each.content) for each in own)
+            if type_ in evicted:
+                kept -= evicted[type_].size
             sizes |= {f"{type_}_size": size, f"{type_}_cut": size - kept}
         return sizes
 
@@ -225,12 +232,16 @@ def _stream_of(piece: Piece) -> RecordType | None:
     return None if named is None else RecordType(named)
 
 
-def _gap(before: Piece, told: int) -> Piece:
-    data = {"stream": before.type.value, "size": before.offset - told, "reason": TOO_MUCH}
-    return Piece(RecordType.GAP, before.order, told, data=data, in_head=before.in_head)
+def _gap(before: Piece, recorded_until: int) -> Piece:
+    data = {
+        "stream": before.type.value,
+        "size": before.offset - recorded_until,
+        "reason": LIMIT_REASON,
+    }
+    return Piece(RecordType.GAP, before.order, recorded_until, data=data, in_head=before.in_head)
 
 
-def _kept(piece: Piece, seq: int) -> Kept:
+def _kept(piece: Piece, seq: int) -> KeptRow:
     if piece.type is RecordType.GAP:
-        return Kept(seq, piece.offset, piece.offset + piece.data["size"], is_gap=True)
-    return Kept(seq, piece.offset, piece.end, is_gap=False)
+        return KeptRow(seq, piece.offset, piece.offset + piece.data["size"], is_gap=True)
+    return KeptRow(seq, piece.offset, piece.end, is_gap=False)

@@ -3,48 +3,47 @@ from dataclasses import dataclass, replace
 
 from sandbox_server.log.records import Record, RecordType
 
-_LONGEST_CHARACTER = 4
-_MIDST = range(0x80, 0xC0)  # bytes that no character of UTF-8 begins with
+_MAX_CHARACTER_BYTES = 4
+_CONTINUATIONS = range(0x80, 0xC0)  # bytes that no character of UTF-8 begins with
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Part of a stream, and the offset at which the next one begins."""
+    """Part of a stream, and the offset at which the next part begins."""
 
     records: tuple[Record, ...]
     next_offset: int
 
 
 def excerpt(records: Iterable[Record], *, offset: int, limit: int) -> Excerpt:
-    """Cut out of one stream's records what it has from a byte on, no more than so many bytes."""
-    told = tuple(_cut_out(records, offset, limit))
-    return Excerpt(told, max([offset, *map(_end_of, told)]))
+    """Return at most `limit` bytes of a stream's records, from `offset`."""
+    cut = tuple(_cut_out(records, offset, limit))
+    return Excerpt(cut, max([offset, *map(_end_of, cut)]))
 
 
-def _cut_out(records: Iterable[Record], offset: int, room: int) -> Iterator[Record]:
+def _cut_out(records: Iterable[Record], offset: int, left: int) -> Iterator[Record]:
     for record in records:
-        if room <= 0:
+        if left <= 0:
             return
-        rest = _from(record, offset)
+        rest = _skip_before(record, offset)
         if record.type is RecordType.GAP:
             yield rest
             continue
-        content = _of_whole_characters(rest.content, room)
+        content = _truncate(rest.content, left)
         yield replace(rest, content=content)
-        room = 0 if len(content) < len(rest.content) else room - len(content)
+        left = 0 if len(content) < len(rest.content) else left - len(content)
 
 
-def _from(record: Record, offset: int) -> Record:
-    """Leave out what comes before the offset."""
-    passed = offset - record.offset
-    if passed <= 0:
+def _skip_before(record: Record, offset: int) -> Record:
+    skipped = offset - record.offset
+    if skipped <= 0:
         return record
     if record.type is not RecordType.GAP:
-        return replace(record, offset=offset, content=record.content[passed:])
+        return replace(record, offset=offset, content=record.content[skipped:])
     size = record.data.get("size")
     if size is None:
         return record
-    return replace(record, offset=offset, data={**record.data, "size": size - passed})
+    return replace(record, offset=offset, data={**record.data, "size": size - skipped})
 
 
 def _end_of(record: Record) -> int:
@@ -53,11 +52,11 @@ def _end_of(record: Record) -> int:
     return record.offset + len(record.content)
 
 
-def _of_whole_characters(content: bytes, most: int) -> bytes:
-    """Cut text where a character ends, unless one alone is more than there is room for."""
-    if len(content) <= most:
+def _truncate(content: bytes, limit: int) -> bytes:
+    """Truncate at the end of a character, unless a single character exceeds the limit."""
+    if len(content) <= limit:
         return content
-    for end in range(most, max(0, most - _LONGEST_CHARACTER), -1):
-        if content[end] not in _MIDST:
+    for end in range(limit, max(0, limit - _MAX_CHARACTER_BYTES), -1):
+        if content[end] not in _CONTINUATIONS:
             return content[:end]
-    return content[:most]
+    return content[:limit]

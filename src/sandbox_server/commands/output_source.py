@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.log.output_repository import CommandOutputRepository, Part
 from sandbox_server.log.records import Record, RecordType
-from sandbox_server.log.serialize import tell
+from sandbox_server.log.serialize import serialize
 from sandbox_server.log.source import Item, Page
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOutputSource:
-    """What one command writes, as it is recorded, until it has ended."""
+    """A command's recorded output, until the command has ended."""
 
     tenant_id: str
     command_id: str
@@ -25,7 +25,7 @@ class CommandOutputSource:
             part = await output.list_after(self.command_id, after=after, limit=limit)
             if part.records or not await output.has_ended(self.command_id):
                 return self._page(part, after=after)
-            # It may have ended since it was read.
+            # The last records may have been written between the two queries.
             part = await output.list_after(self.command_id, after=after, limit=limit)
             return self._page(part, after=after, over=not part.records)
 
@@ -34,8 +34,8 @@ class CommandOutputSource:
             return await CommandOutputRepository(session).find_tail(self.command_id, count=count)
 
     def item_of(self, record: Record) -> Item:
-        told = json.dumps(tell(record), ensure_ascii=False, separators=(",", ":"))
-        return Item(record.seq, told.encode())
+        text = json.dumps(serialize(record), ensure_ascii=False, separators=(",", ":"))
+        return Item(record.seq, text.encode())
 
     def _page(self, part: Part, *, after: int, over: bool = False) -> Page:
         if not part.records:

@@ -1,9 +1,9 @@
-"""One command, recorded by this process from its start or from where another left it.
+"""Records one command in this process, from its start or from where another server stopped.
 
-begin ──► record ──────────► ended
-│  ▲
-broke off  ▼  │ connected, with a gap
-find again ──────► ended     its sandbox has, its time is up, or it is not there any more
+begin ─────────► record ──────────► ended
+                 │  ▲
+connection lost  ▼  │ reconnected, with a gap
+                reconnect ────────► ended     sandbox ended, timed out, or the process is gone
 """
 
 import asyncio
@@ -12,11 +12,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from datetime import datetime, timedelta
 
+from sandbox_server.commands.allowance import Throttle
 from sandbox_server.commands.command_log import Batch, CommandLog
-from sandbox_server.commands.last_line import find_last_line
-from sandbox_server.commands.recording_context import Means
-from sandbox_server.commands.recording_repository import Grown
-from sandbox_server.commands.throttle import Pace
+from sandbox_server.commands.recording_context import RecordingContext, find_last_line
+from sandbox_server.commands.recording_repository import WriteResult
 from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.db.session import OUTAGES
 from sandbox_server.domain.agents import exit_code_of
@@ -39,88 +38,88 @@ from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 
 log = logging.getLogger(__name__)
 
-HANDED_OVER = "Another server went on recording it."
+HANDED_OVER = "Another server continued the recording."
 
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 10.0
-_LASTED_S = 5.0
+_MIN_BACKOFF_S = 0.1
+_MAX_BACKOFF_S = 10.0
+_STABLE_S = 5.0
 _LARGEST_PID = 2**31 - 1
-# A start whose answer was lost may still be on its way.
-_LOOKS_FOR_NEW = 3
-_BETWEEN_LOOKS_S = 1.0
-_SANDBOX_ENDED = "Its sandbox ended."
-_UNSEEN = "It is not in its sandbox any more, and nobody saw how it ended."
-_NEVER_SEEN = "Its start was not confirmed, and it is not in its sandbox."
+# A start request without a response may still be in progress.
+_NEW_COMMAND_ATTEMPTS = 3
+_ATTEMPT_INTERVAL_S = 1.0
+_SANDBOX_ENDED = "The sandbox ended."
+_LOST = "The process is gone, and its exit was not observed."
+_START_UNCONFIRMED = "The start was not confirmed, and there is no such process in the sandbox."
 
 
 class Recording:
-    """Records one command, as long as this process has its lease."""
+    """Records one command while this process holds its lease."""
 
     def __init__(
-        self, row: Command, log_: CommandLog, means: Means, *, left: timedelta | None
+        self, row: Command, log_: CommandLog, context: RecordingContext, *, left: timedelta | None
     ) -> None:
         self.row = row
         self.log = log_
-        self.begun = asyncio.Event()
-        """It is stored that the command runs, or has ended."""
-        self.over = asyncio.Event()
-        """It is stored how the command ended; or others record it now."""
+        self.started = asyncio.Event()
+        """Set once the start or the end of the command is stored."""
+        self.finished = asyncio.Event()
+        """Set once the end of the command is stored, or another server records it."""
         self.connected = asyncio.Event()
-        """What it writes is received; or it has ended."""
-        self._means = means
+        """Set while output is received, and after the end."""
+        self._context = context
         self._loop = asyncio.get_running_loop()
         self._expires_at = None if left is None else self._loop.time() + left.total_seconds()
         self._state = row.state
         self._forget: Callable[[], object] = lambda: None
-        self._pace = Pace()
-        self._has_missed = False  # what it wrote, and nothing was heard of it since
+        self._throttle = Throttle()
+        self._may_have_missed_output = False  # while disconnected
         if row.state is not CommandState.STARTING:
-            self.begun.set()
+            self.started.set()
 
     def forget(self) -> None:
-        """Stop recording: others do, or there is nothing to record any more."""
+        """Stop recording, because another server does or the row is gone."""
         self._forget()
         self.connected.set()
-        self.begun.set()
-        self.over.set()
+        self.started.set()
+        self.finished.set()
 
-    def settle(self, batch: Batch, grown: Grown) -> None:
-        """Have the row say what is stored."""
+    def ack(self, batch: Batch, result: WriteResult) -> None:
+        """Update the row from the stored batch."""
         for name, value in (*batch.changes.items(), *batch.sizes.items()):
             if name != "started":
                 setattr(self.row, name, value)
-        self.row.last_seq = grown.last_seq
-        self.row.started_at, self.row.expires_at = grown.started_at, grown.expires_at
-        self.row.ended_at = grown.ended_at
+        self.row.last_seq = result.last_seq
+        self.row.started_at, self.row.expires_at = result.started_at, result.expires_at
+        self.row.ended_at = result.ended_at
         if self.row.state is not CommandState.STARTING:
-            self.begun.set()
+            self.started.set()
         if self.row.ended_at is not None:
-            self.over.set()
+            self.finished.set()
 
-    async def begin(self, used: UsableSandbox, process: NewProcess) -> None:
-        """Start the command and record it until it has ended."""
+    async def begin(self, usable: UsableSandbox, process: NewProcess) -> None:
+        """Start the command and record it until it ends."""
         task = asyncio.current_task()
         assert task is not None
         self._forget = task.cancel
-        with self._awake(used.row):
-            why = await self._start(used, process)
-        if why is not None:
-            await self._find_again_until_ended(why)
+        with self._keep_awake(usable.row):
+            reason = await self._start(usable, process)
+        if reason is not None:
+            await self._reconnect_until_ended(reason)
 
-    async def go_on(self) -> None:
-        """Record a command that another has recorded until now."""
+    async def take_over(self) -> None:
+        """Record a command that another server started."""
         task = asyncio.current_task()
         assert task is not None
         self._forget = task.cancel
-        await self._find_again_until_ended(HANDED_OVER)
+        await self._reconnect_until_ended(HANDED_OVER)
 
-    async def _start(self, used: UsableSandbox, process: NewProcess) -> str | None:
-        processes = used.backend.processes(used.access)
+    async def _start(self, usable: UsableSandbox, process: NewProcess) -> str | None:
+        processes = usable.backend.processes(usable.access)
         timeout = self.row.timeout
         if timeout is not None:
             self._expires_at = self._loop.time() + timeout.total_seconds()
         try:
-            return await self._record(used, processes, processes.start(process, timeout=timeout))
+            return await self._record(usable, processes, processes.start(process, timeout=timeout))
         except BackendUnavailable as error:
             return error.reason
         except BackendError as error:
@@ -129,59 +128,61 @@ class Recording:
             self._end(CommandState.FAILED, error.reason)
             return None
 
-    async def _find_again_until_ended(self, why: str) -> None:
-        reason: str | None = why
-        pause = _FIRST_PAUSE_S
+    async def _reconnect_until_ended(self, lost: str) -> None:
+        reason: str | None = lost
+        backoff = _MIN_BACKOFF_S
         while reason is not None:
             since = self._loop.time()
             try:
-                reason = await self._find_again(reason)
+                reason = await self._reconnect(reason)
             except (BackendError, *OUTAGES) as error:
-                log.info("command not found again command_id=%s error=%r", self.row.id, error)
-            lasted = self._loop.time() - since > _LASTED_S
-            pause = _FIRST_PAUSE_S if lasted else min(pause * 2, _LONGEST_PAUSE_S)
+                log.info("cannot reconnect to command command_id=%s error=%r", self.row.id, error)
+            lasted = self._loop.time() - since > _STABLE_S
+            backoff = _MIN_BACKOFF_S if lasted else min(backoff * 2, _MAX_BACKOFF_S)
             if reason is not None:
-                await asyncio.sleep(pause)
+                await asyncio.sleep(backoff)
 
-    async def _find_again(self, why: str) -> str | None:
-        """Follow the command as soon as its sandbox runs; gives why that broke off, if it did not end."""
-        used = await self._means.wait_until_running(self.row.sandbox_id)
-        if used is None:
+    async def _reconnect(self, reason: str) -> str | None:
+        """Connect to the command once its sandbox runs; returns why the connection was lost, or None if the command ended."""
+        usable = await self._context.wait_until_running(self.row.sandbox_id)
+        if usable is None:
             self._end(CommandState.KILLED, _SANDBOX_ENDED)
             return None
-        self._has_missed = True
-        processes = used.backend.processes(used.access)
+        self._may_have_missed_output = True
+        processes = usable.backend.processes(usable.access)
         left = self._left()
         if left is not None and left <= timedelta():
-            if not await self._end_as_it_said(used):
+            if not await self._end_from_last_line(usable):
                 await self._kill(processes)
             return None
-        with self._awake(used.row):
+        with self._keep_awake(usable.row):
             try:
                 events = processes.connect(self.row.id, timeout=left)
-                return await self._record(used, processes, events, after=why)
+                return await self._record(usable, processes, events, after=reason)
             except ProcessGone:
-                return await self._look_for(used, processes, why)
+                return await self._look_for(usable, processes, reason)
 
-    async def _look_for(self, used: UsableSandbox, processes: Processes, why: str) -> str | None:
+    async def _look_for(
+        self, usable: UsableSandbox, processes: Processes, reason: str
+    ) -> str | None:
         is_new = self._state is CommandState.STARTING
-        for _ in range(_LOOKS_FOR_NEW if is_new else 1):
-            if any(one.tag == self.row.id for one in await processes.list()):
-                return why
-            await asyncio.sleep(_BETWEEN_LOOKS_S if is_new else 0)
-        if not await self._end_as_it_said(used):
-            self._end(CommandState.LOST, _NEVER_SEEN if is_new else _UNSEEN)
+        for _ in range(_NEW_COMMAND_ATTEMPTS if is_new else 1):
+            if any(process.tag == self.row.id for process in await processes.list()):
+                return reason
+            await asyncio.sleep(_ATTEMPT_INTERVAL_S if is_new else 0)
+        if not await self._end_from_last_line(usable):
+            self._end(CommandState.LOST, _START_UNCONFIRMED if is_new else _LOST)
         return None
 
     async def _record(
         self,
-        used: UsableSandbox,
+        usable: UsableSandbox,
         processes: Processes,
         events: Events,
         *,
         after: str | None = None,
     ) -> str | None:
-        """Record what happens until the command ends; gives why it was lost sight of before that."""
+        """Record events until the command ends; returns why the connection was lost before that."""
         try:
             async with aclosing(events):
                 async for event in events:
@@ -191,9 +192,9 @@ class Recording:
                             self._note_start(event, after)
                             after = None
                         case Output():
-                            await self._receive(event, used.row)
+                            await self._receive(event, usable.row)
                         case Ended():
-                            await self._hear_last_line(used)
+                            await self._record_last_line(usable)
                             self._note_end(event)
                             return None
         except TimeIsUp:
@@ -208,7 +209,7 @@ class Recording:
         finally:
             if self._state in COMMAND_LIVING:
                 self.connected.clear()
-        return "Its output broke off."
+        return "The output stream was interrupted."
 
     def _note_start(self, started: Started, after: str | None) -> None:
         if self._state is CommandState.STARTING:
@@ -219,30 +220,30 @@ class Recording:
             )
         if after is not None:
             self.log.note(RecordType.GAP, {"stream": None, "size": None, "reason": after})
-        if self._is_waited_for:
-            self._means.recorder.grow_soon(self)
+        if self._has_waiting_caller:
+            self._context.recorder.schedule_soon(self)
         else:
-            self._means.recorder.grow(self)
+            self._context.recorder.schedule(self)
 
     async def _receive(self, output: Output, sandbox: Sandbox) -> None:
         is_stderr = output.stream is OutputStream.STDERR
-        self._has_missed = self._has_missed and is_stderr
+        self._may_have_missed_output = self._may_have_missed_output and is_stderr
         self.log.receive(RecordType.STDERR if is_stderr else RecordType.STDOUT, output.content)
-        self._means.recorder.grow(self)
+        self._context.recorder.schedule(self)
         if self.row.kind is not CommandKind.SERVICE:
-            self._means.awake.note(sandbox)
-        await self._means.recorder.room(self)
-        await self._pace.keep()
+            self._context.activity.note(sandbox)
+        await self._context.recorder.wait_for_room(self)
+        await self._throttle.wait()
 
-    async def _hear_last_line(self, used: UsableSandbox) -> bytes:
-        """Record what it said last, where nobody was there to hear it."""
-        line = await find_last_line(used, self.row) if self._has_missed else b""
+    async def _record_last_line(self, usable: UsableSandbox) -> bytes:
+        """Record the last line of an agent run if output may have been missed."""
+        line = await find_last_line(usable, self.row) if self._may_have_missed_output else b""
         if line:
             self.log.receive(RecordType.STDOUT, line)
         return line
 
-    async def _end_as_it_said(self, used: UsableSandbox) -> bool:
-        exit_code = exit_code_of(await self._hear_last_line(used))
+    async def _end_from_last_line(self, usable: UsableSandbox) -> bool:
+        exit_code = exit_code_of(await self._record_last_line(usable))
         if exit_code is None:
             return False
         self._end(CommandState.EXITED, None, exit_code=exit_code)
@@ -255,11 +256,11 @@ class Recording:
         elif left is not None and left <= timedelta():
             self._time_out()
         else:
-            self._end(CommandState.KILLED, ended.words or "It was killed.")
+            self._end(CommandState.KILLED, ended.words or "Killed.")
 
     async def _kill(self, processes: Processes) -> None:
         try:
-            with suppress(ProcessGone):  # the sandbox has killed it, and left what it started
+            with suppress(ProcessGone):  # the sandbox has killed the command, but not its children
                 await processes.send_signal(self.row.id, ProcessSignal.KILL)
             if self.row.pid is not None:
                 await processes.signal_group(self.row.pid, GroupSignal.KILL)
@@ -269,31 +270,33 @@ class Recording:
 
     def _time_out(self) -> None:
         timeout = self.row.timeout or timedelta()
-        self._end(CommandState.TIMED_OUT, f"It was killed after {timeout.total_seconds():g} s.")
+        self._end(
+            CommandState.TIMED_OUT, f"Timed out after {timeout.total_seconds():g} s and killed."
+        )
 
     def _end(
         self, state: CommandState, reason: str | None, *, exit_code: int | None = None
     ) -> None:
         self._state = state
         self.connected.set()
-        told = {"state": state.value, "exit_code": exit_code, "reason": reason}
+        record = {"state": state.value, "exit_code": exit_code, "reason": reason}
         changes = {"state": state, "state_reason": reason, "exit_code": exit_code}
-        self.log.note(RecordType.EXIT, told, **changes)
-        self._means.recorder.grow(self, at_once=True)
+        self.log.note(RecordType.EXIT, record, **changes)
+        self._context.recorder.schedule(self, now=True)
 
     def _left(self) -> timedelta | None:
         if self._expires_at is None:
             return None
         return timedelta(seconds=self._expires_at - self._loop.time())
 
-    def _awake(self, sandbox: Sandbox) -> AbstractContextManager[None]:
-        """Keep the sandbox awake while somebody waits for the command's end."""
-        return self._means.awake.hold(sandbox) if self._is_waited_for else nullcontext()
+    def _keep_awake(self, sandbox: Sandbox) -> AbstractContextManager[None]:
+        """Keep the sandbox awake while a request waits for the command's end."""
+        return self._context.activity.hold(sandbox) if self._has_waiting_caller else nullcontext()
 
     @property
-    def _is_waited_for(self) -> bool:
-        waited_for = (CommandKind.COMMAND, CommandKind.AGENT)
-        return self.row.kind in waited_for and not self.row.background
+    def _has_waiting_caller(self) -> bool:
+        kinds = (CommandKind.COMMAND, CommandKind.AGENT)
+        return self.row.kind in kinds and not self.row.background
 
 
 def time_left(row: Command, now: datetime) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""All that is written about commands. Who records one holds its lease; nobody else's words count."""
+"""Writes of commands and their output. Only the holder of a command's lease may write."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from sandbox_server.commands.recording_statements import ADD, EXTEND, FRESH, GIVEN, NOW, STORE
+from sandbox_server.commands.recording_statements import (
+    DEFAULTS,
+    EXTEND,
+    INSERT,
+    INSERTED_COLUMNS,
+    NOW,
+    STORE,
+)
 from sandbox_server.db.models import Command, CommandOutput
 from sandbox_server.log.records import RecordType
 
-# The channel on which it is said that commands were left for others to record.
-LEFT = "commands_left"
+# Notification: commands were released for other servers to record.
+RELEASED_CHANNEL = "commands_left"
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class NewRecord:
 
 @dataclass(frozen=True)
 class NewGap:
-    """What becomes of a row that is not kept."""
+    """Replaces a row that is not kept."""
 
     seq: int
     offset: int
@@ -41,19 +48,19 @@ class NewGap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
-    """By what a command's log grows, if its last number is still the one that is known."""
+class LogWrite:
+    """Records to append to a command's log, if `last_seq` is still its last number."""
 
     command_id: str
     last_seq: int
     records: Sequence[NewRecord]
-    gone: Sequence[int] = ()
+    deleted: Sequence[int] = ()
     gaps: Sequence[NewGap] = ()
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Grown:
+class WriteResult:
     last_seq: int
     started_at: datetime | None
     expires_at: datetime | None
@@ -62,7 +69,7 @@ class Grown:
 
 @dataclass(frozen=True)
 class StoredRow:
-    """What tells of a stored record how much there is of it."""
+    """A stored record without its content."""
 
     seq: int
     type: str
@@ -76,23 +83,23 @@ class RecordingRepository:
         self._session = session
 
     async def add(self, *, by: str, lease: timedelta, **columns: Any) -> Command:
-        """Insert a command, whose lease its recorder has from now."""
-        row = Command(**{**FRESH, **columns}, recorded_by=by)
-        given = {f"new_{name}": getattr(row, name) for name in GIVEN}
-        inserted = await self._session.execute(ADD, {**given, "lease": lease})
+        """Insert a command and lease it to its recorder."""
+        row = Command(**{**DEFAULTS, **columns}, recorded_by=by)
+        parameters = {f"new_{name}": getattr(row, name) for name in INSERTED_COLUMNS}
+        inserted = await self._session.execute(INSERT, {**parameters, "lease": lease})
         row.created_at, row.recorded_until = inserted.one()
         return row
 
     async def store(
-        self, tenant_id: str, growths: Sequence[Growth], *, by: str, lease: timedelta
-    ) -> dict[str, Grown]:
-        """Store what commands of one tenant wrote, in one statement; gives those of which it was `by` who records them."""
-        given = _parameters(growths) | {"tenant_id": tenant_id, "by": by, "lease": lease}
-        rows = await self._session.execute(STORE, given)
-        return {row[0]: Grown(*row[1:5]) for row in rows}
+        self, tenant_id: str, writes: Sequence[LogWrite], *, by: str, lease: timedelta
+    ) -> dict[str, WriteResult]:
+        """Write output of commands of one tenant in one statement; returns those that `by` still records."""
+        parameters = _parameters(writes) | {"tenant_id": tenant_id, "by": by, "lease": lease}
+        rows = await self._session.execute(STORE, parameters)
+        return {row[0]: WriteResult(*row[1:5]) for row in rows}
 
-    async def find_grown(self, command_id: str, *, by: str, after: int) -> Grown | None:
-        """Find how far a command's log has come beyond that number, if it was `by` who brought it there."""
+    async def find_result(self, command_id: str, *, by: str, after: int) -> WriteResult | None:
+        """Find the result of an earlier write by `by` beyond the number `after`."""
         row = Command
         columns = (row.last_seq, row.started_at, row.expires_at, row.ended_at)
         found = await self._session.execute(
@@ -100,23 +107,22 @@ class RecordingRepository:
                 row.id == command_id, row.recorded_by == by, row.last_seq > after
             )
         )
-        grown = found.one_or_none()
-        return None if grown is None else Grown(*grown)
+        result = found.one_or_none()
+        return None if result is None else WriteResult(*result)
 
     async def extend(self, ids: Iterable[str], *, by: str, lease: timedelta) -> set[str]:
-        """Let leases last from now; gives whose they still are."""
-        given = {"ids": list(ids), "by": by, "lease": lease}
-        return set(await self._session.scalars(EXTEND, given))
+        """Renew leases; returns the ids that are still leased to `by`."""
+        parameters = {"ids": list(ids), "by": by, "lease": lease}
+        return set(await self._session.scalars(EXTEND, parameters))
 
-    async def is_ours(self, command_id: str, *, by: str) -> bool:
-        """Tell whether a command was recorded by this one to the last."""
-        mine = select(Command.recorded_by).where(Command.id == command_id)
-        return await self._session.scalar(mine) == by
+    async def is_recorded_by(self, command_id: str, *, by: str) -> bool:
+        recorder = select(Command.recorded_by).where(Command.id == command_id)
+        return await self._session.scalar(recorder) == by
 
     async def claim_lapsed(
         self, *, by: str, lease: timedelta, limit: int
     ) -> Sequence[tuple[Command, datetime]]:
-        """Take over commands that nobody records any more, each with the database's clock."""
+        """Claim commands whose lease has expired, each with the database's time."""
         lapsed = (
             select(Command.id)
             .where(Command.ended_at.is_(None), Command.recorded_until <= NOW)
@@ -135,18 +141,18 @@ class RecordingRepository:
         return [(row[0], row[1]) for row in claimed]
 
     async def release(self, ids: Iterable[str], *, by: str) -> None:
-        """Leave commands to whoever goes on with them, and say so."""
+        """Release the leases and notify other servers."""
         released = (
             update(Command)
             .where(Command.id.in_(list(ids)), Command.recorded_by == by, Command.ended_at.is_(None))
             .values(recorded_until=NOW)
-            .returning(func.pg_notify(LEFT, ""))
+            .returning(func.pg_notify(RELEASED_CHANNEL, ""))
             .execution_options(synchronize_session=False)
         )
         await self._session.execute(released)
 
     async def list_stored(self, command_id: str) -> Sequence[StoredRow]:
-        """List what its recorder stored of a command's log, without what it says."""
+        """List the stored records of a command's log, without their content."""
         row = CommandOutput
         columns = (row.seq, row.type, row.offset, func.octet_length(row.content), row.data)
         found = await self._session.execute(
@@ -154,25 +160,25 @@ class RecordingRepository:
             .where(row.command_id == command_id, row.type != RecordType.RESIZED)
             .order_by(row.seq)
         )
-        return [StoredRow(*each) for each in found]
+        return [StoredRow(*row) for row in found]
 
 
-def _parameters(growths: Sequence[Growth]) -> dict[str, Any]:
+def _parameters(writes: Sequence[LogWrite]) -> dict[str, Any]:
     records = [
-        (each.command_id, number, record)
-        for each in growths
-        for number, record in enumerate(each.records)
+        (write.command_id, number, record)
+        for write in writes
+        for number, record in enumerate(write.records)
     ]
-    gone = [(each.command_id, seq) for each in growths for seq in each.gone]
-    gaps = [(each.command_id, gap) for each in growths for gap in each.gaps]
+    deleted = [(write.command_id, seq) for write in writes for seq in write.deleted]
+    gaps = [(write.command_id, gap) for write in writes for gap in write.gaps]
     commands = [
         {
-            "id": each.command_id,
-            "last_seq": each.last_seq,
-            "count": len(each.records),
-            **each.changes,
+            "id": write.command_id,
+            "last_seq": write.last_seq,
+            "count": len(write.records),
+            **write.changes,
         }
-        for each in growths
+        for write in writes
     ]
     return {
         "commands": json.dumps(commands),
@@ -182,8 +188,8 @@ def _parameters(growths: Sequence[Growth]) -> dict[str, Any]:
         "starts": [record.offset for _, _, record in records],
         "contents": [record.content for _, _, record in records],
         "datas": [json.dumps(dict(record.data)) for _, _, record in records],
-        "gone_ids": [command_id for command_id, _ in gone],
-        "gone_seqs": [seq for _, seq in gone],
+        "gone_ids": [command_id for command_id, _ in deleted],
+        "gone_seqs": [seq for _, seq in deleted],
         "cut_ids": [command_id for command_id, _ in gaps],
         "cut_seqs": [gap.seq for _, gap in gaps],
         "cut_starts": [gap.offset for _, gap in gaps],

@@ -1,4 +1,4 @@
-"""The statements by which commands are recorded, built once."""
+"""SQL statements of recording, built once."""
 
 from sqlalchemy import (
     ARRAY,
@@ -21,22 +21,25 @@ from sandbox_server.log.events import LOG_CHANNEL
 NOW = func.statement_timestamp()
 _lease = bindparam("lease", type_=Interval)
 
-FRESH = {
+DEFAULTS = {
     "kind": CommandKind.COMMAND,
     "state": CommandState.STARTING,
     **dict.fromkeys(("background", "stdin"), False),
     **dict.fromkeys(("last_seq", "stdout_size", "stderr_size", "stdout_cut", "stderr_cut"), 0),
 }
-GIVEN = (
+INSERTED_COLUMNS = (
     *("id", "tenant_id", "sandbox_id", "kind", "name", "cmd", "cwd", "user", "background", "stdin"),
     *("cols", "rows", "timeout", "expires_at", "state", "recorded_by", "agent"),
 )
 _mapped = Command.__mapper__.columns
-# Built once, and without rows of the ORM: a short command took a fifth longer with them.
-ADD = (
+# Built once and without ORM objects, which made a short command a fifth slower.
+INSERT = (
     insert(TABLES["commands"])
     .values(
-        {_mapped[name]: bindparam(f"new_{name}", type_=_mapped[name].type) for name in GIVEN}
+        {
+            _mapped[name]: bindparam(f"new_{name}", type_=_mapped[name].type)
+            for name in INSERTED_COLUMNS
+        }
         | {_mapped["recorded_until"]: NOW + _lease}
     )
     .returning(_mapped["created_at"], _mapped["recorded_until"])
@@ -44,7 +47,7 @@ ADD = (
 EXTEND = (
     update(Command)
     .where(Command.id == func.any(bindparam("ids", type_=ARRAY(Text))))
-    # Wrapped, since by the index of what has not ended the planner would read all of that.
+    # Wrapped in coalesce: with the partial index the planner would read all commands that have not ended.
     .where(
         Command.recorded_by == bindparam("by"), func.coalesce(Command.ended_at.is_(None), false())
     )
@@ -52,8 +55,8 @@ EXTEND = (
     .returning(Command.id)
     .execution_options(synchronize_session=False)
 )
-# Numbers are taken last: whoever waits for the counter holds its commands, and nobody who has it waits for those.
-# Each command is looked up by itself: the planner would read all that have not ended.
+# Numbers are taken after the commands are locked: always in this order, so that there is no deadlock.
+# LATERAL looks up each command by its id: otherwise the planner would read all that have not ended.
 STORE = text(f"""
 WITH given AS (
     SELECT * FROM jsonb_to_recordset(CAST(:commands AS jsonb)) AS given(
@@ -107,7 +110,7 @@ UPDATE commands SET
 FROM numbered WHERE commands.id = numbered.id
 RETURNING commands.id, commands.last_seq, commands.started_at, commands.expires_at, commands.ended_at,
     pg_notify('{LOG_CHANNEL}', 'sandbox/' || commands.sandbox_id || ' command/' || commands.id)
-""").bindparams(  # noqa: S608 - the channel's name is ours
+""").bindparams(  # noqa: S608 - the channel name is a constant
     bindparam("lease", type_=Interval),
     *(
         bindparam(name, type_=ARRAY(type_))

@@ -8,8 +8,8 @@ from datetime import timedelta
 from sandbox_server.commands.command_log import CommandLog, StoredRecord
 from sandbox_server.commands.recorder import Recorder
 from sandbox_server.commands.recording import Recording, time_left
-from sandbox_server.commands.recording_context import Means
-from sandbox_server.commands.recording_repository import LEFT, RecordingRepository
+from sandbox_server.commands.recording_context import RecordingContext
+from sandbox_server.commands.recording_repository import RELEASED_CHANNEL, RecordingRepository
 from sandbox_server.commands.retention import LARGEST_PIECE
 from sandbox_server.db.models import Command
 from sandbox_server.db.notifications import Notifications
@@ -23,87 +23,89 @@ from sandbox_server.sandboxes.sandbox_access import SandboxAccess, UsableSandbox
 
 log = logging.getLogger(__name__)
 
-_BEATS_PER_LEASE = 3
-_CLAIM = 100
-# In a flood a terminal has to show what it does now; the rest of what it showed matters less.
-_MOST_HELD_OF_TERMINAL = 2 * LARGEST_PIECE
+_RENEWALS_PER_LEASE = 3
+_CLAIM_LIMIT = 100
+# In a flood a terminal shows current output; older output matters less.
+_TERMINAL_MAX_HELD = 2 * LARGEST_PIECE
 
 
 def open_recordings(
     sessions: Sessions,
-    using: SandboxAccess,
-    awake: ActivityTracker,
+    sandbox_access: SandboxAccess,
+    activity: ActivityTracker,
     changes: Changes,
     notifications: Notifications,
     *,
     lease: timedelta,
     bound: int,
 ) -> "Recordings":
-    """Put together what records commands, under a name that no other process has."""
+    """Create the recordings of this process, under a unique recorder name."""
     recorder = Recorder(sessions, name=secrets.token_hex(8), lease=lease)
-    means = Means(sessions, recorder, using, changes, awake)
-    return Recordings(means, notifications, bound=bound)
+    context = RecordingContext(sessions, recorder, sandbox_access, changes, activity)
+    return Recordings(context, notifications, bound=bound)
 
 
 class Recordings:
-    """The commands that this process records: those that it starts, and those that others left."""
+    """The commands that this process records: those it starts, and those it takes over from other servers."""
 
-    def __init__(self, means: Means, notifications: Notifications, *, bound: int) -> None:
-        self._means = means
+    def __init__(
+        self, context: RecordingContext, notifications: Notifications, *, bound: int
+    ) -> None:
+        self._context = context
         self._bound = bound
         self._running: dict[str, Recording] = {}
         self._tasks: dict[Recording, asyncio.Task[None]] = {}
-        self._living: Counter[str] = Counter()  # of each sandbox, and of each tenant
-        self._left = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._counts: Counter[str] = Counter()  # per sandbox and per tenant
+        self._released = asyncio.Event()
+        self._claiming = asyncio.Lock()
         self._has_closed = False
-        notifications.listen(LEFT, lambda _: self._left.set())
+        notifications.listen(RELEASED_CHANNEL, lambda _: self._released.set())
 
     @property
     def recorder_name(self) -> str:
-        return self._means.recorder.name
+        return self._context.recorder.name
 
     @property
     def lease(self) -> timedelta:
-        return self._means.recorder.lease
+        return self._context.recorder.lease
 
     def find(self, command_id: str) -> Recording | None:
         return self._running.get(command_id)
 
     def count(self, owner_id: str) -> int:
-        """Count the commands of a sandbox, or of a tenant, that are recorded here."""
-        return self._living[owner_id]
+        """Count the commands of a sandbox or a tenant that are recorded by this process."""
+        return self._counts[owner_id]
 
     def begin(self, row: Command, used: UsableSandbox, process: NewProcess) -> Recording:
-        """Start a command that has been written down; it goes on whatever becomes of who asked for it."""
-        recording = Recording(row, self._new_log(row), self._means, left=None)
+        """Start a command whose row exists. It continues if the caller disconnects."""
+        recording = Recording(row, self._new_log(row), self._context, left=None)
         self._run(recording, recording.begin(used, process))
         return recording
 
     async def run(self) -> None:
-        """Keep the leases, and go on with what others have left, until cancelled."""
-        beat = (self.lease / _BEATS_PER_LEASE).total_seconds()
+        """Renew the leases, and take over released commands, until cancelled."""
+        interval = (self.lease / _RENEWALS_PER_LEASE).total_seconds()
         while True:
-            self._left.clear()
-            async with self._looking:
-                await self._look()
+            self._released.clear()
+            async with self._claiming:
+                await self._renew_and_claim()
             try:
-                async with asyncio.timeout(beat):
-                    await self._left.wait()
+                async with asyncio.timeout(interval):
+                    await self._released.wait()
             except TimeoutError:
                 pass
 
     async def close(self, *, within: timedelta) -> None:
-        """Store what there is, and leave the commands to others."""
+        """Store all output, and release the commands to other servers."""
         self._has_closed = True
         try:
             async with asyncio.timeout(within.total_seconds()):
-                async with self._looking:
+                async with self._claiming:
                     pass
                 await self._hand_over()
         except (TimeoutError, *OUTAGES) as error:
             log.warning("commands not handed over error=%r", error)
-        await self._means.recorder.close()
+        await self._context.recorder.close()
 
     async def _hand_over(self) -> None:
         left = list(self._running)
@@ -111,87 +113,95 @@ class Recordings:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._means.recorder.flush()
-        async with without_transaction(self._means.sessions) as session:
+        await self._context.recorder.flush()
+        async with without_transaction(self._context.sessions) as session:
             await RecordingRepository(session).release(left, by=self.recorder_name)
 
-    async def _look(self) -> None:
-        if self._has_closed:  # what it leaves is for others
+    async def _renew_and_claim(self) -> None:
+        if self._has_closed:  # released commands are for other servers
             return
         try:
-            await self._extend()
-            await self._take_over()
+            await self._renew_leases()
+            await self._claim_lapsed()
         except OUTAGES as error:
-            log.warning("commands not looked after count=%d error=%r", len(self._running), error)
+            log.warning("leases not renewed count=%d error=%r", len(self._running), error)
 
-    async def _extend(self) -> None:
+    async def _renew_leases(self) -> None:
         held = list(self._running)
         if not held:
             return
-        async with without_transaction(self._means.sessions) as session:
+        async with without_transaction(self._context.sessions) as session:
             ours = await RecordingRepository(session).extend(
                 held, by=self.recorder_name, lease=self.lease
             )
         for command_id in set(held) - ours:
             recording = self._running.get(command_id)
-            if recording is not None and not recording.over.is_set():
-                await self._check(recording)
+            if recording is not None and not recording.finished.is_set():
+                await self._check_lease(recording)
 
-    async def _check(self, recording: Recording) -> None:
-        """Stop recording what is another's by now; what has just ended here is not."""
-        async with without_transaction(self._means.sessions) as session:
+    async def _check_lease(self, recording: Recording) -> None:
+        """Stop recording a command that another server has claimed. A command that just ended here is no such case."""
+        async with without_transaction(self._context.sessions) as session:
             repository = RecordingRepository(session)
-            if not await repository.is_ours(recording.row.id, by=self.recorder_name):
+            if not await repository.is_recorded_by(recording.row.id, by=self.recorder_name):
                 log.warning("command is recorded elsewhere command_id=%s", recording.row.id)
                 recording.forget()
-                self._means.recorder.drop(recording)
+                self._context.recorder.drop(recording)
 
-    async def _take_over(self) -> None:
-        async with without_transaction(self._means.sessions) as session:
+    async def _claim_lapsed(self) -> None:
+        async with without_transaction(self._context.sessions) as session:
             repository = RecordingRepository(session)
             claimed = await repository.claim_lapsed(
-                by=self.recorder_name, lease=self.lease, limit=_CLAIM
+                by=self.recorder_name, lease=self.lease, limit=_CLAIM_LIMIT
             )
             for row, now in claimed:
                 command_log = self._new_log(row)
                 command_log.restore(
-                    StoredRecord(one.seq, RecordType(one.type), one.offset, one.length, one.data)
-                    for one in await repository.list_stored(row.id)
+                    StoredRecord(
+                        stored.seq,
+                        RecordType(stored.type),
+                        stored.offset,
+                        stored.length,
+                        stored.data,
+                    )
+                    for stored in await repository.list_stored(row.id)
                 )
-                recording = Recording(row, command_log, self._means, left=time_left(row, now))
+                recording = Recording(row, command_log, self._context, left=time_left(row, now))
                 if row.id not in self._running:
-                    self._run(recording, recording.go_on())
-        if len(claimed) == _CLAIM:
-            self._left.set()
+                    self._run(recording, recording.take_over())
+        if len(claimed) == _CLAIM_LIMIT:
+            self._released.set()
 
     def _new_log(self, row: Command) -> CommandLog:
         is_terminal = row.kind is CommandKind.TERMINAL
         return CommandLog(
             bound=self._bound,
             last_seq=row.last_seq,
-            most_held=_MOST_HELD_OF_TERMINAL if is_terminal else None,
+            max_held=_TERMINAL_MAX_HELD if is_terminal else None,
         )
 
-    def _run(self, recording: Recording, work: Coroutine[None, None, None]) -> None:
+    def _run(self, recording: Recording, coroutine: Coroutine[None, None, None]) -> None:
         row = recording.row
         self._running[row.id] = recording
-        self._living.update((row.sandbox_id, row.tenant_id))
-        task = asyncio.create_task(self._see_through(recording, work), name=f"command {row.id}")
+        self._counts.update((row.sandbox_id, row.tenant_id))
+        task = asyncio.create_task(self._supervise(recording, coroutine), name=f"command {row.id}")
         self._tasks[recording] = task
 
-    async def _see_through(self, recording: Recording, work: Coroutine[None, None, None]) -> None:
+    async def _supervise(
+        self, recording: Recording, coroutine: Coroutine[None, None, None]
+    ) -> None:
         row = recording.row
         try:
-            await work
-            await recording.over.wait()
+            await coroutine
+            await recording.finished.wait()
         except Exception:
             log.exception("recording failed command_id=%s", row.id)
             recording.forget()
-            self._means.recorder.drop(recording)
+            self._context.recorder.drop(recording)
         finally:
             del self._tasks[recording]
             del self._running[row.id]
             for owner_id in (row.sandbox_id, row.tenant_id):
-                self._living[owner_id] -= 1
-                if not self._living[owner_id]:
-                    del self._living[owner_id]
+                self._counts[owner_id] -= 1
+                if not self._counts[owner_id]:
+                    del self._counts[owner_id]

@@ -6,8 +6,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sandbox_server.db.models import Command
 from sandbox_server.domain.commands import CommandKind, CommandState
 
-# A caller that waits asks for it all the time.
-_OWN = select(Command).where(
+# Built once: it runs at every poll of a waiting caller.
+_FIND = select(Command).where(
     Command.id == bindparam("command_id", type_=Text),
     Command.sandbox_id == bindparam("sandbox_id", type_=Text),
     Command.tenant_id == bindparam("tenant_id", type_=Text),
@@ -15,14 +15,14 @@ _OWN = select(Command).where(
 
 
 class CommandRepository:
-    """Reads commands; they are written by who records them."""
+    """Reads commands. `RecordingRepository` writes them."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def find(self, command_id: str, *, sandbox_id: str, tenant_id: str) -> Command | None:
-        asked = {"command_id": command_id, "sandbox_id": sandbox_id, "tenant_id": tenant_id}
-        found: Command | None = await self._session.scalar(_OWN, asked)
+        parameters = {"command_id": command_id, "sandbox_id": sandbox_id, "tenant_id": tenant_id}
+        found: Command | None = await self._session.scalar(_FIND, parameters)
         return found
 
     async def list_page(
@@ -34,7 +34,7 @@ class CommandRepository:
         limit: int,
         before: str | None = None,
     ) -> Sequence[Command]:
-        """List newest first, from the one before the id `before`; ids sort by age."""
+        """List commands, newest first, from the one before the id `before`; ids sort by age."""
         query = select(Command).where(Command.sandbox_id == sandbox_id, Command.kind.in_(kinds))
         if states:
             query = query.where(Command.state.in_(states))

@@ -1,4 +1,4 @@
-"""A command as it is asked for: what its sandbox is told, and what is kept of it."""
+"""Converts a command request to a process and to columns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from sandbox_server.domain.commands import CommandRequest
 from sandbox_server.providers.protocol.processes import NewProcess
 
-# As terminals of the SDK have them.
-_OF_TERMINALS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+# The same as for terminals of the SDK.
+_TERMINAL_ENVS = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 
 
-def process_of(tag: str, request: CommandRequest) -> NewProcess:
+def to_process(tag: str, request: CommandRequest) -> NewProcess:
     envs: Mapping[str, str] = request.envs
     args = ["/bin/bash", "-l", "-c", request.cmd]
     if request.size is not None:
-        envs = {**_OF_TERMINALS, **envs}
+        envs = {**_TERMINAL_ENVS, **envs}
         args = args if request.cmd else ["/bin/bash", "-i", "-l"]
     return NewProcess(
         tag=tag,
@@ -27,8 +27,8 @@ def process_of(tag: str, request: CommandRequest) -> NewProcess:
     )
 
 
-def columns_of(request: CommandRequest) -> dict[str, Any]:
-    """Give what is kept of a request, which its environment is not."""
+def to_columns(request: CommandRequest) -> dict[str, Any]:
+    """Return the columns to store. Environment variables are not stored."""
     size = request.size
     return {
         "kind": request.kind,

@@ -1,14 +1,14 @@
-"""What of a command's output is kept: of each stream the beginning and the end.
+"""Retention of output: the beginning and the end of each stream.
 
     ┌────────────┬─────────────┬────────────┐
     │    head    │     gap     │    tail    │     each half of the bound
     └────────────┴─────────────┴────────────┘
-                  falls out of the tail, in the table and before it gets there
+                  evicted from the tail, in the table and before it is written
 
-The head is written as it comes. The tail is a ring: once its allowance is used up it is held back in memory, so that a
-flood is dropped before the database and not by it.
+The head is written as it arrives. The tail is a ring buffer. Once its allowance is used up it is held in memory, so that
+a flood is dropped before the database and not by it.
 
-A row costs more than it holds, so that single bytes are not kept by the million.
+A row costs more than its content, so that single bytes are not kept by the million.
 """
 
 from collections import deque
@@ -22,15 +22,15 @@ from sandbox_server.log.records import RecordType
 LARGEST_PIECE = 64 * 1024
 ROW_COST = 256
 SMALLEST_BOUND = 256 * 1024
-TOO_MUCH = "There was more output than is kept."
+LIMIT_REASON = "Output exceeds the retention limit."
 
 QUIET_S = 0.5
-"""An output that was held back and has been silent for so long gets its last bytes written."""
+"""The last bytes of a held output are written once it has been silent for so long."""
 
-_SHORT_END = 16 * 1024  # what of it is written then if it has used up its credit
-_SHORTEST_WAIT_S = 0.05
+_CREDITED_TAIL = 16 * 1024  # written on credit while there is a debt
+_MIN_WAIT_S = 0.05
 
-# Of UTF-8: how long a character is that begins with this byte, and what may follow in it.
+# UTF-8: length of a character by its first byte, and the continuation bytes.
 _LENGTHS = {
     **dict.fromkeys(range(0xC2, 0xE0), 2),
     **dict.fromkeys(range(0xE0, 0xF0), 3),
@@ -41,7 +41,7 @@ _CONTINUATIONS = range(0x80, 0xC0)
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """A record that is not stored yet; `order` is its place among those of all streams."""
+    """A record that is not yet stored; `order` is its position among the records of all streams."""
 
     type: RecordType
     order: int
@@ -50,10 +50,10 @@ class Piece:
     data: dict[str, Any] = field(default_factory=dict)
     room: int = 0
     in_head: bool = True
-    is_paid: bool = False
-    """The allowance was charged for it already."""
+    is_charged: bool = False
+    """Its cost was already taken from the allowance."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """What becomes of the command's row with it."""
+    """Changes to the command's row that are stored with it."""
 
     @property
     def end(self) -> int:
@@ -64,13 +64,13 @@ class Piece:
         return ROW_COST + len(self.content)
 
     @property
-    def price(self) -> int:
-        """What the allowance is charged for writing it."""
-        return 0 if self.in_head or self.is_paid else WRITE_COST + len(self.content)
+    def charge(self) -> int:
+        """Cost of writing it, to be taken from the allowance."""
+        return 0 if self.in_head or self.is_charged else WRITE_COST + len(self.content)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRow:
     """A row of a stream's tail."""
 
     seq: int
@@ -88,40 +88,40 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Fallen:
-    """Rows of a tail that are to go; the last of them becomes the gap where they all were."""
+class Evicted:
+    """Rows to remove from a tail. The last of them becomes the gap."""
 
-    rows: tuple[Kept, ...]
+    rows: tuple[KeptRow, ...]
 
     @property
-    def gap(self) -> Kept:
-        return Kept(self.rows[-1].seq, self.rows[0].offset, self.rows[-1].end, is_gap=True)
+    def gap(self) -> KeptRow:
+        return KeptRow(self.rows[-1].seq, self.rows[0].offset, self.rows[-1].end, is_gap=True)
 
     @property
     def size(self) -> int:
         return sum(row.size for row in self.rows)
 
 
-class Bounded:
-    """One stream: what waits to be stored, and which rows of its tail are."""
+class BoundedStream:
+    """One stream: pending pieces and stored rows of its tail."""
 
     def __init__(
-        self, type_: RecordType, *, bound: int, clock: Clock, most_held: int | None = None
+        self, type_: RecordType, *, bound: int, clock: Clock, max_held: int | None = None
     ) -> None:
         self.type = type_
-        self.told = 0
-        """How far rows tell of it, be it that they tell of a gap."""
+        self.recorded_until = 0
+        """Offset up to which rows or gaps are recorded."""
         self.stored = 0
-        """How many of its bytes are in rows."""
-        self.weight = 0
+        """Number of bytes in rows."""
+        self.buffered_bytes = 0
         self._received = 0
         self._head_left = self._most = max(bound, SMALLEST_BOUND) // 2
-        self._head_waiting: deque[Piece] = deque()
-        self._tail_waiting: deque[Piece] = deque()
-        self._tail_weight = 0
-        self._tail: deque[Kept] = deque()
+        self._pending_head: deque[Piece] = deque()
+        self._pending_tail: deque[Piece] = deque()
+        self._tail_buffered = 0
+        self._tail: deque[KeptRow] = deque()
         self._tail_cost = 0
-        self._most_held = self._most if most_held is None else min(most_held, self._most)
+        self._max_held = self._most if max_held is None else min(max_held, self._most)
         self._allowance = Allowance(self._most, clock=clock)
         self._clock = clock
         self._last_received_at = clock()
@@ -129,15 +129,15 @@ class Bounded:
 
     @property
     def first(self) -> Piece | None:
-        """The piece that has waited longest."""
-        waiting = self._head_waiting or self._tail_waiting
+        """The oldest pending piece."""
+        waiting = self._pending_head or self._pending_tail
         return waiting[0] if waiting else None
 
-    def restore(self, rows: Iterable[Kept]) -> None:
-        """Go on after what is stored of it, in order."""
+    def restore(self, rows: Iterable[KeptRow]) -> None:
+        """Continue after the stored rows, which are in order."""
         for row in rows:
             self.stored += row.size
-            self.told = self._received = row.end
+            self.recorded_until = self._received = row.end
             if not row.is_gap and not self._tail and row.cost <= self._head_left:
                 self._head_left -= row.cost
             else:
@@ -145,168 +145,168 @@ class Bounded:
                 self._keep(row)
 
     def open(self, order: int) -> Piece:
-        """Begin another piece; what the one before has of an unfinished character goes over to it."""
+        """Begin another piece. Bytes of an incomplete character move to it."""
         return self.put_back(self.take_unfinished(), order)
 
-    def put_back(self, rest: bytes, order: int, *, is_paid: bool = False) -> Piece:
+    def put_back(self, rest: bytes, order: int, *, is_charged: bool = False) -> Piece:
         """Begin a piece with bytes that were taken off the end."""
         in_head = self._head_left > 2 * ROW_COST
         self._head_left -= ROW_COST if in_head else self._head_left
         room = min(LARGEST_PIECE, self._head_left) if in_head else LARGEST_PIECE
         offset = self._received - len(rest)
-        piece = Piece(self.type, order, offset, room=room, in_head=in_head, is_paid=is_paid)
-        (self._head_waiting if in_head else self._tail_waiting).append(piece)
-        self._weigh(piece, ROW_COST)
+        piece = Piece(self.type, order, offset, room=room, in_head=in_head, is_charged=is_charged)
+        (self._pending_head if in_head else self._pending_tail).append(piece)
+        self._account(piece, ROW_COST)
         self._extend(piece, rest)
         return piece
 
     def receive(self, piece: Piece, content: bytes) -> None:
-        """Add to the piece that was opened last, which has room for it."""
+        """Append to the piece that was opened last, which has room."""
         self._received += len(content)
         self._last_received_at = self._clock()
         self._extend(piece, content)
-        # There may be a gap to be told of before the first.
-        most = self._most_held if self.is_held else self._most
+        # A gap may have to be recorded before the first piece.
+        most = self._max_held if self.is_held else self._most
         self._drop_oldest(most - ROW_COST)
 
     @property
     def is_held(self) -> bool:
-        """Output waits that may not be written yet."""
+        """Whether pending output may not be written yet."""
         return self.first is not None and not self.may_take
 
     @property
     def may_take(self) -> bool:
-        """What has waited longest may be written now."""
+        """Whether the oldest piece may be written now."""
         first = self.first
         if first is None:
             return False
-        return self._is_released or not first.price or self._allowance.covers(first.price)
+        return self._is_released or not first.charge or self._allowance.covers(first.charge)
 
     def refill(self, rate: float) -> float:
-        """Earn allowance at that rate, and return how much; after a silence get the last bytes written even without."""
+        """Earn allowance at `rate`, and return how much. After a silence, charge pending output on credit."""
         earned = self._allowance.refill(rate)
         if self.is_held and self._clock() - self._last_received_at >= QUIET_S:
-            self.pay_ahead()
+            self.charge_pending()
         return earned
 
-    def pay_ahead(self) -> None:
-        """Let what is held back be written on credit: all of it, or its last bytes where there is a debt already."""
+    def charge_pending(self) -> None:
+        """Let held output be written on credit: all of it, or only its last bytes if there is a debt."""
         if not self.is_held:
             return
         if self._allowance.is_in_debt:
             if not self._allowance.has_credit:
                 return
-            self._cut_to(_SHORT_END)
-        for piece in self._tail_waiting:
-            self._allowance.spend(piece.price)
-            piece.is_paid = True
+            self._cut_to(_CREDITED_TAIL)
+        for piece in self._pending_tail:
+            self._allowance.spend(piece.charge)
+            piece.is_charged = True
 
     def release(self) -> None:
-        """Hold nothing back from now on: this is the end."""
+        """Stop holding output, because the command has ended."""
         self._is_released = True
 
     def seconds_held(self) -> float:
-        """Tell how long to wait before asking again whether what waits may be written."""
+        """Return when to check again whether pending output may be written."""
         first = self.first
         if first is None or self.may_take:
             return 0.0
-        return min(max(self._allowance.seconds_until(first.price), _SHORTEST_WAIT_S), QUIET_S)
+        return min(max(self._allowance.seconds_until(first.charge), _MIN_WAIT_S), QUIET_S)
 
     def shed(self, most: int) -> None:
-        """Drop the oldest of what is held back, down to so much."""
+        """Drop the oldest held output until at most `most` bytes are left."""
         if self.is_held:
             self._drop_oldest(most)
 
     def take(self) -> Piece:
-        """Take what has waited longest."""
-        piece = (self._head_waiting or self._tail_waiting).popleft()
-        self._weigh(piece, -piece.cost)
-        self._allowance.spend(piece.price)
+        """Take the oldest piece."""
+        piece = (self._pending_head or self._pending_tail).popleft()
+        self._account(piece, -piece.cost)
+        self._allowance.spend(piece.charge)
         return piece
 
     def take_unfinished(self) -> bytes:
-        """Take a character off the end that is not all there yet."""
-        waiting = self._tail_waiting or self._head_waiting
+        """Remove an incomplete character from the end, and return its bytes."""
+        waiting = self._pending_tail or self._pending_head
         size = unfinished(waiting[-1].content) if waiting else 0
         if not size:
             return b""
         last = waiting[-1]
         rest = bytes(last.content[-size:])
         del last.content[-size:]
-        self._weigh(last, -size)
+        self._account(last, -size)
         if not last.content:
             waiting.pop()
-            self._weigh(last, -ROW_COST)
+            self._account(last, -ROW_COST)
         return rest
 
-    def fall(self, coming: int) -> Fallen | None:
-        """Tell which rows have to go so that there is room for others that cost so much."""
-        over = self._tail_cost + coming - self._most
+    def evict(self, added: int) -> Evicted | None:
+        """Select the rows to remove so that rows of the cost `added` fit."""
+        over = self._tail_cost + added - self._most
         if over <= 0:
             return None
-        over += ROW_COST  # of the gap
-        fallen: list[Kept] = []
+        over += ROW_COST  # for the gap
+        evicted: list[KeptRow] = []
         for row in self._tail:
-            # Two gaps in a row are one.
+            # Adjacent gaps are merged.
             if over <= 0 and not row.is_gap:
                 break
-            fallen.append(row)
+            evicted.append(row)
             over -= row.cost
-        return Fallen(tuple(fallen)) if any(not row.is_gap for row in fallen) else None
+        return Evicted(tuple(evicted)) if any(not row.is_gap for row in evicted) else None
 
-    def settle(self, rows: Iterable[tuple[Kept, bool]], fallen: Fallen | None) -> None:
-        """Note what is stored from now on, each with whether it is in the head, and what is not any more."""
-        if fallen is not None:
-            for _ in fallen.rows:
+    def ack(self, rows: Iterable[tuple[KeptRow, bool]], evicted: Evicted | None) -> None:
+        """Mark rows as stored, each with whether it is in the head, and evicted rows as removed."""
+        if evicted is not None:
+            for _ in evicted.rows:
                 self._tail_cost -= self._tail.popleft().cost
-            self._tail.appendleft(fallen.gap)
-            self._tail_cost += fallen.gap.cost
-            self.stored -= fallen.size
+            self._tail.appendleft(evicted.gap)
+            self._tail_cost += evicted.gap.cost
+            self.stored -= evicted.size
         for row, in_head in rows:
             self.stored += row.size
-            self.told = row.end
+            self.recorded_until = row.end
             if not in_head:
                 self._keep(row)
 
     def _drop_oldest(self, most: int) -> None:
-        while self._tail_weight > most and len(self._tail_waiting) > 1:
-            dropped = self._tail_waiting.popleft()
-            self._weigh(dropped, -dropped.cost)
+        while self._tail_buffered > most and len(self._pending_tail) > 1:
+            dropped = self._pending_tail.popleft()
+            self._account(dropped, -dropped.cost)
 
     def _cut_to(self, size: int) -> None:
-        """Drop all that waits but about the last `size` bytes, cut where a character begins."""
-        held = sum(len(piece.content) for piece in self._tail_waiting)
-        while held - len(self._tail_waiting[0].content) >= size:
-            dropped = self._tail_waiting.popleft()
-            held -= len(dropped.content)
-            self._weigh(dropped, -dropped.cost)
-        first = self._tail_waiting[0]
-        excess = max(0, held - size)
+        """Drop pending output except for about the last `size` bytes, from the beginning of a character."""
+        pending = sum(len(piece.content) for piece in self._pending_tail)
+        while pending - len(self._pending_tail[0].content) >= size:
+            dropped = self._pending_tail.popleft()
+            pending -= len(dropped.content)
+            self._account(dropped, -dropped.cost)
+        first = self._pending_tail[0]
+        excess = max(0, pending - size)
         while excess and excess < len(first.content) and first.content[excess] in _CONTINUATIONS:
             excess += 1
         del first.content[:excess]
         first.offset += excess
-        self._weigh(first, -excess)
+        self._account(first, -excess)
 
-    def _keep(self, row: Kept) -> None:
+    def _keep(self, row: KeptRow) -> None:
         self._tail.append(row)
         self._tail_cost += row.cost
 
     def _extend(self, piece: Piece, content: bytes) -> None:
         piece.content += content
         piece.room -= len(content)
-        self._weigh(piece, len(content))
+        self._account(piece, len(content))
         if piece.in_head:
             self._head_left -= len(content)
 
-    def _weigh(self, piece: Piece, change: int) -> None:
-        self.weight += change
+    def _account(self, piece: Piece, change: int) -> None:
+        self.buffered_bytes += change
         if not piece.in_head:
-            self._tail_weight += change
+            self._tail_buffered += change
 
 
 def unfinished(content: bytes | bytearray) -> int:
-    """Count the bytes at the end that begin a character of UTF-8 and do not end it."""
+    """Count the bytes of an incomplete UTF-8 character at the end."""
     for back in range(1, min(3, len(content)) + 1):
         byte = content[-back]
         if byte not in _CONTINUATIONS:

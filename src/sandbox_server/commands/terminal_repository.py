@@ -7,7 +7,7 @@ from sandbox_server.log.events import LOG_CHANNEL
 from sandbox_server.log.output_repository import end_of_record
 from sandbox_server.log.records import RecordType
 
-# The number is taken last, as by everybody who holds a command. Of all sizes the last is kept, where it was given.
+# The number is taken after the command is locked, as in `STORE`. Only the last size is kept, at its own position.
 _RESIZE = text(f"""
 WITH resized AS (
     UPDATE commands SET cols = :cols, rows = :rows
@@ -23,7 +23,7 @@ SELECT sandbox_id, seq, id, 'resized', jsonb_build_object('cols', :cols, 'rows',
 ON CONFLICT (command_id) WHERE type = 'resized'
     DO UPDATE SET seq = excluded.seq, data = excluded.data, created_at = excluded.created_at
 RETURNING pg_notify('{LOG_CHANNEL}', 'sandbox/' || sandbox_id || ' command/' || command_id)
-""")  # noqa: S608 - the channel's name is ours
+""")  # noqa: S608 - the channel name is a constant
 
 
 class TerminalRepository:
@@ -31,7 +31,7 @@ class TerminalRepository:
         self._session = session
 
     async def find_position(self, terminal_id: str, *, offset: int) -> int:
-        """Find after which number of its log comes all that it showed from that byte on."""
+        """Find the sequence number after which the output from byte `offset` is logged."""
         row = CommandOutput
         numbers = select(row.seq).where(row.command_id == terminal_id)
         beyond = numbers.where(
@@ -47,6 +47,6 @@ class TerminalRepository:
         return position
 
     async def note_size(self, terminal_id: str, size: TerminalSize) -> None:
-        """Tell all who see the terminal how large it is now, unless that is no news."""
-        given = {"terminal_id": terminal_id, "cols": size.cols, "rows": size.rows}
-        await self._session.execute(_RESIZE, given)
+        """Store the new size and notify viewers, unless it is unchanged."""
+        parameters = {"terminal_id": terminal_id, "cols": size.cols, "rows": size.rows}
+        await self._session.execute(_RESIZE, parameters)

@@ -1,4 +1,4 @@
-"""Commands as the API tells them."""
+"""Converts commands to wire models."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,7 +16,7 @@ from sandbox_client.models import (
 from sandbox_server.commands.excerpt import excerpt
 from sandbox_server.db.models import Command
 from sandbox_server.log.records import Record, RecordType
-from sandbox_server.log.serialize import Cut, tell, transcribe
+from sandbox_server.log.serialize import Cut, serialize, transcribe
 
 LONGEST_LISTED = 1000
 
@@ -24,7 +24,6 @@ _FACTS = CommandRead.model_fields.keys() - {"timeout_s"}
 
 
 def view_command(row: Command) -> CommandRead:
-    """Tell a command among others."""
     facts = _facts_of(row)
     if len(row.cmd) > LONGEST_LISTED:
         facts["cmd"] = row.cmd[:LONGEST_LISTED] + "…"
@@ -54,7 +53,9 @@ def view_part(
     return OutputPart(
         items=[_item(record) for record in found.records],
         next_offset=found.next_offset,
-        size=max(size, found.next_offset) if found.records else size,  # it may have grown since
+        size=max(size, found.next_offset)
+        if found.records
+        else size,  # output may have been added since the row was read
         cut=row.stderr_cut if of_stderr else row.stdout_cut,
         state=CommandState(row.state),
     )
@@ -67,7 +68,7 @@ def _facts_of(row: Command) -> dict[str, Any]:
 
 def _item(record: Record) -> OutputPiece | OutputGap:
     kind = OutputGap if record.type is RecordType.GAP else OutputPiece
-    return kind.model_validate(tell(record))
+    return kind.model_validate(serialize(record))
 
 
 def _cut(cut: Cut | None) -> OutputCut | None:

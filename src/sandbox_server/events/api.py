@@ -4,7 +4,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from sandbox_client.models import EventRead, Page, TimelineEntry
 from sandbox_server.domain.events import Cause
-from sandbox_server.events.event_source import EventSource, tell_event, tell_moment
+from sandbox_server.events.event_source import EventSource, view_event, view_timeline_entry
 from sandbox_server.events.service import Timelines
 from sandbox_server.http.deps import Reader, SandboxIdPath, depends_on
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_number
@@ -16,11 +16,12 @@ router = APIRouter(prefix="/v1", tags=["events"])
 Types = Annotated[
     list[Annotated[str, Query(pattern=r"^[a-z_]{1,50}\.[a-z_]{0,50}$")]] | None,
     Query(
-        alias="type", description="Those of any of these types; `sandbox.` is all that begin so."
+        alias="type",
+        description="Only events of any of these types; `sandbox.` matches all types with this prefix.",
     ),
 ]
 Causes = Annotated[
-    list[Cause] | None, Query(alias="cause", description="Those of any of these causes.")
+    list[Cause] | None, Query(alias="cause", description="Only events with any of these causes.")
 ]
 
 
@@ -37,16 +38,20 @@ async def list_events(
     caller: Reader,
     timelines: TimelinesDep,
     listener: ListenerDep,
-    wanted: EventFilterDep,
+    event_filter: EventFilterDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[EventRead] | Response:
-    """Tell what happened to your sandboxes, oldest first; with `Accept: text/event-stream` what happens from now on too."""
+    """List events of all your sandboxes, oldest first. With `Accept: text/event-stream`, also stream new events."""
     if listener.asks_for_events:
-        return await listener.stream(EventSource(tenant_id=caller.tenant_id, wanted=wanted))
+        return await listener.stream(
+            EventSource(tenant_id=caller.tenant_id, event_filter=event_filter)
+        )
     begin = read_number(cursor) or listener.after or 0
-    rows = await timelines.list_events(caller, wanted=wanted, after=begin, limit=limit + 1)
-    items = [tell_event(row) for row in rows]
+    rows = await timelines.list_events(
+        caller, event_filter=event_filter, after=begin, limit=limit + 1
+    )
+    items = [view_event(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)
 
 
@@ -60,20 +65,22 @@ async def list_sandbox_events(
     caller: Reader,
     timelines: TimelinesDep,
     listener: ListenerDep,
-    wanted: EventFilterDep,
+    event_filter: EventFilterDep,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[EventRead] | Response:
-    """Tell what happened to a sandbox, oldest first; with `Accept: text/event-stream` until it has ended."""
+    """List events of a sandbox, oldest first. With `Accept: text/event-stream`, also stream new events until it is deleted."""
     if listener.asks_for_events:
         await timelines.require_sandboxes(caller, sandbox_id)
-        source = EventSource(tenant_id=caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted)
+        source = EventSource(
+            tenant_id=caller.tenant_id, sandbox_id=sandbox_id, event_filter=event_filter
+        )
         return await listener.stream(source)
     begin = read_number(cursor) or listener.after or 0
     rows = await timelines.list_events(
-        caller, sandbox_id=sandbox_id, wanted=wanted, after=begin, limit=limit + 1
+        caller, sandbox_id=sandbox_id, event_filter=event_filter, after=begin, limit=limit + 1
     )
-    items = [tell_event(row) for row in rows]
+    items = [view_event(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)
 
 
@@ -85,8 +92,8 @@ async def get_timeline(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[TimelineEntry]:
-    """Tell how a sandbox came to be what it is: each state it was in, what caused it, who, and why."""
+    """List a sandbox's state changes with cause, actor and reason, oldest first."""
     after = read_number(cursor) or 0
     rows = await timelines.list_events(caller, sandbox_id=sandbox_id, after=after, limit=limit + 1)
-    items = [tell_moment(row) for row in rows]
+    items = [view_timeline_entry(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.seq)

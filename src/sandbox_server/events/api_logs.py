@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1", tags=["events"])
 
 Sources = Annotated[
     list[LogKind] | None,
-    Query(alias="source", description="Only these; else all but terminals."),
+    Query(alias="source", description="Only these sources. Default: all except terminals."),
 ]
 LogPage = Page[LogEvent | LogRecord | LogGap]
 
@@ -29,7 +29,7 @@ async def read_logs(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Response:
-    """Tell what happened to some of your sandboxes and what ran in them, in one order; as a stream until all have ended."""
+    """Read events and output of several sandboxes in one order. With `Accept: text/event-stream`, also stream new records until all have ended."""
     source = LogSource(
         tenant_id=caller.tenant_id,
         sandbox_ids=tuple(sorted(set(sandbox_ids))),
@@ -53,7 +53,7 @@ async def read_sandbox_logs(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Response:
-    """Tell what happened to a sandbox and what ran in it, in one order; as a stream until it has ended."""
+    """Read events and output of a sandbox in one order. With `Accept: text/event-stream`, also stream new records until it has ended."""
     await timelines.require_sandboxes(caller, sandbox_id)
     source = LogSource(
         tenant_id=caller.tenant_id,
@@ -70,8 +70,8 @@ async def _answer(
         return await listener.stream(source, meanwhile=timelines.recording(listener.caller, source))
     begin = read_number(cursor) or listener.after or 0
     page = await timelines.read_log(source, after=begin, limit=limit)
-    following = f'"{cursor_at(page.position)}"' if page.more else "null"
-    # Each is JSON already.
+    next_cursor = f'"{cursor_at(page.position)}"' if page.more else "null"
+    # Items are serialized already.
     items = b",".join(item.data for item in page.items)
-    content = b'{"items":[%b],"next_cursor":%b}' % (items, following.encode())
+    content = b'{"items":[%b],"next_cursor":%b}' % (items, next_cursor.encode())
     return Response(content, media_type="application/json")

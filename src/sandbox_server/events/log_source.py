@@ -1,9 +1,9 @@
-"""All that is told of sandboxes in one stream, each with where it comes from.
+"""Events and output of sandboxes in one stream; each item has a source.
 
-source   events                 something happened to a sandbox
-command terminal       a record of what ran in it, see log/records.py
-service                a record of a service's log, by the service's `name`
-(none)                 a gap: what was there is no longer kept
+source   events                 an event of a sandbox
+         command terminal       a record of a command's log, see log/records.py
+         service                a record of a service's log, with the service's `name`
+         (none)                 a gap: older records were removed
 """
 
 import json
@@ -13,10 +13,10 @@ from enum import StrEnum
 from sandbox_server.db.models import Event
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.commands import CommandKind
-from sandbox_server.events.event_source import find_gap, tell_event
+from sandbox_server.events.event_source import find_gap, view_event
 from sandbox_server.events.merged_repository import LogState, MergedLog, MergedLogRepository, Output
 from sandbox_server.log.event_repository import EventLog
-from sandbox_server.log.serialize import tell
+from sandbox_server.log.serialize import serialize
 from sandbox_server.log.source import Item, Page
 
 
@@ -28,13 +28,13 @@ class LogKind(StrEnum):
     AGENT = "agent"
 
 
-# Of a terminal there is all that it showed, which few want to read with the rest.
+# Without terminals, whose raw output is seldom useful in a merged log.
 USUAL = frozenset(LogKind) - {LogKind.TERMINAL}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogSource:
-    """What happens to some of a tenant's sandboxes and what runs in them, until all of them have ended."""
+    """Events and output of some of a tenant's sandboxes, until all of them have ended."""
 
     tenant_id: str
     sandbox_ids: tuple[str, ...]
@@ -52,8 +52,8 @@ class LogSource:
             gap = find_gap(self._kept(state), after=after)
             if gap is not None:
                 return Page(items=[gap], position=gap.id, more=True)
-            part = await merged.read(log, after=after, until=state.counted, limit=limit)
-        items = [*map(_of_event, part.events), *map(_of_output, part.output)]
+            part = await merged.read(log, after=after, until=state.last_seq, limit=limit)
+        items = [*map(_event_item, part.events), *map(_output_item, part.output)]
         return Page(
             items=sorted(items, key=lambda item: item.id),
             position=part.position,
@@ -78,7 +78,7 @@ class LogSource:
         )
 
     def _kept(self, state: LogState) -> EventLog:
-        """Tell how far what is asked for was removed."""
+        """Return up to which number the selected records were removed."""
         removed = []
         if LogKind.EVENTS in self.kinds:
             removed.append((state.events_removed_seq, state.events_removed_at))
@@ -86,30 +86,30 @@ class LogSource:
             removed.append((state.output_removed_seq, state.output_removed_at))
         seq, at = max(removed, key=lambda each: each[0], default=(0, None))
         return EventLog(
-            counted=state.counted,
+            last_seq=state.last_seq,
             removed_seq=seq,
             removed_at=at,
             created_at=state.first_created_at,
         )
 
 
-def _of_event(event: Event) -> Item:
-    told = tell_event(event).model_dump(mode="json")
-    return _item(event.seq, {"source": LogKind.EVENTS.value, **told})
+def _event_item(event: Event) -> Item:
+    fields = view_event(event).model_dump(mode="json")
+    return _item(event.seq, {"source": LogKind.EVENTS.value, **fields})
 
 
-def _of_output(output: Output) -> Item:
+def _output_item(output: Output) -> Item:
     record = output.record
-    told = {
+    fields = {
         "source": output.kind.value,
         "seq": record.seq,
         "sandbox_id": record.sandbox_id,
         "command_id": record.command_id,
         **({} if output.name is None else {"name": output.name}),
-        **tell(record),
+        **serialize(record),
     }
-    return _item(record.seq, told)
+    return _item(record.seq, fields)
 
 
-def _item(number: int, told: dict[str, object]) -> Item:
-    return Item(number, json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
+def _item(number: int, fields: dict[str, object]) -> Item:
+    return Item(number, json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode())

@@ -32,7 +32,7 @@ from sandbox_server.log.records import Record, RecordType
 
 @dataclass(frozen=True, kw_only=True)
 class MergedLog:
-    """Which of a tenant's sandboxes are told about, and what."""
+    """A selection of a tenant's sandboxes and kinds of records."""
 
     tenant_id: str
     sandbox_ids: Sequence[str]
@@ -42,24 +42,24 @@ class MergedLog:
 
 @dataclass(frozen=True, kw_only=True)
 class LogState:
-    """What is known of a log as a whole."""
+    """State of a log as a whole."""
 
-    counted: int = 0
-    """The last number that was given: whatever has it or one before can be read from now on."""
+    last_seq: int = 0
+    """Last issued number: all records up to it can be read."""
     events_removed_seq: int = 0
     events_removed_at: datetime | None = None
     output_removed_seq: int = 0
     output_removed_at: datetime | None = None
-    """The last of what is not kept any more."""
+    """Number and time of the last removed records."""
     first_created_at: datetime | None = None
-    """Of the sandboxes that are still on record."""
+    """Creation time of the oldest sandbox that still has a row."""
     has_ended: bool = False
-    """None of them goes on, and no command in them that is told about."""
+    """All sandboxes and selected commands have ended."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A record of a command's log, and what it is the log of."""
+    """A record of a command's log, with the command's kind and name."""
 
     record: Record
     kind: CommandKind
@@ -68,54 +68,56 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class MergedPart:
-    """Some of a log."""
+    """A part of a log."""
 
     events: Sequence[Event] = ()
     output: Sequence[Output] = field(default=())
     position: int
-    """As far as all of it was read."""
+    """Number up to which the part is complete."""
     more: bool
 
 
 class MergedLogRepository:
-    """Reads what happened to sandboxes together with what ran in them, in the one order of their tenant's log."""
+    """Reads events and output of sandboxes in the order of the tenant's log."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def find_state(self, log: MergedLog) -> LogState:
-        """Find out about all of it; to be asked before it is read."""
-        row = (await self._session.execute(_STATE, _asked(log))).one_or_none()
+        """Read the state of the log; call it before `read`."""
+        row = (await self._session.execute(_STATE, _parameters(log))).one_or_none()
         return LogState() if row is None else LogState(**row._asdict())
 
     async def read(self, log: MergedLog, *, after: int, until: int, limit: int) -> MergedPart:
-        """Read some of what comes after one number, up to another."""
-        asked = _asked(log) | {"after": after, "until": until, "limit": limit}
-        events = list(await self._session.scalars(_EVENTS, asked)) if log.events else []
-        output, seen, more = await self._read_output(asked) if log.kinds else ([], until, False)
+        """Read records after one number, up to another."""
+        parameters = _parameters(log) | {"after": after, "until": until, "limit": limit}
+        events = list(await self._session.scalars(_EVENTS, parameters)) if log.events else []
+        output, seen, more = (
+            await self._read_output(parameters) if log.kinds else ([], until, False)
+        )
         position = until
         if len(events) == limit:
             position, more = events[-1].seq, True
-        return _cut(events, output, limit=limit, position=min(position, seen), more=more)
+        return _limit_part(events, output, limit=limit, position=min(position, seen), more=more)
 
     async def find_tail(self, log: MergedLog, *, count: int) -> int:
-        """Find after which number the last so many come."""
-        asked = _asked(log) | {"limit": count + 1}
-        found = list(await self._session.scalars(_LAST_EVENTS, asked)) if log.events else []
+        """Find the number after which the last `count` records come."""
+        parameters = _parameters(log) | {"limit": count + 1}
+        found = list(await self._session.scalars(_LAST_EVENTS, parameters)) if log.events else []
         if log.kinds:
-            found += await self._session.scalars(_LAST_OUTPUT, asked)
+            found += await self._session.scalars(_LAST_OUTPUT, parameters)
         found.sort(reverse=True)
         return found[count] if len(found) > count else 0
 
-    async def _read_output(self, asked: dict[str, Any]) -> tuple[list[Output], int, bool]:
-        """Read output; gives how far that was, and whether there is more."""
-        rows = (await self._session.execute(_OUTPUT, asked)).all()
-        is_full = len(rows) == asked["limit"] or sum(row.size for row in rows) >= LARGEST_PART
-        seen = rows[-1].seq if is_full else asked["until"]
-        return [_output(row) for row in rows if row.is_wanted], seen, is_full
+    async def _read_output(self, parameters: dict[str, Any]) -> tuple[list[Output], int, bool]:
+        """Read output; returns records, position and whether there is more."""
+        rows = (await self._session.execute(_OUTPUT, parameters)).all()
+        is_full = len(rows) == parameters["limit"] or sum(row.size for row in rows) >= LARGEST_PART
+        seen = rows[-1].seq if is_full else parameters["until"]
+        return [_output(row) for row in rows if row.is_selected], seen, is_full
 
 
-def _asked(log: MergedLog) -> dict[str, Any]:
+def _parameters(log: MergedLog) -> dict[str, Any]:
     return {
         "tenant_id": log.tenant_id,
         "sandbox_ids": list(log.sandbox_ids),
@@ -123,10 +125,10 @@ def _asked(log: MergedLog) -> dict[str, Any]:
     }
 
 
-def _cut(
+def _limit_part(
     events: Sequence[Event], output: Sequence[Output], *, limit: int, position: int, more: bool
 ) -> MergedPart:
-    """Leave out what comes after something that was not read, and more than was asked for."""
+    """Limit the part, and remove records beyond the position up to which all were read."""
     numbers = sorted(
         number
         for number in (
@@ -163,7 +165,7 @@ _sandbox_ids = bindparam("sandbox_ids", type_=ARRAY(Text))
 _each = func.unnest(_sandbox_ids).table_valued(column("id", Text), name="each").render_derived()
 _tenant_id = bindparam("tenant_id", type_=Text)
 _limit = bindparam("limit", type_=BigInteger)
-_is_wanted = Command.kind.cast(Text) == any_(bindparam("kinds", type_=ARRAY(Text)))
+_is_selected = Command.kind.cast(Text) == any_(bindparam("kinds", type_=ARRAY(Text)))
 
 
 def _between(seq: InstrumentedAttribute[int]) -> ColumnElement[bool]:
@@ -172,42 +174,44 @@ def _between(seq: InstrumentedAttribute[int]) -> ColumnElement[bool]:
 
 
 def _state() -> Select[*tuple[Any, ...]]:
-    theirs = Sandbox.tenant_id == _tenant_id, Sandbox.id == any_(_sandbox_ids)
-    goes_on = exists().where(*theirs, Sandbox.ended_at.is_(None))
-    runs = exists().where(
-        Command.sandbox_id == any_(_sandbox_ids), Command.ended_at.is_(None), _is_wanted
+    own = Sandbox.tenant_id == _tenant_id, Sandbox.id == any_(_sandbox_ids)
+    any_running = exists().where(*own, Sandbox.ended_at.is_(None))
+    any_command = exists().where(
+        Command.sandbox_id == any_(_sandbox_ids), Command.ended_at.is_(None), _is_selected
     )
     return select(
-        (Stream.next_seq - 1).label("counted"),
+        (Stream.next_seq - 1).label("last_seq"),
         Stream.removed_seq.label("events_removed_seq"),
         Stream.removed_at.label("events_removed_at"),
         Stream.output_removed_seq,
         Stream.output_removed_at,
         select(func.min(Sandbox.created_at))
-        .where(*theirs)
+        .where(*own)
         .scalar_subquery()
         .label("first_created_at"),
-        and_(not_(goes_on), not_(runs)).label("has_ended"),
+        and_(not_(any_running), not_(any_command)).label("has_ended"),
     ).where(Stream.tenant_id == _tenant_id)
 
 
 def _events() -> Select[*tuple[Any, ...]]:
-    of_one = select(Event).where(
+    of_sandbox = select(Event).where(
         Event.tenant_id == _tenant_id, Event.sandbox_id == _each.c.id, _between(Event.seq)
     )
-    some = of_one.order_by(Event.seq).limit(_limit).lateral("some")
-    event = aliased(Event, some)
-    return select(event).select_from(_each.join(some, true())).order_by(event.seq).limit(_limit)
+    first_rows = of_sandbox.order_by(Event.seq).limit(_limit).lateral("first_rows")
+    event = aliased(Event, first_rows)
+    return (
+        select(event).select_from(_each.join(first_rows, true())).order_by(event.seq).limit(_limit)
+    )
 
 
 def _output_of_all() -> Select[*tuple[Any, ...]]:
-    """Select records with how many bytes come before each, for which none of the bytes are read."""
-    of_one = select(CommandOutput).where(
+    """Select records with the number of bytes before each, which does not read the bytes."""
+    of_sandbox = select(CommandOutput).where(
         CommandOutput.sandbox_id == _each.c.id, _between(CommandOutput.seq)
     )
-    some = of_one.order_by(CommandOutput.seq).limit(_limit).lateral("some")
-    record = aliased(CommandOutput, some)
-    size = case((_is_wanted, func.octet_length(record.content)), else_=0)
+    first_rows = of_sandbox.order_by(CommandOutput.seq).limit(_limit).lateral("first_rows")
+    record = aliased(CommandOutput, first_rows)
+    size = case((_is_selected, func.octet_length(record.content)), else_=0)
     numbered = (
         select(
             record.seq,
@@ -220,38 +224,40 @@ def _output_of_all() -> Select[*tuple[Any, ...]]:
             record.created_at.label("at"),
             Command.kind.label("kind"),
             Command.name.label("name"),
-            _is_wanted.label("is_wanted"),
+            _is_selected.label("is_selected"),
             size.label("size"),
             (func.sum(size).over(order_by=record.seq) - size).label("before"),
         )
-        .select_from(_each.join(some, true()))
+        .select_from(_each.join(first_rows, true()))
         .join(Command, Command.id == record.command_id)
         .order_by(record.seq)
         .limit(_limit)
         .subquery()
     )
     columns = [each for each in numbered.c if each.name not in {"content", "before"}]
-    content = case((numbered.c.is_wanted, numbered.c.content), else_=b"").label("content")
+    content = case((numbered.c.is_selected, numbered.c.content), else_=b"").label("content")
     fitting = select(*columns, content).where(numbered.c.before < LARGEST_PART)
     return fitting.order_by(numbered.c.seq)
 
 
 def _last_events() -> Select[*tuple[Any, ...]]:
-    of_one = select(Event.seq).where(Event.tenant_id == _tenant_id, Event.sandbox_id == _each.c.id)
-    some = of_one.order_by(Event.seq.desc()).limit(_limit).lateral("some")
-    found = select(some.c.seq).select_from(_each.join(some, true()))
-    return found.order_by(some.c.seq.desc()).limit(_limit)
+    of_sandbox = select(Event.seq).where(
+        Event.tenant_id == _tenant_id, Event.sandbox_id == _each.c.id
+    )
+    first_rows = of_sandbox.order_by(Event.seq.desc()).limit(_limit).lateral("first_rows")
+    found = select(first_rows.c.seq).select_from(_each.join(first_rows, true()))
+    return found.order_by(first_rows.c.seq.desc()).limit(_limit)
 
 
 def _last_output() -> Select[*tuple[Any, ...]]:
-    of_one = (
+    of_sandbox = (
         select(CommandOutput.seq)
         .join(Command, Command.id == CommandOutput.command_id)
-        .where(CommandOutput.sandbox_id == _each.c.id, _is_wanted)
+        .where(CommandOutput.sandbox_id == _each.c.id, _is_selected)
     )
-    some = of_one.order_by(CommandOutput.seq.desc()).limit(_limit).lateral("some")
-    found = select(some.c.seq).select_from(_each.join(some, true()))
-    return found.order_by(some.c.seq.desc()).limit(_limit)
+    first_rows = of_sandbox.order_by(CommandOutput.seq.desc()).limit(_limit).lateral("first_rows")
+    found = select(first_rows.c.seq).select_from(_each.join(first_rows, true()))
+    return found.order_by(first_rows.c.seq.desc()).limit(_limit)
 
 
 _STATE = _state()

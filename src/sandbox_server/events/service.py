@@ -13,7 +13,7 @@ from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
 
 class ServiceLogRecorder(Protocol):
-    """Records the log files of services for as long as they are followed."""
+    """Records the log files of services while they are followed."""
 
     def followed(
         self, caller: Caller, sandbox_ids: Sequence[str]
@@ -32,7 +32,7 @@ class Timelines:
         caller: Caller,
         *,
         sandbox_id: str | None = None,
-        wanted: EventFilter = EVERY_EVENT,
+        event_filter: EventFilter = EVERY_EVENT,
         after: int,
         limit: int,
     ) -> Sequence[Event]:
@@ -41,7 +41,11 @@ class Timelines:
             if sandbox_id is not None:
                 await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
             return await EventRepository(session).list_page(
-                caller.tenant_id, sandbox_id=sandbox_id, wanted=wanted, after=after, limit=limit
+                caller.tenant_id,
+                sandbox_id=sandbox_id,
+                event_filter=event_filter,
+                after=after,
+                limit=limit,
             )
 
     async def require_sandboxes(self, caller: Caller, *sandbox_ids: str) -> None:

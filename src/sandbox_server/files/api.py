@@ -38,9 +38,9 @@ from sandbox_server.http.sse import EVENT_STREAM, EventStreamsDep
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/sandboxes/{sandbox_id}/files", tags=["files"])
 
-FileLimit = Annotated[int, Query(ge=1, le=1000, description="How many to tell at the most.")]
+FileLimit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")]
 FileCursor = Annotated[
-    str | None, Query(max_length=8192, description="`next_cursor` of the part before.")
+    str | None, Query(max_length=8192, description="`next_cursor` of the previous page.")
 ]
 
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
@@ -49,17 +49,17 @@ _UPLOAD: dict[str, Any] = {
 }
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": _BINARY}},
-    206: {"description": "The part that Range asks for."},
-    304: {"description": "It is the version that If-None-Match names."},
+    206: {"description": "The part that `Range` selects."},
+    304: {"description": "The file is the version in `If-None-Match`."},
 }
 _ARCHIVE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/x-tar": _BINARY, "application/gzip": _BINARY}}
 }
-_REPLACED: dict[int | str, dict[str, Any]] = {204: {"description": "There was a file."}}
-_ENDED = {"description": "It was told that there are no more events."}
+_REPLACED: dict[int | str, dict[str, Any]] = {204: {"description": "Replaced an existing file."}}
+_ENDED = {"description": "The client has received the last event."}
 _DEFAULT_NAME = "files"
 _NO_NAMES = {"", ".", "..", "~"}
-_TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "application/gzip"}
+_ARCHIVE_TYPES = {ArchiveFormat.TAR: "application/x-tar", ArchiveFormat.TAR_GZ: "application/gzip"}
 
 
 @router.get("")
@@ -72,7 +72,7 @@ async def list_files(
     limit: FileLimit = 1000,
     cursor: FileCursor = None,
 ) -> Page[FileRead]:
-    """List what is in a directory, in the order of the paths; some 10,000 entries may be below it. It wakes a paused sandbox."""
+    """List a directory's entries, sorted by path; at most about 10,000 entries. Resumes a paused sandbox."""
     found = await tree.list_page(
         caller, location, depth=depth, limit=limit + 1, after=read_text(cursor)
     )
@@ -83,23 +83,23 @@ async def list_files(
 @router.get("/content", response_class=Response, responses=_FILE)
 @may_fail_with(errors.RangeOutside)
 async def read_content(
-    caller: Operator, location: LocationDep, wanted: ConditionsDep, contents: ContentsDep
+    caller: Operator, location: LocationDep, conditions: ConditionsDep, contents: ContentsDep
 ) -> Response:
-    """Download a file, or with Range a part of it; its ETag tells this version from others.
+    """Download a file, or a part of it with `Range`. The response has an `ETag` for conditional requests.
 
-    Takes the scope `sandboxes`: secrets of the sandbox are in files, and copies of these can be anywhere.
+    Requires the scope `sandboxes`, because files may contain secrets of the sandbox.
     """
     async with AsyncExitStack() as held:
-        content = await held.enter_async_context(contents.reading(caller, location, wanted))
+        content = await held.enter_async_context(contents.reading(caller, location, conditions))
         return answer_file(content, held.pop_all() if content.opened else held)
 
 
 @router.head("/content", include_in_schema=False)
 async def head_content(
-    caller: Operator, location: LocationDep, wanted: ConditionsDep, contents: ContentsDep
+    caller: Operator, location: LocationDep, conditions: ConditionsDep, contents: ContentsDep
 ) -> Response:
-    """Tell what a download would send."""
-    return answer_head(await contents.look(caller, location, wanted))
+    """Return the headers of a download."""
+    return answer_head(await contents.look(caller, location, conditions))
 
 
 @router.put(
@@ -114,14 +114,14 @@ async def write_content(
     request: Request,
     caller: Operator,
     location: LocationDep,
-    wanted: ConditionsDep,
+    conditions: ConditionsDep,
     contents: ContentsDep,
 ) -> Response:
-    """Upload a file: the body as it is, of any size; directories on the way are made too. 204: it replaced another.
+    """Upload a file of any size as the raw body. Missing directories are created. 201: the file is new; 204: it replaced another file.
 
-    The file appears when all of it is there. With If-Match it replaces only that version, with `If-None-Match: *` none.
+    The file appears once the upload is complete. With `If-Match`, only that version is replaced; with `If-None-Match: *`, no file is replaced.
     """
-    written = await contents.write(caller, location, to_body(request), wanted)
+    written = await contents.write(caller, location, to_body(request), conditions)
     return Response(None, 201 if written.is_new else 204, version_headers(written.entry))
 
 
@@ -130,13 +130,15 @@ async def write_content(
 async def delete_content(
     caller: Operator,
     location: LocationDep,
-    wanted: ConditionsDep,
+    conditions: ConditionsDep,
     contents: ContentsDep,
     *,
-    recursive: Annotated[bool, Query(description="Directories with all that is in them.")] = False,
+    recursive: Annotated[
+        bool, Query(description="Delete directories with their contents.")
+    ] = False,
 ) -> None:
-    """Delete a file, a link, or a directory."""
-    await contents.remove(caller, location, recursive=recursive, wanted=wanted)
+    """Delete a file, a link or a directory."""
+    await contents.remove(caller, location, recursive=recursive, conditions=conditions)
 
 
 @router.get("/watch", response_class=Response, responses={200: EVENT_STREAM, 204: _ENDED})
@@ -147,11 +149,11 @@ async def watch_files(
     file_access: FileAccessDep,
     events: EventStreamsDep,
     *,
-    recursive: Annotated[bool, Query(description="All levels below it.")] = False,
+    recursive: Annotated[bool, Query(description="Include all subdirectories.")] = False,
 ) -> Response:
-    """Follow what happens in a directory from now on, as events: `{type, path}` with `created`, `written`, `removed`, `renamed` or `chmod`.
+    """Stream changes in a directory as events: `{type, path}` with the type `created`, `written`, `removed`, `renamed` or `chmod`.
 
-    Nothing is replayed. The last event says why there are no more: `{type: "ended", reason}`.
+    Events are not stored or replayed. The last event is `{type: "ended", reason}`.
     """
     if request.headers.get("last-event-id") == ENDED:
         return Response(status_code=204)
@@ -171,7 +173,7 @@ async def move_file(
     user: User = None,
     wait: WakeTimeout = WAKE_TIMEOUT_S,
 ) -> FileRead:
-    """Give a file or a directory another path; directories on the way are made too."""
+    """Move or rename a file or a directory. Missing directories are created."""
     location = to_location(sandbox_id, body.source, user, wait)
     return view_entry(await tree.move(caller, location, body.to))
 
@@ -187,10 +189,10 @@ async def make_directory(
     user: User = None,
     wait: WakeTimeout = WAKE_TIMEOUT_S,
 ) -> FileRead:
-    """Make a directory, with those above it. 200: it was there."""
-    made = await tree.make_directory(caller, to_location(sandbox_id, body.path, user, wait))
-    response.status_code = 201 if made.is_new else 200
-    return view_entry(made.entry)
+    """Create a directory and its parents. 201: it is new; 200: it existed."""
+    created = await tree.make_directory(caller, to_location(sandbox_id, body.path, user, wait))
+    response.status_code = 201 if created.is_new else 200
+    return view_entry(created.entry)
 
 
 @router.get("/archive", response_class=Response, responses=_ARCHIVE)
@@ -201,16 +203,16 @@ async def pack_directory(
     archives: ArchivesDep,
     kind: Annotated[ArchiveFormat, Query(alias="format")] = ArchiveFormat.TAR,
 ) -> Response:
-    """Download a directory as a tar archive, which takes room on the sandbox's disk while it is packed.
+    """Download a directory as a tar archive. Packing needs free space on the sandbox's disk.
 
-    Takes the scope `sandboxes`, as reading a file does.
+    Requires the scope `sandboxes`, as downloading a file does.
     """
     packing = archives.packing(caller, location, compressed=kind is ArchiveFormat.TAR_GZ)
     async with AsyncExitStack() as held:
         opened = await held.enter_async_context(packing)
         name = posixpath.basename(posixpath.normpath(location.path))
         named = f"{_DEFAULT_NAME if name in _NO_NAMES else name}.{kind}"
-        return answer_archive(opened, held.pop_all(), name=named, media_type=_TYPES[kind])
+        return answer_archive(opened, held.pop_all(), name=named, media_type=_ARCHIVE_TYPES[kind])
 
 
 @router.put("/archive", status_code=204, openapi_extra=_UPLOAD)
@@ -218,5 +220,5 @@ async def pack_directory(
 async def unpack_archive(
     request: Request, caller: Operator, location: LocationDep, archives: ArchivesDep
 ) -> None:
-    """Unpack a tar or tar.gz archive into a directory, over what is there; of one that is broken a part is unpacked."""
+    """Unpack a tar or tar.gz archive into a directory and overwrite existing files. A corrupt archive may be unpacked in part."""
     await archives.unpack(caller, location, to_body(request))

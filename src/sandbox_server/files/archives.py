@@ -16,14 +16,14 @@ _MAX_ERROR_OUTPUT = 2000
 _PACK = 'umask 077; tar -C "$SANDBOX_DIRECTORY" -c -f "$SANDBOX_ARCHIVE" .'
 _PACK_SMALL = 'umask 077; tar -C "$SANDBOX_DIRECTORY" -c -z -f "$SANDBOX_ARCHIVE" .'
 _UNPACK = 'tar -C "$SANDBOX_DIRECTORY" -x -f "$SANDBOX_ARCHIVE"'
-_CHANGED_MEANWHILE = 1  # what tar says of files that were written to while it read them
+_CHANGED_MEANWHILE = 1  # tar's exit code if files changed while they were read
 
 
 class Archives:
-    """Directories as tar archives, packed and unpacked in the sandbox by its own user.
+    """Packs and unpacks directories as tar archives, in the sandbox and as its user.
 
-    An archive is a file there for a while: commands there do not wait for a slow caller, and what tar could not do is
-    known before anything is answered. Links and paths in it that lead elsewhere lead to no other sandbox.
+    The archive is a temporary file there: tar does not wait for a slow client, and its failure is known before the response
+    starts. Links and paths in an archive cannot lead out of the sandbox.
     """
 
     def __init__(self, file_access: FileAccess) -> None:
@@ -33,12 +33,12 @@ class Archives:
     async def packing(
         self, caller: Caller, location: FileLocation, *, compressed: bool
     ) -> AsyncIterator[OpenedFile]:
-        """Read a directory as an archive until the block ends."""
+        """Open a directory as an archive until the block ends."""
         async with self._file_access.open(caller, location) as session, AsyncExitStack() as held:
             directory = await _directory_at(session, location.path)
             archive = _new_archive()
             async with _removed_afterwards(session, archive):
-                await _run(session, _PACK_SMALL if compressed else _PACK, directory, archive)
+                await _run_tar(session, _PACK_SMALL if compressed else _PACK, directory, archive)
                 opened = await session.transfers.open(archive)
             if opened is None:
                 raise PathNotFound(archive)
@@ -46,7 +46,7 @@ class Archives:
             yield opened
 
     async def unpack(self, caller: Caller, location: FileLocation, body: Body) -> None:
-        """Unpack an archive into a directory, which is made if there is none."""
+        """Unpack an archive into a directory, which is created if missing."""
         async with self._file_access.open(caller, location) as session:
             made = await session.files.make_directory(location.path)
             directory = made or await _directory_at(session, location.path)
@@ -55,7 +55,7 @@ class Archives:
                 await session.transfers.upload(
                     archive, body.parts, length=body.length, told_as=location.path
                 )
-                await _run(session, _UNPACK, directory, archive)
+                await _run_tar(session, _UNPACK, directory, archive)
 
 
 def _new_archive() -> str:
@@ -74,16 +74,16 @@ async def _removed_afterwards(session: FileSession, archive: str) -> AsyncIterat
 async def _directory_at(session: FileSession, path: str) -> Entry:
     entry = await session.files.stat(path)
     if entry.type is not EntryType.DIRECTORY:
-        raise PathRefused(path, "it is no directory")
+        raise PathRefused(path, "it is not a directory")
     return entry
 
 
-async def _run(session: FileSession, command: str, directory: Entry, archive: str) -> None:
+async def _run_tar(session: FileSession, command: str, directory: Entry, archive: str) -> None:
     envs = {"SANDBOX_DIRECTORY": directory.path, "SANDBOX_ARCHIVE": archive}
     finished = await session.inside.run_command(
         command, user=session.user, envs=envs, timeout=_LIMIT
     )
     harmless = {0} if command == _UNPACK else {0, _CHANGED_MEANWHILE}
     if finished.exit_code not in harmless:
-        said = finished.output[-_MAX_ERROR_OUTPUT:].decode(errors="replace").strip()
-        raise ArchiveFailed(directory.path, said)
+        message = finished.output[-_MAX_ERROR_OUTPUT:].decode(errors="replace").strip()
+        raise ArchiveFailed(directory.path, message)

@@ -1,4 +1,4 @@
-"""What requests want a file to be, or to be sent of it; after RFC 9110."""
+"""Conditional requests and ranges (RFC 9110)."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The conditional headers of a request, as they were sent."""
+    """The conditional headers of a request."""
 
     if_match: str | None = None
     if_none_match: str | None = None
@@ -24,7 +24,7 @@ class Conditions:
     range: str | None = None
 
     def require(self, path: str, found: Entry | None) -> None:
-        """Refuse where the file is another version than the request is about."""
+        """Raise `FileChanged` unless the file is the expected version."""
         etag = None if found is None else found.etag
         if self.if_match is not None:
             fails = not _matches(self.if_match, etag, weakly=False)
@@ -34,26 +34,26 @@ class Conditions:
             raise FileChanged(path, etag=etag)
 
     def require_absent(self, path: str, found: Entry | None) -> None:
-        """Refuse to write a version that the request says is there already, or any."""
+        """Raise `FileChanged` if the version exists that must not be overwritten."""
         etag = None if found is None else found.etag
         if self.if_none_match is not None and _matches(self.if_none_match, etag, weakly=True):
             raise FileChanged(path, etag=etag)
 
     def is_known(self, found: Entry) -> bool:
-        """Tell whether who asks has this version already."""
+        """Tell whether the client already has this version."""
         if self.if_none_match is not None:
             return _matches(self.if_none_match, found.etag, weakly=True)
         since = _instant(self.if_modified_since)
         return since is not None and found.modified_at <= since
 
     def part_of(self, found: Entry) -> ByteRange | None:
-        """Choose what to send of a file; None is all of it."""
+        """Select the range to send; None is the whole file."""
         if self.range is None or not self._applies_range(found):
             return None
-        asked = _RANGE.fullmatch(self.range)
-        if asked is None or asked[1] == asked[2] == "":
-            return None  # several ranges, or none: nobody has to be sent only parts
-        part = _part(asked[1], asked[2], found.size)
+        match = _RANGE.fullmatch(self.range)
+        if match is None or match[1] == match[2] == "":
+            return None  # several ranges or an invalid header: a server may send the whole file
+        part = _part(match[1], match[2], found.size)
         if part is None:
             return None
         if part.length <= 0:
@@ -65,7 +65,7 @@ class Conditions:
             return True
         if self.if_range.startswith(('"', "W/")):
             return self.if_range == found.etag
-        return False  # a time to the second does not tell versions apart
+        return False  # a date in seconds does not identify a version
 
 
 def _part(first: str, last: str, size: int) -> ByteRange | None:
@@ -81,10 +81,10 @@ def _part(first: str, last: str, size: int) -> ByteRange | None:
 def _matches(header: str, etag: str | None, *, weakly: bool) -> bool:
     if etag is None:
         return False
-    named = [one.strip() for one in header.split(",")]
+    tags = [tag.strip() for tag in header.split(",")]
     if weakly:
-        named = [one.removeprefix("W/") for one in named]
-    return named == ["*"] or etag in named
+        tags = [tag.removeprefix("W/") for tag in tags]
+    return tags == ["*"] or etag in tags
 
 
 def _is_later(found: Entry, header: str | None) -> bool:

@@ -22,14 +22,14 @@ from sandbox_server.providers.e2b.files import Files
 from sandbox_server.providers.protocol.errors import AnswerLost
 from sandbox_server.providers.protocol.transfers import ByteRange, OpenedFile
 
-_MAX_ATTEMPTS = 2  # at a file that changes while it is looked at
+_MAX_ATTEMPTS = 2  # for a file that changes meanwhile
 _SET_MODE = 'chmod -- "$SANDBOX_MODE" "$SANDBOX_FILE"'
 _SET_MODE_LIMIT = timedelta(seconds=20)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Body:
-    """What is sent to be a file's content, as it comes; its length if that was said."""
+    """An upload: its parts as they arrive, and its length if known."""
 
     parts: AsyncGenerator[bytes, None]
     length: int | None
@@ -37,11 +37,11 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """A file as it is to be sent; of one that changes all the time no version is told."""
+    """A file to send. A file that changes while it is read has no version."""
 
     entry: Entry
     is_known: bool = False
-    """Who asks has this version already."""
+    """The client already has this version."""
     has_version: bool = True
     part: ByteRange | None = None
     opened: OpenedFile | None = None
@@ -49,73 +49,73 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenFile:
-    """The file that there is now, and whether there was none."""
+    """The written file, and whether it is new."""
 
     entry: Entry
     is_new: bool
 
 
 class FileContents:
-    """What files hold: read, replaced and removed, each in one piece."""
+    """Reads, replaces and deletes files."""
 
     def __init__(self, file_access: FileAccess, path_locks: PathLocks) -> None:
         self._file_access = file_access
         self._path_locks = path_locks
 
-    async def look(self, caller: Caller, location: FileLocation, wanted: Conditions) -> Content:
-        """Describe a file as it would be sent."""
+    async def look(self, caller: Caller, location: FileLocation, conditions: Conditions) -> Content:
+        """Describe a download without its content."""
         async with self._file_access.open(caller, location) as session:
             entry = await _file_at(session.files, location.path)
-        wanted.require(location.path, entry)
-        return Content(entry=entry, is_known=wanted.is_known(entry))
+        conditions.require(location.path, entry)
+        return Content(entry=entry, is_known=conditions.is_known(entry))
 
     @asynccontextmanager
     async def reading(
-        self, caller: Caller, location: FileLocation, wanted: Conditions
+        self, caller: Caller, location: FileLocation, conditions: Conditions
     ) -> AsyncIterator[Content]:
-        """Read a file, or the part of it that is wanted, until the block ends."""
+        """Open a file, or the selected part of it, until the block ends."""
         async with self._file_access.open(caller, location) as session, AsyncExitStack() as held:
-            content = await _open(session, location.path, wanted)
+            content = await _open(session, location.path, conditions)
             if content.opened is not None:
                 held.push_async_callback(content.opened.close)
             yield content
 
     async def write(
-        self, caller: Caller, location: FileLocation, body: Body, wanted: Conditions
+        self, caller: Caller, location: FileLocation, body: Body, conditions: Conditions
     ) -> WrittenFile:
-        """Put a file where there was none or another, once all of it is there."""
+        """Create or replace a file once the upload is complete."""
         async with self._file_access.open(caller, location) as session:
             before = await _replaceable(session.files, location.path)
-            _require(wanted, location.path, before)
+            _require(conditions, location.path, before)
             target = location.path if before is None else before.path
-            async with _temporary_path(session, target) as beside:
-                new = await _upload(session, beside, body, told_as=location.path)
+            async with _temporary_path(session, target) as temporary:
+                new = await _upload(session, temporary, body, told_as=location.path)
                 async with self._path_locks.hold(location.sandbox_id, target):
                     now = await _replaceable(session.files, target)
-                    _require(wanted, location.path, now)
+                    _require(conditions, location.path, now)
                     await _replace(session, new, target, now)
             return WrittenFile(entry=new, is_new=now is None)
 
     async def remove(
-        self, caller: Caller, location: FileLocation, *, recursive: bool, wanted: Conditions
+        self, caller: Caller, location: FileLocation, *, recursive: bool, conditions: Conditions
     ) -> None:
-        """Remove a file, a link, or a directory; with all that is in it only if that is said."""
+        """Delete a file, a link or a directory; a directory that is not empty only if `recursive`."""
         async with (
             self._file_access.open(caller, location) as session,
             self._path_locks.hold(location.sandbox_id, location.path),
         ):
             entry = await session.files.stat(location.path)
-            wanted.require(location.path, entry)
+            conditions.require(location.path, entry)
             await _remove(session.files, entry, recursive=recursive)
 
 
-async def _open(session: FileSession, path: str, wanted: Conditions) -> Content:
+async def _open(session: FileSession, path: str, conditions: Conditions) -> Content:
     for _ in range(_MAX_ATTEMPTS):
         entry = await _file_at(session.files, path)
-        wanted.require(path, entry)
-        if wanted.is_known(entry):
+        conditions.require(path, entry)
+        if conditions.is_known(entry):
             return Content(entry=entry, is_known=True)
-        part = wanted.part_of(entry)
+        part = conditions.part_of(entry)
         opened = await session.transfers.open(entry.path, part=part)
         if opened is None:
             continue
@@ -126,7 +126,7 @@ async def _open(session: FileSession, path: str, wanted: Conditions) -> Content:
 
 
 def _is_of(opened: OpenedFile, entry: Entry, part: ByteRange | None) -> bool:
-    """Tell whether what was opened is the version that was looked at before."""
+    """Tell whether the opened file is the version that was looked at before."""
     modified = format_datetime(entry.modified_at, usegmt=True)
     is_whole = part is not None or opened.length == entry.size
     return is_whole and opened.modified in (None, modified)
@@ -142,7 +142,7 @@ async def _file_at(files: Files, path: str) -> Entry:
 
 
 async def _replaceable(files: Files, path: str) -> Entry | None:
-    """Find the file that is at a path, or at the end of a link there; what is something else is refused."""
+    """Find the file at a path or behind a link; other types are refused."""
     if posixpath.basename(path) in {"", ".", ".."}:
         raise PathRefused(path, "it names a directory")
     try:
@@ -154,17 +154,17 @@ async def _replaceable(files: Files, path: str) -> Entry | None:
 def _describe(entry: Entry) -> str:
     if entry.type is EntryType.DIRECTORY:
         return "it is a directory"
-    return "it is a link to nothing" if entry.symlink_target is not None else "it is no file"
+    return "it is a broken link" if entry.symlink_target is not None else "it is not a regular file"
 
 
-def _require(wanted: Conditions, path: str, found: Entry | None) -> None:
-    wanted.require(path, found)
-    wanted.require_absent(path, found)
+def _require(conditions: Conditions, path: str, found: Entry | None) -> None:
+    conditions.require(path, found)
+    conditions.require_absent(path, found)
 
 
 @asynccontextmanager
 async def _temporary_path(session: FileSession, target: str) -> AsyncIterator[str]:
-    """Name a location next to a file, in its file system; what failed leaves nothing there."""
+    """Yield a path in the same directory, hence file system. It is removed after a failure."""
     path = posixpath.join(posixpath.dirname(target), f".upload-{new_id()}")
     try:
         yield path
@@ -174,7 +174,7 @@ async def _temporary_path(session: FileSession, target: str) -> AsyncIterator[st
         raise
 
 
-async def _upload(session: FileSession, beside: str, body: Body, *, told_as: str) -> Entry:
+async def _upload(session: FileSession, temporary: str, body: Body, *, told_as: str) -> Entry:
     sent = 0
 
     async def counted() -> AsyncGenerator[bytes, None]:
@@ -184,10 +184,10 @@ async def _upload(session: FileSession, beside: str, body: Body, *, told_as: str
                 sent += len(part)
                 yield part
 
-    await session.transfers.upload(beside, counted(), length=body.length, told_as=told_as)
-    new = await session.files.stat(beside)
+    await session.transfers.upload(temporary, counted(), length=body.length, told_as=told_as)
+    new = await session.files.stat(temporary)
     if new.size != sent:
-        raise AnswerLost(str(session.row.backend), f"the sandbox took {new.size} of {sent} bytes")
+        raise AnswerLost(str(session.row.backend), f"the sandbox stored {new.size} of {sent} bytes")
     return new
 
 

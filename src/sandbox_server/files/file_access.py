@@ -14,7 +14,7 @@ from sandbox_server.sandboxes.service import SandboxController
 
 @dataclass(frozen=True, kw_only=True)
 class FileLocation:
-    """Where in which sandbox something is wanted, as whom, and how long to wait until it is awake."""
+    """A path in a sandbox, the user to access it as, and how long to wait for the sandbox to resume."""
 
     sandbox_id: str
     path: str
@@ -24,7 +24,7 @@ class FileLocation:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSession:
-    """All that it takes to work on the files of a sandbox as one of its users."""
+    """Access to the files of a sandbox as one of its users."""
 
     row: Sandbox
     user: str | None
@@ -34,14 +34,14 @@ class FileSession:
 
 
 class FileAccess:
-    """Reaches into sandboxes, which are not idle for as long as that lasts."""
+    """Opens sandboxes for file operations, which count as activity."""
 
     def __init__(self, controller: SandboxController) -> None:
         self._controller = controller
 
     @asynccontextmanager
     async def open(self, caller: Caller, location: FileLocation) -> AsyncIterator[FileSession]:
-        """Have a sandbox awake until the block ends."""
+        """Keep a sandbox awake until the block ends."""
         used = await self._controller.use(caller, location.sandbox_id, wait=location.wait)
         backend, access = used.backend, used.access
         with self._controller.activity.hold(used.row):
@@ -61,7 +61,7 @@ class FileAccess:
         recursive: bool,
         cut: Callable[[], None] | None = None,
     ) -> FileWatch:
-        """Follow what happens below a directory from now on; that is no use of the sandbox."""
+        """Watch a directory from now on. Watching does not count as activity."""
         used = await self._controller.use(caller, location.sandbox_id, wait=location.wait)
         files = used.backend.files(used.access, user=location.user)
         changes = await files.watch(location.path, recursive=recursive)

@@ -10,7 +10,7 @@ _WAIT = timedelta(seconds=30)
 
 
 class PathLocks:
-    """Lets one caller at a time, of all servers, see what is at a path and replace it."""
+    """Locks paths, across all servers, while they are examined and replaced."""
 
     def __init__(self, locks: Locks, *, wait: timedelta = _WAIT) -> None:
         self._locks = locks
@@ -18,7 +18,7 @@ class PathLocks:
 
     @asynccontextmanager
     async def hold(self, sandbox_id: str, *paths: str) -> AsyncIterator[None]:
-        """Keep others away from these paths until the block ends."""
+        """Hold these paths until the block ends."""
         async with AsyncExitStack() as held:
             for name in sorted({_last_name(path) for path in paths}):
                 holding = self._locks.hold(f"{sandbox_id}/{name}", wait=self._wait)
@@ -30,5 +30,5 @@ class PathLocks:
 
 
 def _last_name(path: str) -> str:
-    # The directory is left out: it may have several names.
+    # Without the directory, which may have several names.
     return posixpath.basename(posixpath.normpath(path))

@@ -1,4 +1,4 @@
-"""What callers send about files: where they are, which version is meant, and what is to be in them."""
+"""Parameters of file requests: path, version and body."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,7 +20,7 @@ from sandbox_server.http.deps import SandboxIdPath, depends_on
 from sandbox_server.http.faults import Malformed
 
 STALL = timedelta(minutes=2)
-"""How long a caller may send nothing of a body."""
+"""Uploads are aborted when the client sends nothing for so long."""
 
 WakeTimeout = Annotated[
     float,
@@ -28,13 +28,13 @@ WakeTimeout = Annotated[
         ge=0,
         le=300,
         allow_inf_nan=False,
-        description="For how many seconds to wait until the sandbox is awake.",
+        description="Maximum seconds to wait for the sandbox to resume.",
     ),
 ]
 WAKE_TIMEOUT_S = 55.0
 WORKING_DIRECTORY = "."
 User = Annotated[FileUser | None, Query()]
-Depth = Annotated[int, Query(ge=1, le=20, description="How many levels to list.")]
+Depth = Annotated[int, Query(ge=1, le=20, description="Number of levels to list.")]
 
 
 @may_fail_with(*FILES_USED, InvalidRequest)
@@ -87,12 +87,12 @@ ArchivesDep = Annotated[Archives, depends_on(Archives)]
 
 
 def to_body(request: Request, *, stall: timedelta = STALL) -> Body:
-    """Take what is sent as it is, part by part."""
+    """Stream the raw body."""
     headers = request.headers
     if "content-range" in headers:
-        raise InvalidRequest("A part of a file cannot be written: send all of it.")
+        raise InvalidRequest("Content-Range is not supported: send the whole file.")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise InvalidRequest("The content is taken as it is: send it without a Content-Encoding.")
+        raise InvalidRequest("Content-Encoding is not supported: send the raw content.")
     length = headers.get("content-length")
     return Body(parts=_parts(request, stall), length=None if length is None else int(length))
 
@@ -106,7 +106,7 @@ async def _parts(request: Request, stall: timedelta) -> AsyncGenerator[bytes, No
         except TimeoutError:
             raise TransferStalled(stall) from None
         if message["type"] == "http.disconnect":
-            raise Malformed("The client left before the end of the body.")
+            raise Malformed("The client disconnected before the end of the body.")
         more = message.get("more_body", False)
         if part := message.get("body"):
             yield part
@@ -117,8 +117,8 @@ def _all_of(request: Request, name: str) -> str | None:
 
 
 def _require_text(query: bytes) -> None:
-    # Read as they are, bytes that are no text would all become the same character, and so another path.
+    # Otherwise all invalid bytes would be decoded to the same replacement character, hence another path.
     try:
         unquote_to_bytes(query).decode()
     except UnicodeDecodeError:
-        raise InvalidRequest("The query is not UTF-8.") from None
+        raise InvalidRequest("The query string is not valid UTF-8.") from None

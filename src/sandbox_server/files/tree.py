@@ -9,14 +9,14 @@ from sandbox_server.files.path_locks import PathLocks
 
 @dataclass(frozen=True, kw_only=True)
 class CreatedDirectory:
-    """The directory that there is now, and whether there was none."""
+    """The directory, and whether it is new."""
 
     entry: Entry
     is_new: bool
 
 
 class FileTree:
-    """Where files are: listed, moved, watched."""
+    """Lists and moves files, and creates directories."""
 
     def __init__(self, file_access: FileAccess, path_locks: PathLocks) -> None:
         self._file_access = file_access
@@ -31,14 +31,14 @@ class FileTree:
         limit: int,
         after: str | None = None,
     ) -> Sequence[Entry]:
-        """List what is below a directory in the order of their paths, from the one after `after`."""
+        """List entries below a directory by path, from the one after `after`."""
         async with self._file_access.open(caller, location) as session:
             return await session.files.list_below(
                 location.path, depth=depth, limit=limit, after=after
             )
 
     async def move(self, caller: Caller, location: FileLocation, destination: str) -> Entry:
-        """Give a file or a directory another name, in place of a file that has it."""
+        """Move a file or a directory. An existing file at the destination is replaced."""
         async with (
             self._file_access.open(caller, location) as session,
             self._path_locks.hold(location.sandbox_id, location.path, destination),
@@ -46,7 +46,7 @@ class FileTree:
             return await session.files.move(location.path, destination)
 
     async def make_directory(self, caller: Caller, location: FileLocation) -> CreatedDirectory:
-        """Have a directory, with all above it."""
+        """Create a directory and its parents if missing."""
         async with self._file_access.open(caller, location) as session:
             made = await session.files.make_directory(location.path)
             entry = made or await session.files.stat(location.path)

@@ -1,4 +1,4 @@
-"""Files as answers. What is in them is a sandbox's: no browser may take it for a page of ours."""
+"""Responses with files. A browser must not display content of a sandbox as a page of this server."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ from sandbox_server.providers.protocol.transfers import OpenedFile
 log = logging.getLogger(__name__)
 
 STALL = timedelta(minutes=2)
-"""How long a caller may take nothing of what is sent."""
+"""Downloads are aborted when the client reads nothing for so long."""
 
 _ANY_TYPE = "application/octet-stream"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class FileStream(StreamingResponse):
-    """Sends a file part by part, and lets go of it whatever becomes of who reads it."""
+    """Streams a file, and closes it however the response ends."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class FileStream(StreamingResponse):
         async with self._held:
             try:
                 await super().__call__(scope, receive, send_in_time)
-            except SandboxError as error:  # too late for an answer: that it ends too soon is one
-                log.info("a download has broken off reason=%s", error)
+            except SandboxError as error:  # too late for an error response: cut the connection
+                log.info("download aborted reason=%s", error)
                 abort()
 
 
 def answer_head(content: Content) -> Response:
-    """Tell what a file is without sending it."""
+    """Respond with the headers of a file."""
     headers = _content_headers(content)
     if content.is_known:
         return Response(None, HTTPStatus.NOT_MODIFIED, headers)
@@ -76,7 +76,7 @@ def answer_head(content: Content) -> Response:
 
 
 def answer_file(content: Content, held: AsyncExitStack) -> Response:
-    """Send a file or the part of it that was asked for; `held` is let go of at the end."""
+    """Send a file or the selected part. `held` is closed at the end."""
     opened, part = content.opened, content.part
     if opened is None:
         return answer_head(content)
@@ -124,7 +124,7 @@ def view_entry(entry: Entry) -> FileRead:
 
 
 def _attached(name: str) -> dict[str, str]:
-    """Have a browser save it, under a name in which nothing ends the header."""
+    """Make the browser save the file; the name is escaped for the header."""
     plain = _UNSAFE.sub("_", name) or "_"
     exact = quote(name, safe="", errors="replace")
     return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"}

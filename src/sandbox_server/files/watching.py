@@ -10,66 +10,68 @@ from sandbox_server.domain.files import Change
 from sandbox_server.log.follower import Follower
 
 ENDED = "ended"
-"""What the last event is called, and its id: who comes back with it is told that there are no more."""
+"""Type and id of the last event. A client that reconnects with this id receives 204."""
 
-_MOST_WAITING = 500
-_PACE_S = 0.05  # as much as is there by then goes out at once
+_MAX_PENDING = 500
+_BATCH_INTERVAL_S = 0.05  # events within this interval are sent together
 
 
 class FollowerRegistry(Protocol):
-    """Where all who follow something at a server are known, to end with it."""
+    """Registers followers, so that they end with the server."""
 
     def registered(self, follower: Follower, /) -> AbstractContextManager[None]: ...
 
 
 class FileWatch:
-    """One who follows what happens to files: told as it comes, and stored nowhere.
+    """One client that watches a directory. Events are not stored.
 
-    Who is slow holds up the sandbox's reports, which break off there at some time.
+    A slow client delays the reports of the sandbox, which are eventually interrupted there.
     """
 
     def __init__(
         self,
         changes: AsyncGenerator[Change, None],
-        leaving: Callable[[], Awaitable[str]],
+        ended: Callable[[], Awaitable[str]],
         *,
         cut: Callable[[], None] | None,
     ) -> None:
         self._changes = changes
-        self._leaving = leaving
+        self._ended = ended
         self._cut = cut
-        self._waiting: list[Mapping[str, str]] = []
+        self._pending: list[Mapping[str, str]] = []
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._reason: str | None = None
-        self._handed_at: float | None = None
+        self._sending_since: float | None = None
 
     def end(self) -> None:
-        self._end("The server has ended the stream.")
+        self._end("The server closed the stream.")
 
-    def cut_off(self) -> None:
+    def disconnect(self) -> None:
         self.end()
-        if self._handed_at is not None and self._cut is not None:
+        if self._sending_since is not None and self._cut is not None:
             self._cut()
 
     def is_stalled(self, *, since: float) -> bool:
-        return self._handed_at is not None and self._handed_at < since
+        return self._sending_since is not None and self._sending_since < since
 
     async def texts(self, register: FollowerRegistry) -> AsyncGenerator[bytes, None]:
-        """Give events as they are sent, until the sandbox runs no more or the stream is ended."""
+        """Yield serialized events until the sandbox stops running or the stream is ended."""
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._collect()), loop.create_task(self._attend())]
+        tasks = [loop.create_task(self._collect()), loop.create_task(self._wait_for_end())]
         try:
             with register.registered(self):
-                while self._reason is None or self._waiting:
+                while self._reason is None or self._pending:
                     await self._arrived.wait()
                     self._arrived.clear()
-                    told, self._waiting = self._waiting, []
+                    events, self._pending = self._pending, []
                     self._room.set()
-                    self._handed_at = loop.time()
-                    yield b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in told)
-                    self._handed_at = None
-                    await asyncio.sleep(_PACE_S)
+                    self._sending_since = loop.time()
+                    yield b"".join(
+                        b"data: %b\n\n" % json.dumps(change).encode() for change in events
+                    )
+                    self._sending_since = None
+                    await asyncio.sleep(_BATCH_INTERVAL_S)
                 last = json.dumps({"type": ENDED, "reason": self._reason}).encode()
                 yield b"id: %b\ndata: %b\n\n" % (ENDED.encode(), last)
         finally:
@@ -85,20 +87,22 @@ class FileWatch:
         except SandboxError as error:
             self._end(str(error))
         else:
-            self._end("The sandbox has ended its reports.")
+            self._end("The sandbox closed the watch.")
 
-    async def _put(self, told: Mapping[str, str]) -> None:
-        while len(self._waiting) >= _MOST_WAITING:
+    async def _put(self, event: Mapping[str, str]) -> None:
+        while len(self._pending) >= _MAX_PENDING:
             self._room.clear()
             await self._room.wait()
-        self._waiting.append(told)
+        self._pending.append(event)
         self._arrived.set()
 
-    async def _attend(self) -> None:
+    async def _wait_for_end(self) -> None:
         try:
-            self._end(await self._leaving())
+            self._end(await self._ended())
         except (SandboxError, *OUTAGES) as error:
-            self._end(str(error) if isinstance(error, SandboxError) else "The database is away.")
+            self._end(
+                str(error) if isinstance(error, SandboxError) else "The database is unavailable."
+            )
 
     def _end(self, reason: str) -> None:
         self._reason = self._reason or reason

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from sandbox_server.log.source import Item, Page
 
-# As much as a connection buffers anyway.
+# About the send buffer of a connection.
 BLOCK_BYTES = 64 * 1024
 WINDOW_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Events that go out together, as the text that is sent: made once for all who follow."""
+    """Events that are sent together, serialized once for all followers."""
 
     items: Sequence[Item]
     text: bytes
@@ -21,14 +21,14 @@ class Block:
         return self.items[-1].id
 
     def after(self, position: int) -> "Block":
-        """Give what of it comes after that number."""
+        """Return the part after `position`."""
         if self.items[0].id > position:
             return self
         return _block([item for item in self.items if item.id > position])
 
 
 def blocks_of(items: Sequence[Item]) -> Iterator[Block]:
-    """Put items together to blocks that are no larger than one has to be."""
+    """Group items into blocks of limited size."""
     gathered: list[Item] = []
     size = 0
     for item in items:
@@ -42,7 +42,7 @@ def blocks_of(items: Sequence[Item]) -> Iterator[Block]:
 
 
 class Window:
-    """The last of a stream that was read: all that it has after `start` and up to `position`."""
+    """The last part of a stream in memory: everything after `start` up to `position`."""
 
     def __init__(self, position: int) -> None:
         self.start = position
@@ -60,7 +60,7 @@ class Window:
             self._drop()
 
     def find_next(self, position: int) -> Block | None:
-        """Find what comes next for one who has all up to that position, which is in the window."""
+        """Find the next block for a follower at `position`, which is in the window."""
         found = None
         for block in reversed(self._blocks):
             if block.position <= position:
@@ -69,7 +69,7 @@ class Window:
         return None if found is None else found.after(position)
 
     def age(self) -> None:
-        """Drop what was there the last time already: who has not got it by now reads it from the log."""
+        """Drop blocks that were there at the last call. Slower followers read them from the log."""
         while self._blocks and self._blocks[0].position <= self._seen:
             self._drop()
         self._seen = self.position

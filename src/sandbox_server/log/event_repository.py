@@ -9,26 +9,26 @@ from sqlalchemy.orm import aliased
 
 from sandbox_server.db.models import Event, Sandbox, Stream
 
-_EVERYTHING_OF = "."
+_SEPARATOR = "."
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventFilter:
-    """Which events are told: those of any of these types, and of any of these causes. `sandbox.` is all whose type begins so."""
+    """Selects events by type and cause. The type `sandbox.` matches all types with this prefix."""
 
     types: frozenset[str] = frozenset()
     causes: frozenset[str] = frozenset()
 
     def matches(self, event: Event) -> bool:
-        begins = event.type.partition(_EVERYTHING_OF)[0] + _EVERYTHING_OF
-        return (not self.types or not self.types.isdisjoint({event.type, begins})) and (
+        prefix = event.type.partition(_SEPARATOR)[0] + _SEPARATOR
+        return (not self.types or not self.types.isdisjoint({event.type, prefix})) and (
             not self.causes or event.data.get("cause") in self.causes
         )
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         if self.types:
-            begins = func.split_part(Event.type, _EVERYTHING_OF, 1) + _EVERYTHING_OF
-            yield or_(Event.type.in_(self.types), begins.in_(self.types))
+            prefix = func.split_part(Event.type, _SEPARATOR, 1) + _SEPARATOR
+            yield or_(Event.type.in_(self.types), prefix.in_(self.types))
         if self.causes:
             yield Event.data["cause"].astext.in_(self.causes)
 
@@ -38,21 +38,21 @@ EVERY_EVENT = EventFilter()
 
 @dataclass(frozen=True, kw_only=True)
 class EventLog:
-    """A part of a log, and what is known of all of it."""
+    """Part of a log, and its overall state."""
 
     rows: Sequence[Event] = ()
-    counted: int = 0
-    """The last number that was given when this was read: whatever has it or one before is there to be read."""
+    last_seq: int = 0
+    """Last issued number at the time of the read: all events up to it can be read."""
     removed_seq: int = 0
     removed_at: datetime | None = None
-    """Of the last event that is not kept any more."""
+    """Number and time of the last removed event."""
     created_at: datetime | None = None
     ended_at: datetime | None = None
-    """Of the sandbox that was asked about; neither is known of one that has been removed."""
+    """Of the selected sandbox. Both are None if its row was removed."""
 
 
 class EventLogRepository:
-    """Reads logs for who follows them."""
+    """Reads the event log for streams."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
@@ -60,13 +60,13 @@ class EventLogRepository:
     async def read(
         self, tenant_id: str, *, sandbox_id: str | None = None, after: int, limit: int
     ) -> EventLog:
-        """Read some of what comes after that number, all as it was at one moment."""
-        asked = {"tenant_id": tenant_id, "after": after, "limit": limit}
+        """Read events after a number, in one snapshot."""
+        parameters = {"tenant_id": tenant_id, "after": after, "limit": limit}
         if sandbox_id is None:
-            found = (await self._session.execute(_READ, asked)).all()
+            found = (await self._session.execute(_READ, parameters)).all()
         else:
-            about = asked | {"sandbox_id": sandbox_id}
-            found = (await self._session.execute(_READ_OF_SANDBOX, about)).all()
+            of_sandbox = parameters | {"sandbox_id": sandbox_id}
+            found = (await self._session.execute(_READ_OF_SANDBOX, of_sandbox)).all()
         if not found:
             return EventLog()  # nothing has happened yet
         known = found[0]._asdict()
@@ -80,14 +80,14 @@ class EventLogRepository:
         tenant_id: str,
         *,
         sandbox_id: str | None = None,
-        wanted: EventFilter = EVERY_EVENT,
+        event_filter: EventFilter = EVERY_EVENT,
         count: int,
     ) -> int:
-        """Find after which number the last so many events come."""
-        mine = select(Event.seq).where(Event.tenant_id == tenant_id, *wanted.conditions())
+        """Find the number after which the last `count` events come."""
+        own = select(Event.seq).where(Event.tenant_id == tenant_id, *event_filter.conditions())
         if sandbox_id is not None:
-            mine = mine.where(Event.sandbox_id == sandbox_id)
-        before = await self._session.scalar(mine.order_by(Event.seq.desc()).offset(count).limit(1))
+            own = own.where(Event.sandbox_id == sandbox_id)
+        before = await self._session.scalar(own.order_by(Event.seq.desc()).offset(count).limit(1))
         removed = select(Stream.removed_seq).where(Stream.tenant_id == tenant_id)
         return before or await self._session.scalar(removed) or 0
 
@@ -96,8 +96,8 @@ _KNOWN = frozenset(EventLog.__dataclass_fields__) - {"rows"}
 
 
 def _read(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Select events beside what is known of their log, of which there is a row even if there is no event."""
-    some = (
+    """Select events joined to the state of their log, which is one row even without events."""
+    rows = (
         select(Event)
         .where(
             Event.tenant_id == bindparam("tenant_id", type_=Text),
@@ -108,8 +108,8 @@ def _read(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
         .limit(bindparam("limit", type_=BigInteger))
         .subquery()
     )
-    found = aliased(Event, some)
-    known = (Stream.next_seq - 1).label("counted"), Stream.removed_seq, Stream.removed_at
+    found = aliased(Event, rows)
+    known = (Stream.next_seq - 1).label("last_seq"), Stream.removed_seq, Stream.removed_at
     return (
         select(found, *known)
         .select_from(Stream)

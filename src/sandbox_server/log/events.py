@@ -11,10 +11,10 @@ from sandbox_server.domain.events import SandboxEvent
 from sandbox_server.log.event_repository import EVERY_EVENT, EventFilter
 from sandbox_server.metrics.instruments import EVENTS
 
-# The channel for `{id}/{who changed it}` when a sandbox's row has changed.
+# Notification `{id}/{process}`: a sandbox's row has changed.
 SANDBOX_CHANNEL = "sandbox_changed"
 
-# The channel for the topics (see log/source.py) of logs that have grown, separated by spaces.
+# Notification with topics (see log/source.py), separated by spaces: these logs have new records.
 LOG_CHANNEL = "log_grew"
 
 
@@ -23,20 +23,26 @@ class EventRepository:
         self._session = session
 
     async def append(self, tenant_id: str, *events: SandboxEvent, by: str = "") -> None:
-        """Keep the events, numbered, and tell whoever waits for their sandboxes, once the transaction has committed.
+        """Append events and notify waiting requests and streams when the transaction commits.
 
-        Last in a transaction, which holds the tenant's counter until it ends. `by` is who knows already.
+        Call it last in a transaction: it locks the tenant's counter until the end. `by` names the process that needs no notification.
         """
         if events:
-            told = [event.model_dump(mode="json") for event in events]
-            for one in told:
-                EVENTS.labels(one["type"], one["cause"]).inc()
+            payloads = [event.model_dump(mode="json") for event in events]
+            for payload in payloads:
+                EVENTS.labels(payload["type"], payload["cause"]).inc()
             await self._session.execute(
-                _APPEND, {"tenant_id": tenant_id, "count": len(told), "told": told, "by": f"/{by}"}
+                _APPEND,
+                {
+                    "tenant_id": tenant_id,
+                    "count": len(payloads),
+                    "payloads": payloads,
+                    "by": f"/{by}",
+                },
             )
 
     async def count(self, tenant_ids: Collection[str]) -> Mapping[str, int]:
-        """Tell how far the logs of these tenants have been counted."""
+        """Return the last number of each of these tenants' logs."""
         rows = await self._session.execute(_COUNT, {"tenant_ids": list(tenant_ids)})
         return {tenant_id: next_seq - 1 for tenant_id, next_seq in rows}
 
@@ -45,13 +51,13 @@ class EventRepository:
         tenant_id: str,
         *,
         sandbox_id: str | None = None,
-        wanted: EventFilter = EVERY_EVENT,
+        event_filter: EventFilter = EVERY_EVENT,
         after: int = 0,
         limit: int,
     ) -> Sequence[Event]:
-        """List what happened after the event of that number, oldest first."""
+        """List events after a number, oldest first."""
         query = select(Event).where(
-            Event.tenant_id == tenant_id, Event.seq > after, *wanted.conditions()
+            Event.tenant_id == tenant_id, Event.seq > after, *event_filter.conditions()
         )
         if sandbox_id is not None:
             query = query.where(Event.sandbox_id == sandbox_id)
@@ -64,32 +70,34 @@ _COUNT = select(Stream.tenant_id, Stream.next_seq).where(
 
 
 def _append() -> ReturningInsert[Any]:
-    """Take numbers for all events and insert them, in one statement that is built once."""
+    """Issue numbers and insert all events in one statement, built once."""
     tenant_id = bindparam("tenant_id", type_=Text)
     count = bindparam("count", type_=BigInteger)
-    taking = insert(Stream).values(tenant_id=tenant_id, next_seq=1 + count)
-    taking = taking.on_conflict_do_update(
+    counter = insert(Stream).values(tenant_id=tenant_id, next_seq=1 + count)
+    counter = counter.on_conflict_do_update(
         index_elements=[Stream.tenant_id], set_={"next_seq": Stream.next_seq + count}
     )
-    taken = taking.returning((Stream.next_seq - count).label("first")).cte("taken")
-    told = (
-        func.jsonb_array_elements(bindparam("told", type_=JSONB))
-        .table_valued(column("data", JSONB), with_ordinality="number", name="told")
+    taken = counter.returning((Stream.next_seq - count).label("first")).cte("taken")
+    payloads = (
+        func.jsonb_array_elements(bindparam("payloads", type_=JSONB))
+        .table_valued(column("data", JSONB), with_ordinality="number", name="payloads")
         .render_derived()
     )
     rows = select(
         tenant_id,
-        taken.c.first + told.c.number - 1,
-        told.c.data["sandbox_id"].astext,
-        told.c.data["type"].astext,
-        told.c.data,
-    ).select_from(taken.join(told, true()))
+        taken.c.first + payloads.c.number - 1,
+        payloads.c.data["sandbox_id"].astext,
+        payloads.c.data["type"].astext,
+        payloads.c.data,
+    ).select_from(taken.join(payloads, true()))
     columns = ["tenant_id", "seq", "sandbox_id", "type", "data"]
     table = TABLES["events"]
-    kept = insert(table).from_select(columns, rows)
-    said = table.c.sandbox_id + bindparam("by", type_=Text)
-    grown = func.concat("tenant/", table.c.tenant_id, " sandbox/", table.c.sandbox_id)
-    return kept.returning(func.pg_notify(SANDBOX_CHANNEL, said), func.pg_notify(LOG_CHANNEL, grown))
+    inserted = insert(table).from_select(columns, rows)
+    changed = table.c.sandbox_id + bindparam("by", type_=Text)
+    topics = func.concat("tenant/", table.c.tenant_id, " sandbox/", table.c.sandbox_id)
+    return inserted.returning(
+        func.pg_notify(SANDBOX_CHANNEL, changed), func.pg_notify(LOG_CHANNEL, topics)
+    )
 
 
 _APPEND = _append()

@@ -9,17 +9,17 @@ from sandbox_server.log.source import Source
 
 log = logging.getLogger(__name__)
 
-# Between two reads while there is always more. To send costs the same whether it is one event or a hundred,
-# so the more who follow, the more is gathered for them.
-_PACE = timedelta(milliseconds=10)
-_PACE_PER_FOLLOWER = timedelta(microseconds=60)
-_SLOWEST_PACE = timedelta(milliseconds=100)
+# Minimum time between two reads. Sending costs the same for one event or a hundred, so with more followers
+# more events are collected.
+_INTERVAL = timedelta(milliseconds=10)
+_INTERVAL_PER_FOLLOWER = timedelta(microseconds=60)
+_MAX_INTERVAL = timedelta(milliseconds=100)
 
 
 class Feed:
-    """One stream as long as somebody follows it: read once for all, when it has grown and somebody has got all before.
+    """One stream while it has followers. It is read once for all of them, when there is new data and a follower waits for it.
 
-    So the fastest of those who follow sets the pace, and who lags behind the window reads from the log alone.
+    The fastest follower therefore sets the pace. A follower behind the window reads from the log on its own.
     """
 
     def __init__(self, source: Source, reader: LogReader, *, position: int) -> None:
@@ -27,57 +27,56 @@ class Feed:
         self.window = Window(position)
         self.over = False
         self.followers = 0
-        self.read_at = -_SLOWEST_PACE.total_seconds()
+        self.read_at = -_MAX_INTERVAL.total_seconds()
         self.seen_counter: int | None = None
         self._reader = reader
-        self._grown = asyncio.Event()
-        self._grown.set()
-        self._wanted = asyncio.Event()
-        self._news = asyncio.Event()
+        self._due = asyncio.Event()
+        self._due.set()
+        self._requested = asyncio.Event()
+        self._new_items = asyncio.Event()
 
-    def grow(self) -> None:
-        """Have it read on: there may be more."""
-        self._grown.set()
+    def schedule_read(self) -> None:
+        """Read on: there may be new data."""
+        self._due.set()
 
-    def stir(self) -> None:
-        """Wake all who wait."""
-        self._wanted.clear()
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+    def wake_followers(self) -> None:
+        self._requested.clear()
+        new_items, self._new_items = self._new_items, asyncio.Event()
+        new_items.set()
 
     async def wait(self) -> None:
-        """Wait until there may be more, or nothing any more."""
-        self._wanted.set()
-        await self._news.wait()
+        """Wait for new data or the end."""
+        self._requested.set()
+        await self._new_items.wait()
 
     async def run(self) -> None:
-        """Read on until nothing can follow."""
+        """Read until the stream ends."""
         try:
             while not self.over:
-                await self._grown.wait()
-                await self._wanted.wait()
-                await self._keep_pace()
-                self._grown.clear()
+                await self._due.wait()
+                await self._requested.wait()
+                await self._throttle()
+                self._due.clear()
                 await self._read()
         except SandboxError as error:
-            log.info("a stream has ended topic=%s reason=%s", self.source.topic, error)
+            log.info("stream ended topic=%s reason=%s", self.source.topic, error)
         except Exception:
-            log.exception("a stream has failed topic=%s", self.source.topic)
+            log.exception("stream failed topic=%s", self.source.topic)
         finally:
             self.over = True
-            self.stir()
+            self.wake_followers()
 
-    async def _keep_pace(self) -> None:
-        pace = min(_PACE + self.followers * _PACE_PER_FOLLOWER, _SLOWEST_PACE)
+    async def _throttle(self) -> None:
+        interval = min(_INTERVAL + self.followers * _INTERVAL_PER_FOLLOWER, _MAX_INTERVAL)
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0, self.read_at + pace.total_seconds() - loop.time()))
+        await asyncio.sleep(max(0, self.read_at + interval.total_seconds() - loop.time()))
         self.read_at = loop.time()
 
     async def _read(self) -> None:
-        page = await self._reader.read_at_last(self.source, after=self.window.position)
+        page = await self._reader.read_with_retry(self.source, after=self.window.position)
         self.window.add(page)
         self.over = page.over
         if page.more:
-            self._grown.set()
+            self._due.set()
         if page.items:
-            self.stir()
+            self.wake_followers()

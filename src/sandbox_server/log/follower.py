@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 class Follower(Protocol):
-    """One who is told something as long as a connection lasts."""
+    """A client of a stream while its connection lasts."""
 
     def end(self) -> None: ...
 
-    def cut_off(self) -> None: ...
+    def disconnect(self) -> None: ...
 
     def is_stalled(self, *, since: float) -> bool: ...
 
 
 class Hub(Protocol):
-    """Where those who follow come together."""
+    """Registers followers and connects them to feeds."""
 
     def registered(self, follower: "LogFollower") -> AbstractContextManager[None]: ...
 
@@ -33,9 +33,9 @@ class Hub(Protocol):
 
 
 class LogFollower:
-    """One who follows a stream: from the log as long as that is behind the feed, then with all the others.
+    """A client of a stream. It reads from the log until it reaches the feed, then joins the other followers.
 
-    No block is taken before the last one was sent, so one that stalls costs the others nothing.
+    The next block is taken after the previous one was sent, so a slow client does not delay others.
     """
 
     def __init__(
@@ -48,40 +48,40 @@ class LogFollower:
         self._position = 0
         self._feed: Feed | None = None
         self._ended = False
-        self._handed_at: float | None = None
+        self._sending_since: float | None = None
 
     @property
     def is_over(self) -> bool:
-        """All was told before, and nothing will follow."""
+        """Whether everything was sent before and nothing will follow."""
         return self._first.over and not self._first.items
 
     def end(self) -> None:
-        """Have it end after what is being sent."""
+        """End after the block that is being sent."""
         self._ended = True
         if self._feed is not None:
-            self._feed.stir()
+            self._feed.wake_followers()
 
-    def cut_off(self) -> None:
-        """Have it end in the midst of what is being sent, and is not taken."""
+    def disconnect(self) -> None:
+        """End in the middle of a block that the client does not read."""
         self.end()
-        if self._handed_at is not None and self._cut is not None:
+        if self._sending_since is not None and self._cut is not None:
             self._cut()
 
     def is_stalled(self, *, since: float) -> bool:
-        """Tell whether what was handed out before that instant of the loop's clock is still being sent."""
-        return self._handed_at is not None and self._handed_at < since
+        """Tell whether a block handed out before that time of the loop's clock is still being sent."""
+        return self._sending_since is not None and self._sending_since < since
 
     async def blocks(self) -> AsyncGenerator[Block, None]:
-        """Give what comes until nothing can follow, or it is ended."""
+        """Yield blocks until the stream ends."""
         loop = asyncio.get_running_loop()
         with self._hub.registered(self):
             async with aclosing(self._all()) as blocks:
                 async for block in blocks:
                     if self._ended:
                         return
-                    self._handed_at = loop.time()
+                    self._sending_since = loop.time()
                     yield block
-                    self._handed_at = None
+                    self._sending_since = None
                     self._position = block.position
 
     async def _all(self) -> AsyncGenerator[Block, None]:
@@ -95,15 +95,15 @@ class LogFollower:
             if not page.more:
                 with self._hub.joined(self.source, self._position) as feed:
                     self._feed = feed
-                    while (found := await self._next_of(feed)) is not None:
+                    while (found := await self._next_block(feed)) is not None:
                         yield found
                 self._feed = None
                 if self._ended or feed.over:
                     return
             page = await self._read_on()
 
-    async def _next_of(self, feed: Feed) -> Block | None:
-        """Wait for the next block of the feed; None where it has ended, or left this one behind."""
+    async def _next_block(self, feed: Feed) -> Block | None:
+        """Wait for the next block of the feed; None if the feed has ended or this follower has fallen behind."""
         while not self._ended and feed.window.start <= self._position:
             block = feed.window.find_next(self._position)
             if block is not None or feed.over:
@@ -115,5 +115,5 @@ class LogFollower:
         try:
             return await self._hub.read_on(self.source, self._position)
         except SandboxError as error:
-            log.info("a stream has ended topic=%s reason=%s", self.source.topic, error)
+            log.info("stream ended topic=%s reason=%s", self.source.topic, error)
             return None

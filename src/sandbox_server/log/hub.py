@@ -16,23 +16,23 @@ from sandbox_server.metrics.instruments import FOLLOWERS, FOLLOWERS_CUT_OFF
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = timedelta(seconds=2)
+CHECK_INTERVAL = timedelta(seconds=2)
 STALLED_AFTER = timedelta(seconds=20)
 
-# What is read for those who are behind leaves the most connections to those who are not.
-_READS_LIVE = 3
-_READS_BEHIND = 2
-_LOOK_ANYWAY_AFTER = timedelta(seconds=30)
-_LOOK_PATIENCE = timedelta(seconds=10)
-_LAST_WORDS = timedelta(seconds=1)
+# Catching up uses fewer connections than live feeds.
+_LIVE_READS = 3
+_CATCH_UP_READS = 2
+_MAX_READ_INTERVAL = timedelta(seconds=30)
+_CHECK_TIMEOUT = timedelta(seconds=10)
+_END_TIMEOUT = timedelta(seconds=1)
 
 
 class StreamHub:
-    """All who follow something at this server.
+    """All followers of streams at this server.
 
-    What is said on the channel shortens the wait, and nothing depends on it: the counters of the logs that are followed
-    are looked at every two seconds. Where they have grown and nothing at all was heard, all of them are read; else a
-    stream is read now and then, in case a word was lost.
+    Notifications shorten the delay, but nothing depends on them: every two seconds the counters of followed logs are checked.
+    If they have advanced without any notification, all feeds are read. Otherwise each feed is read now and then, in case a
+    notification was lost.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class StreamHub:
         sessions: Sessions,
         notifications: Notifications,
         *,
-        look_every: timedelta = LOOK_EVERY,
+        check_interval: timedelta = CHECK_INTERVAL,
         stalled_after: timedelta = STALLED_AFTER,
     ) -> None:
         self._sessions = sessions
-        self._look_every = look_every
+        self._check_interval = check_interval
         self._stalled_after = stalled_after
-        self._live = LogReader(sessions, at_once=_READS_LIVE)
-        self._behind = LogReader(sessions, at_once=_READS_BEHIND)
+        self._live = LogReader(sessions, at_once=_LIVE_READS)
+        self._catch_up = LogReader(sessions, at_once=_CATCH_UP_READS)
         self._feeds: dict[Source, Feed] = {}
         self._by_topic: defaultdict[str, set[Feed]] = defaultdict(set)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
         self._followers: set[Follower] = set()
-        self._has_heard = False
+        self._was_notified = False
         self._ended = False
-        notifications.listen(LOG_CHANNEL, self._heard)
+        notifications.listen(LOG_CHANNEL, self._on_notification)
 
     async def follow(
         self,
@@ -64,29 +64,29 @@ class StreamHub:
         tail: int | None = None,
         cut: Callable[[], None] | None = None,
     ) -> LogFollower:
-        """Follow a stream from its start, after that number, or with so many of its last.
+        """Follow a stream from its start, after a number, or from its last `tail` items.
 
-        `cut` breaks the connection of one that takes nothing of what is sent.
+        `cut` closes the connection of a client that does not read.
         """
         if after is None and tail is not None:
-            after = await self._behind.find_tail(source, count=tail)
-        first = await self._behind.read(source, after=after or 0)
+            after = await self._catch_up.find_tail(source, count=tail)
+        first = await self._catch_up.read(source, after=after or 0)
         return LogFollower(source, self, first=first, cut=cut)
 
     def end(self) -> None:
-        """End all streams at once, since the server stops; who follows goes on at another, or after the start."""
+        """End all streams because the server stops. Clients resume them at another server or after the restart."""
         self._ended = True
         for follower in list(self._followers):
             follower.end()
-        asyncio.get_running_loop().call_later(_LAST_WORDS.total_seconds(), self._cut_off_all)
+        asyncio.get_running_loop().call_later(_END_TIMEOUT.total_seconds(), self._disconnect_all)
 
     async def run(self) -> None:
-        """Look after those who follow, until cancelled."""
+        """Serve the followers until cancelled."""
         try:
             while True:
-                await asyncio.sleep(self._look_every.total_seconds())
-                self._tidy()
-                await self._look()
+                await asyncio.sleep(self._check_interval.total_seconds())
+                self._disconnect_stalled()
+                await self._check_counters()
         finally:
             self.end()
             tasks = list(self._tasks.values())
@@ -96,7 +96,7 @@ class StreamHub:
 
     @contextmanager
     def registered(self, follower: Follower) -> Iterator[None]:
-        """Know of one who follows, as long as the block lasts."""
+        """Register a follower until the block ends."""
         if self._ended:
             follower.end()
         self._followers.add(follower)
@@ -109,7 +109,7 @@ class StreamHub:
 
     @contextmanager
     def joined(self, source: Source, position: int) -> Iterator[Feed]:
-        """Take part in the feed of a stream, which is there as long as somebody does."""
+        """Join the feed of a stream, which exists while it has followers."""
         feed = self._feeds.get(source)
         if feed is None or feed.over:
             feed = self._open(source, position)
@@ -122,7 +122,7 @@ class StreamHub:
                 self._close(feed)
 
     async def read_on(self, source: Source, position: int) -> Page:
-        return await self._behind.read_at_last(source, after=position)
+        return await self._catch_up.read_with_retry(source, after=position)
 
     def _open(self, source: Source, position: int) -> Feed:
         feed = Feed(source, self._live, position=position)
@@ -141,48 +141,48 @@ class StreamHub:
             if not self._by_topic[topic]:
                 del self._by_topic[topic]
 
-    def _heard(self, said: str | None) -> None:
-        self._has_heard = True
-        if said is None:
+    def _on_notification(self, topics: str | None) -> None:
+        self._was_notified = True
+        if topics is None:
             for feed in self._tasks:
-                feed.grow()
+                feed.schedule_read()
         else:
-            for topic in said.split():
+            for topic in topics.split():
                 for feed in self._by_topic.get(topic, ()):
-                    feed.grow()
+                    feed.schedule_read()
 
-    def _tidy(self) -> None:
+    def _disconnect_stalled(self) -> None:
         stalled = asyncio.get_running_loop().time() - self._stalled_after.total_seconds()
         for feed in self._tasks:
             feed.window.age()
         for follower in list(self._followers):
             if follower.is_stalled(since=stalled):
                 FOLLOWERS_CUT_OFF.inc()
-                follower.cut_off()
+                follower.disconnect()
 
-    def _cut_off_all(self) -> None:
+    def _disconnect_all(self) -> None:
         for follower in list(self._followers):
-            follower.cut_off()
+            follower.disconnect()
 
-    async def _look(self) -> None:
-        """Have those feeds read on whose log has grown where nobody says so; now and then, where somebody does."""
+    async def _check_counters(self) -> None:
+        """Schedule reads of feeds whose log has grown without a notification."""
         followed = {feed.source.tenant_id for feed in self._tasks}
-        has_heard, self._has_heard = self._has_heard, False
+        was_notified, self._was_notified = self._was_notified, False
         try:
             counters = await self._count(followed) if followed else {}
         except OUTAGES as error:
-            log.warning("cannot see whether logs have grown error=%r", error)
+            log.warning("cannot check the counters of logs error=%r", error)
             return
-        long_ago = asyncio.get_running_loop().time() - _LOOK_ANYWAY_AFTER.total_seconds()
+        oldest = asyncio.get_running_loop().time() - _MAX_READ_INTERVAL.total_seconds()
         for feed in self._tasks:
             counter = counters.get(feed.source.tenant_id)
-            if counter != feed.seen_counter and (not has_heard or feed.read_at < long_ago):
+            if counter != feed.seen_counter and (not was_notified or feed.read_at < oldest):
                 feed.seen_counter = counter
-                feed.grow()
+                feed.schedule_read()
 
     async def _count(self, tenant_ids: set[str]) -> Mapping[str, int]:
         async with (
-            asyncio.timeout(_LOOK_PATIENCE.total_seconds()),
+            asyncio.timeout(_CHECK_TIMEOUT.total_seconds()),
             without_transaction(self._sessions) as session,
         ):
             return await EventRepository(session).count(tenant_ids)

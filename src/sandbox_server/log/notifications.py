@@ -8,15 +8,15 @@ from sandbox_server.log.events import LOG_CHANNEL
 
 
 class LogNotifications:
-    """Tells those who wait for a log that it has grown; a hint, and never the only way to find out."""
+    """Wakes waiters when a log grows. Only a hint: waiters also poll."""
 
     def __init__(self, notifications: Notifications) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        notifications.listen(LOG_CHANNEL, self._heard)
+        notifications.listen(LOG_CHANNEL, self._on_notification)
 
     @contextmanager
     def follow(self, topic: str) -> Iterator[asyncio.Event]:
-        """Follow a topic from now on; who has seen the event clears it."""
+        """Follow a topic; the caller clears the event."""
         event = asyncio.Event()
         self._waiting[topic].add(event)
         try:
@@ -27,7 +27,7 @@ class LogNotifications:
             if not followers:
                 del self._waiting[topic]
 
-    def _heard(self, said: str | None) -> None:
-        for topic in list(self._waiting) if said is None else said.split():
+    def _on_notification(self, topics: str | None) -> None:
+        for topic in list(self._waiting) if topics is None else topics.split():
             for event in self._waiting.get(topic, ()):
                 event.set()

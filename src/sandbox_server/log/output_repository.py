@@ -12,7 +12,7 @@ from sandbox_server.domain.commands import COMMAND_LIVING
 from sandbox_server.log.records import Record, RecordType
 
 LARGEST_PART = 2**20
-"""How many bytes are read at once; by one piece more, so that there is always one."""
+"""Maximum bytes of one read. One more record may be included, so that there is always one."""
 
 _OUTPUT = (RecordType.STDOUT, RecordType.STDERR)
 _kept = func.octet_length(CommandOutput.content)
@@ -20,7 +20,7 @@ end_of_record = CommandOutput.offset + case(
     (CommandOutput.type == RecordType.GAP, CommandOutput.data["size"].astext.cast(BigInteger)),
     else_=_kept,
 )
-_in_order = CommandOutput.seq.asc()
+_ascending = CommandOutput.seq.asc()
 _columns = (
     CommandOutput.seq,
     CommandOutput.command_id,
@@ -35,59 +35,59 @@ _columns = (
 
 @dataclass(frozen=True)
 class Part:
-    """Some of a log in its order, and whether there may be more."""
+    """Records in order, and whether there may be more."""
 
     records: Sequence[Record]
     more: bool
 
 
 class CommandOutputRepository:
-    """Reads what commands wrote; it is written by who records them."""
+    """Reads the output of commands. `RecordingRepository` writes it."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def list_after(self, command_id: str, *, after: int, limit: int) -> Part:
-        """List what a command's log has beyond that number."""
-        beyond = _some(CommandOutput.command_id == command_id, CommandOutput.seq > after)
+        """List records of a command's log after a number."""
+        beyond = _select_records(CommandOutput.command_id == command_id, CommandOutput.seq > after)
         return await self._read(beyond, limit=limit)
 
     async def list_stream(
         self, command_id: str, stream: RecordType, *, offset: int, limit: int
     ) -> Part:
-        """List what is kept of one stream from that byte on, and what of it is not."""
-        found = _some(
+        """List retained records and gaps of one stream from byte `offset`."""
+        found = _select_records(
             CommandOutput.command_id == command_id,
-            _is_about(stream),
+            _concerns(stream),
             or_(CommandOutput.offset >= offset, end_of_record > offset),
         )
         return await self._read(found, limit=limit)
 
     async def find_seq_at(self, command_id: str, stream: RecordType, *, offset: int) -> int:
-        """Find after which number of its log comes all that one stream has from that byte on."""
+        """Find the number after which the stream continues from byte `offset`."""
         before = select(CommandOutput.seq).where(
-            CommandOutput.command_id == command_id, _is_about(stream), end_of_record <= offset
+            CommandOutput.command_id == command_id, _concerns(stream), end_of_record <= offset
         )
-        # Backwards, since most who ask are near the end.
+        # Descending, because most readers are near the end.
         last = before.order_by(CommandOutput.seq.desc()).limit(1)
         return await self._session.scalar(last) or 0
 
     async def list_stream_after(
         self, command_id: str, stream: RecordType, *, after: int, limit: int
     ) -> Part:
-        """List what is kept of one stream beyond that number, and what of it is not."""
-        beyond = _some(
-            CommandOutput.command_id == command_id, _is_about(stream), CommandOutput.seq > after
+        """List retained records and gaps of one stream after a number."""
+        beyond = _select_records(
+            CommandOutput.command_id == command_id, _concerns(stream), CommandOutput.seq > after
         )
         return await self._read(beyond, limit=limit)
 
     async def list_last(
         self, command_id: str, stream: RecordType, *, most: int
     ) -> Sequence[Record]:
-        """List the last of one stream: about so many bytes, and none from before a gap."""
+        """List the last records of one stream: about `most` bytes, and none from before a gap."""
         found = (
             select(*_columns, _sum(CommandOutput.seq.desc()).label("behind"))
-            .where(CommandOutput.command_id == command_id, _is_about(stream))
+            .where(CommandOutput.command_id == command_id, _concerns(stream))
             .subquery()
         )
         rows = await self._session.execute(
@@ -97,10 +97,10 @@ class CommandOutputRepository:
         return [*last][::-1]
 
     async def list_ends(self, command_id: str, *, most: int) -> Sequence[Record]:
-        """List all that is kept of a command's output; if a stream has more than `most` bytes, its beginning and its end."""
-        before = _sum(_in_order, partition_by=CommandOutput.type)
+        """List the retained output; of a stream of more than `most` bytes, only the beginning and the end."""
+        before = _sum(_ascending, partition_by=CommandOutput.type)
         behind = _sum(CommandOutput.seq.desc(), partition_by=CommandOutput.type)
-        every = (
+        ranked = (
             select(*_columns, before.label("before"), behind.label("behind"))
             .where(
                 CommandOutput.command_id == command_id,
@@ -108,23 +108,23 @@ class CommandOutputRepository:
             )
             .subquery()
         )
-        at_an_end = or_(every.c.before < most // 2, every.c.behind < most // 2)
-        rows = await self._session.execute(select(every).where(at_an_end).order_by(every.c.seq))
+        at_an_end = or_(ranked.c.before < most // 2, ranked.c.behind < most // 2)
+        rows = await self._session.execute(select(ranked).where(at_an_end).order_by(ranked.c.seq))
         return [_record(row) for row in rows]
 
     async def find_tail(self, command_id: str, *, count: int) -> int:
-        """Find after which number the last so many records come."""
-        mine = select(CommandOutput.seq).where(CommandOutput.command_id == command_id)
-        beyond = mine.order_by(CommandOutput.seq.desc()).offset(count).limit(1)
+        """Find the number after which the last `count` records come."""
+        own = select(CommandOutput.seq).where(CommandOutput.command_id == command_id)
+        beyond = own.order_by(CommandOutput.seq.desc()).offset(count).limit(1)
         return await self._session.scalar(beyond) or 0
 
     async def has_ended(self, command_id: str) -> bool:
-        """Tell whether a command's log is complete; one that is not there any more has nothing to come."""
-        mine = select(Command.state).where(Command.id == command_id)
-        return await self._session.scalar(mine) not in COMMAND_LIVING
+        """Tell whether a command's log is complete. The log of a removed command is."""
+        own = select(Command.state).where(Command.id == command_id)
+        return await self._session.scalar(own) not in COMMAND_LIVING
 
-    async def _read(self, some: Select[*tuple[Any, ...]], *, limit: int) -> Part:
-        numbered = some.order_by(_in_order).limit(limit).subquery()
+    async def _read(self, query: Select[*tuple[Any, ...]], *, limit: int) -> Part:
+        numbered = query.order_by(_ascending).limit(limit).subquery()
         fitting = select(numbered).where(numbered.c.before < LARGEST_PART)
         rows = await self._session.execute(fitting.order_by(numbered.c.seq))
         records = [_record(row) for row in rows]
@@ -132,19 +132,19 @@ class CommandOutputRepository:
         return Part(records, more=len(records) == limit or size >= LARGEST_PART)
 
 
-def _some(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Select records with how many bytes come before each, for which none of the bytes are read."""
-    return select(*_columns, _sum(_in_order).label("before")).where(*conditions)
+def _select_records(*conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Select records with the number of bytes before each, which does not read the bytes."""
+    return select(*_columns, _sum(_ascending).label("before")).where(*conditions)
 
 
 def _sum(
     order: ColumnElement[Any], *, partition_by: InstrumentedAttribute[str] | None = None
 ) -> ColumnElement[int]:
-    """Count the bytes that come before each record, in that order."""
+    """Count the bytes before each record in this order."""
     return func.sum(_kept).over(order_by=order, partition_by=partition_by) - _kept
 
 
-def _is_about(stream: RecordType) -> ColumnElement[bool]:
+def _concerns(stream: RecordType) -> ColumnElement[bool]:
     of_gap = CommandOutput.data["stream"].astext
     gap = (CommandOutput.type == RecordType.GAP) & or_(of_gap.is_(None), of_gap == stream)
     return or_(CommandOutput.type == stream, gap)

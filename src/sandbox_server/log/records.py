@@ -1,14 +1,14 @@
-"""A command's log, as it is written and read. All that a reader is told is a record, so to read is to list them.
+"""Records of a command's log, in the form in which they are stored and streamed.
 
-    started   data: pid                            readers are also told the command's id
+    started   data: pid                     the serialized record also has the command's id
     stdout    offset, content
     stderr    offset, content
-    resized   data: cols, rows                     of a terminal; only the last time is kept
-    gap       data: stream, size, reason    bytes from `offset` on are not kept; both null where nobody knows which
+    resized   data: cols, rows              terminals only; only the last one is kept
+    gap       data: stream, size, reason    bytes from `offset` on are missing; stream and size are null if unknown
     exit      data: state, exit_code, reason
 
-What falls out of the middle of a stream becomes one gap, under the number of the last piece that fell out: who has read
-beyond that one missed nothing, and everybody else is told once.
+Output evicted from the middle of a stream becomes one gap under the number of the last evicted piece. A reader beyond
+this number has missed nothing, and any other reader receives the gap once.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from typing import Any
 
 
 class RecordType(StrEnum):
-    """What there is in a command's log. None is named `error`: browsers use that name for themselves."""
+    """Type of a record. No type is named `error`, because browsers use this name for connection errors."""
 
     STARTED = "started"
-    STDOUT = "stdout"  # of a terminal: all that it showed
+    STDOUT = "stdout"  # also all output of a terminal
     STDERR = "stderr"
     RESIZED = "resized"
     GAP = "gap"
@@ -31,14 +31,14 @@ class RecordType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A piece of a command's output, cut where characters are; or something that happened to it."""
+    """A piece of a command's output, cut between characters, or an event of the command."""
 
     seq: int
     command_id: str
     sandbox_id: str
     type: RecordType
     offset: int = 0
-    """Of the piece's first byte in its stream."""
+    """Offset of the piece's first byte in its stream."""
     content: bytes = b""
     data: Mapping[str, Any] = field(default_factory=dict)
     at: datetime

@@ -1,4 +1,4 @@
-"""Records of a command's log as readers are told them: objects of JSON with their `type` inside."""
+"""Serializes records of a command's log as JSON objects with a `type`."""
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,34 +12,34 @@ OUTPUT = frozenset({RecordType.STDOUT, RecordType.STDERR})
 
 @dataclass(frozen=True)
 class Cut:
-    """Bytes of a stream that are missing: where the first of them was, and how many there were, if that is known."""
+    """Missing bytes of a stream: offset of the first one, and their number if known."""
 
     offset: int
     size: int | None
 
     def __str__(self) -> str:
-        # Where nobody knows it is most likely nothing, and a line would be in the way of who reads the output as data.
+        # If the number is unknown, probably nothing is missing, and a marker would corrupt output that is parsed.
         return "" if self.size is None else f"\n[{self.size} bytes are missing here]\n"
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """A stream as one text, with a line wherever something is known to be missing."""
+    """A stream as one text, with a marker line for each known gap."""
 
     text: str
     cut: Cut | None
 
 
-def tell(record: Record) -> dict[str, Any]:
-    """Tell one record. Bytes that are no text travel as base64."""
-    told: dict[str, Any] = {"type": record.type.value}
+def serialize(record: Record) -> dict[str, Any]:
+    """Convert a record to JSON. Bytes that are not UTF-8 are encoded as base64."""
+    fields: dict[str, Any] = {"type": record.type.value}
     if record.type in OUTPUT:
-        told |= {"offset": record.offset, **content_of(record.content)}
+        fields |= {"offset": record.offset, **content_of(record.content)}
     elif record.type is RecordType.STARTED:
-        told["command_id"] = record.command_id
+        fields["command_id"] = record.command_id
     elif record.type is RecordType.GAP:
-        told |= {"stream": None, "offset": record.offset, "size": None, "reason": None}
-    return told | dict(record.data) | {"at": record.at.isoformat().replace("+00:00", "Z")}
+        fields |= {"stream": None, "offset": record.offset, "size": None, "reason": None}
+    return fields | dict(record.data) | {"at": record.at.isoformat().replace("+00:00", "Z")}
 
 
 def content_of(content: bytes) -> dict[str, str]:
@@ -50,27 +50,27 @@ def content_of(content: bytes) -> dict[str, str]:
 
 
 def transcribe(records: Iterable[Record], stream: RecordType, *, size: int) -> Transcript:
-    """Put together a stream of `size` bytes from what is kept of it."""
-    runs = list(_runs(records, stream, size))
-    cuts = [run for run in runs if isinstance(run, Cut)]
+    """Join the retained parts of a stream of `size` bytes."""
+    pieces = list(_pieces(records, stream, size))
+    cuts = [piece for piece in pieces if isinstance(piece, Cut)]
     text = "".join(
-        str(run) if isinstance(run, Cut) else run.decode(errors="replace") for run in runs
+        str(piece) if isinstance(piece, Cut) else piece.decode(errors="replace") for piece in pieces
     )
-    return Transcript(text, _all_of(cuts) if cuts else None)
+    return Transcript(text, _merge(cuts) if cuts else None)
 
 
-def _runs(records: Iterable[Record], stream: RecordType, size: int) -> Iterator[bytes | Cut]:
-    run, position = bytearray(), 0
+def _pieces(records: Iterable[Record], stream: RecordType, size: int) -> Iterator[bytes | Cut]:
+    piece, position = bytearray(), 0
     for record in records:
         cut = _cut_before(record, stream, position)
         if cut is not None:
-            yield bytes(run)
+            yield bytes(piece)
             yield cut
-            run.clear()
+            piece.clear()
         if record.type is stream:
-            run += record.content
+            piece += record.content
             position = record.offset + len(record.content)
-    yield bytes(run)
+    yield bytes(piece)
     if position < size:
         yield Cut(position, size - position)
 
@@ -83,6 +83,6 @@ def _cut_before(record: Record, stream: RecordType, position: int) -> Cut | None
     return Cut(position, None) if record.data.get("stream") in {None, stream} else None
 
 
-def _all_of(cuts: Sequence[Cut]) -> Cut:
+def _merge(cuts: Sequence[Cut]) -> Cut:
     sizes = [cut.size for cut in cuts if cut.size is not None]
     return Cut(cuts[0].offset, sum(sizes) if len(sizes) == len(cuts) else None)

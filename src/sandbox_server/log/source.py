@@ -7,7 +7,7 @@ from sandbox_server.db.session import Sessions
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One event of a stream: JSON with its `type` inside, under its number in the tenant's log."""
+    """One event of a stream: JSON with a `type`, under its number in the tenant's log."""
 
     id: int
     data: bytes
@@ -15,30 +15,30 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a stream, read in one go."""
+    """Part of a stream."""
 
     items: Sequence[Item]
     position: int
-    """As far as was read; beyond the last item where others' were passed over."""
+    """Number up to which the stream was read; beyond the last item if records of others were skipped."""
     more: bool
-    """There is more to read at once."""
+    """There is more to read now."""
     over: bool = False
-    """Nothing will ever follow."""
+    """The stream has ended."""
 
 
 class Source(Protocol):
-    """Where one stream is read from. Equal ones are the same stream, and read once for all who follow it."""
+    """Where a stream is read from. Equal sources are the same stream, and are read once for all followers."""
 
     @property
     def tenant_id(self) -> str:
-        """Whose log it is; that one's counter tells that there may be more where nobody said so."""
+        """Owner of the log. Its counter shows new records even without a notification."""
 
     @property
     def topic(self) -> str:
-        """What is said on the channel when there is more: `tenant/ID`, `sandbox/ID` or `command/ID`; or several."""
+        """Topics of notifications about new records: `tenant/ID`, `sandbox/ID` or `command/ID`, separated by spaces."""
 
     async def read(self, sessions: Sessions, *, after: int, limit: int) -> Page:
-        """Read what comes after that number; of what is no longer kept, a `gap` comes first."""
+        """Read items after a number. If some were removed, the first item is a `gap`."""
 
     async def find_tail(self, sessions: Sessions, *, count: int) -> int:
-        """Find after which number the last so many items come."""
+        """Find the number after which the last `count` items come."""

@@ -37,9 +37,9 @@ async def get_port(
     controller: ControllerDep,
     views: SandboxViewsDep,
 ) -> PortUrls:
-    """Tell where a port of a sandbox is reached, whether or not something listens there.
+    """Get the URLs of a port, whether or not a server listens there.
 
-    HTTP, WebSockets and streams are passed on; what is asked of a paused sandbox wakes it. `path_url` takes any method.
+    Requests, WebSockets and streams to these URLs are forwarded, and resume a paused sandbox. `path_url` accepts any method.
     """
     return views.view_port(await controller.get(caller, sandbox_id), port)
 
@@ -53,6 +53,6 @@ async def create_link(
     caller: Operator,
     links: PortLinksDep,
 ) -> LinkCreated:
-    """Make a link to a port for people without a key; it ends with its time, or with the key that made it."""
+    """Create a link to a port for people without an API key. It expires after `ttl_s`, and earlier if its key is revoked."""
     ttl = timedelta(seconds=body.ttl_s)
     return await links.create(caller, sandbox_id, port, ttl=ttl, path=body.path)

@@ -14,7 +14,7 @@ from sandbox_server.http.html_pages import is_navigation, render
 from sandbox_server.http.request_metrics import NamedRoute, RequestMetrics
 from sandbox_server.http.tenant_limits import ConcurrencyLimit, lasts
 from sandbox_server.ports.port_proxy import PortProxy
-from sandbox_server.ports.preview_cookie import remember, remembered
+from sandbox_server.ports.preview_cookie import find_preview_tickets, set_preview_cookie
 from sandbox_server.proxy.client import Client, ClientGone
 from sandbox_server.proxy.proxy_request import ProxyRequest
 from sandbox_server.proxy.public_origin import PublicOrigin
@@ -25,7 +25,7 @@ _HOST_FORM = NamedRoute("{port}-{sandbox_id}")
 
 
 class SandboxHosts:
-    """Has requests whose host is a sandbox's answered from there, and never by the API; all others by it."""
+    """Middleware: forwards requests to hosts of sandboxes, and passes all others to the API."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SandboxHosts:
         self._port_proxy = port_proxy
         self._requests = requests
         self._streams = streams
-        self._at_sandbox = AccessLog(RequestMetrics(self._answer))
+        self._instrumented = AccessLog(RequestMetrics(self._answer))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = Headers(scope=scope).getlist("host") if scope["type"] == "http" else []
@@ -54,7 +54,7 @@ class SandboxHosts:
         scope.setdefault("state", {})["request_id"] = request_id
         scope["route"] = _HOST_FORM
         with log_context(request_id=request_id):
-            await self._at_sandbox(scope, receive, send)
+            await self._instrumented(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -84,7 +84,7 @@ class SandboxHosts:
             except ClientGone:
                 return None
             if ticket is not None and scope["method"] == "GET" and is_navigation(scope):
-                return remember(ticket, origin, scope)
+                return set_preview_cookie(ticket, origin, scope)
             shares = self._streams if lasts(scope) else self._requests
             with shares.one_more(caller.tenant_id):
                 await self._port_proxy.forward(
@@ -100,30 +100,33 @@ class SandboxHosts:
 
     async def _find_caller(self, client: Client, target: PortTarget, ticket: str | None) -> Caller:
         authenticator, scope = self._authenticator, client.scope
-        key = _key_in(Headers(scope=scope))
+        key = _find_key(Headers(scope=scope))
         if key is not None:
             caller = await authenticator.authenticate(key)
             caller.require(KeyScope.SANDBOXES)
             return caller
         if ticket is not None:
-            return _let_in(await authenticator.authenticate_ticket(ticket), target)
+            return _require_port(await authenticator.authenticate_ticket(ticket), target)
         return await authenticator.authenticate_preview(
-            remembered(scope, target, self._public_address),
+            find_preview_tickets(scope, target, self._public_address),
             sandbox_id=target.sandbox_id,
             port=target.port,
             require_present=client.require_present,
         )
 
 
-def _key_in(headers: Headers) -> str | None:
-    """Find a key of ours; what does not look like one is the application's."""
+def _find_key(headers: Headers) -> str | None:
+    """Find an API key of this server. Other values are credentials of the application."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    given = (bearer.strip() if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
-    return next((key for key in given if is_secret(key)), None)
+    candidates = (
+        bearer.strip() if scheme.lower() == "bearer" else "",
+        headers.get("x-api-key", ""),
+    )
+    return next((key for key in candidates if is_secret(key)), None)
 
 
-def _let_in(caller: TicketCaller, target: PortTarget) -> TicketCaller:
-    # Only a ticket for the port itself: the pages there may come to see what stands in their URLs.
+def _require_port(caller: TicketCaller, target: PortTarget) -> TicketCaller:
+    # Only a ticket for this port is accepted: pages of the sandbox may read their URLs.
     if (caller.sandbox_id, caller.port) != (target.sandbox_id, target.port):
-        raise TicketRefused("The ticket is for something else.")
+        raise TicketRefused("The ticket is for another port or sandbox.")
     return caller

@@ -19,14 +19,14 @@ from sandbox_server.structured_logging import add_to_log_context
 PATH_FORM = "/v1/sandboxes/{sandbox_id}/ports/{port}/proxy{rest:path}"
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
-_MOST = 65_535
+_MAX_PORT = 65_535
 _ROUTE = NamedRoute(PATH_FORM)
 
 
 class PathForm:
-    """Passes what is asked below a path of the API on to a port of a sandbox.
+    """Forwards requests below a path of the API to a port of a sandbox.
 
-    Whatever comes back is of the API's origin to a browser: it runs no scripts there, and leaves no cookies.
+    Responses have the origin of the API. They are therefore sandboxed in browsers: no scripts, no cookies.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,15 +52,15 @@ def _target_of(scope: Scope) -> PortTarget:
     sandbox_id, port = (scope["path_params"][name] for name in ("sandbox_id", "port"))
     if re.match(PATTERN, sandbox_id) is None:
         raise SandboxNotFound(sandbox_id)
-    if _PORT.fullmatch(port) is None or int(port) > _MOST:
-        raise Malformed(f"There is no port {port!r}.")
+    if _PORT.fullmatch(port) is None or int(port) > _MAX_PORT:
+        raise Malformed(f"Invalid port {port!r}: use a number from 1 to 65535.")
     return PortTarget(sandbox_id, int(port))
 
 
 def _path_below(target: PortTarget, scope: Scope) -> bytes:
-    asked: bytes = scope["raw_path"]
-    below = asked.removeprefix(path_of(target).encode())
-    # What only means the same with its escapes undone is read in different ways by different proxies.
-    if below == asked or (below and not below.startswith(b"/")):
-        raise Malformed("What comes before the path in the sandbox has escapes in it.")
+    raw_path: bytes = scope["raw_path"]
+    below = raw_path.removeprefix(path_of(target).encode())
+    # Proxies disagree about escaped characters, so the path before the port's must be unescaped.
+    if below == raw_path or (below and not below.startswith(b"/")):
+        raise Malformed("Percent-encoding is not allowed before the path in the sandbox.")
     return below or b"/"

@@ -10,7 +10,7 @@ from sandbox_server.domain.errors import (
     PortSilent,
     SandboxError,
 )
-from sandbox_server.ports.access_watch import Watch
+from sandbox_server.ports.access_watch import AccessWatch
 from sandbox_server.ports.resolver import SandboxResolver
 from sandbox_server.providers.protocol.provider import PortAddress, PortRefusal
 from sandbox_server.proxy.client import ClientGone
@@ -30,45 +30,45 @@ _FAILURES = (OSError, ProviderRefused, ResponseTimeout, UpstreamInvalid, Upstrea
 
 
 class PortProxy:
-    """Passes HTTP, and what HTTP is upgraded to, on to the servers in sandboxes.
+    """Forwards HTTP requests and upgraded connections to servers in sandboxes.
 
-    What authenticated the caller stays here. A sandbox is awake for as long as bytes move.
+    Credentials of this server are removed. Traffic keeps the sandbox awake.
     """
 
     def __init__(self, controller: SandboxController, authenticator: Authenticator) -> None:
         self._controller = controller
-        self._awake = controller.activity
+        self._activity = controller.activity
         self._resolver = SandboxResolver(controller)
         self._pool = ConnectionPool()
-        self._watch = Watch(authenticator)
+        self._access_watch = AccessWatch(authenticator)
 
     async def run(self) -> None:
-        """End what is under way for callers who lose their access, until cancelled."""
-        await self._watch.run()
+        """Close connections of callers who lose access, until cancelled."""
+        await self._access_watch.run()
 
     def end_streams(self) -> None:
-        """Cut what would not end by itself; its callers come again."""
-        self._watch.end_lasting()
+        """Close responses without an end of their own; clients reconnect."""
+        self._access_watch.end_endless()
 
     def close(self) -> None:
-        """Cut all that is under way."""
+        """Close all connections."""
         self._pool.close()
 
     async def forward(self, proxy_request: ProxyRequest) -> None:
-        """Answer a request with what the server in the sandbox answers; refuse only before any of that was told."""
-        to_idempotency = is_repeatable(proxy_request.client.scope)
-        failure = await self._attempt(proxy_request, anew=not to_idempotency)
-        if to_idempotency and isinstance(
+        """Answer with the response of the server in the sandbox. Raises only before the response has started."""
+        is_retriable = is_repeatable(proxy_request.client.scope)
+        failure = await self._attempt(proxy_request, fresh=not is_retriable)
+        if is_retriable and isinstance(
             failure, BackendUnavailable
-        ):  # it may have been paused just now
-            failure = await self._attempt(proxy_request, anew=True)
+        ):  # the sandbox may have just been paused
+            failure = await self._attempt(proxy_request, fresh=True)
         if failure is not None:
             raise failure
 
-    async def _attempt(self, proxy_request: ProxyRequest, *, anew: bool) -> SandboxError | None:
+    async def _attempt(self, proxy_request: ProxyRequest, *, fresh: bool) -> SandboxError | None:
         target, scope = proxy_request.target, proxy_request.client.scope
         if proxy_request.counts_as_activity:
-            used = await self._resolver.find(proxy_request.caller, target.sandbox_id, anew=anew)
+            used = await self._resolver.find(proxy_request.caller, target.sandbox_id, fresh=fresh)
         else:
             used = await self._controller.look_into(proxy_request.caller, target.sandbox_id)
         address = used.backend.port_address(used.access, target.port)
@@ -84,10 +84,10 @@ class PortProxy:
             proxy_request.origin,
             address,
             find_refusal=used.backend.find_refusal,
-            note=partial(self._awake.note, used.row)
+            note_activity=partial(self._activity.note, used.row)
             if proxy_request.counts_as_activity
-            else _nothing,
-            expect_no_end=self._watch.expect_no_end,
+            else _ignore,
+            mark_endless=self._access_watch.mark_endless,
             sends_close_frame=proxy_request.sends_close_frame,
         )
         try:
@@ -110,7 +110,7 @@ class PortProxy:
             try:
                 await self._exchange(proxy_request, exchange, request, address, idle)
             except UpstreamLost:
-                # The provider may have closed a connection that it left open; what may run twice is sent again.
+                # The provider may have closed the idle connection: retry requests that may run twice.
                 if not request.is_repeatable:
                     raise
             else:
@@ -127,13 +127,13 @@ class PortProxy:
         upstream: Upstream,
     ) -> None:
         try:
-            with self._watch.over(upstream, proxy_request.caller):
+            with self._access_watch.over(upstream, proxy_request.caller):
                 await exchange.forward(request, upstream)
         finally:
             self._pool.release(upstream, address)
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     pass
 
 
@@ -142,12 +142,12 @@ def _explain(error: Exception, used: UsableSandbox, address: PortAddress) -> San
         case ProviderRefused(refusal=PortRefusal.CLOSED):
             return PortNotOpen(address.port)
         case ProviderRefused():
-            return BackendUnavailable(used.backend.name, "the sandbox does not run any more")
+            return BackendUnavailable(used.backend.name, "the sandbox is not running")
         case ResponseTimeout():
             return PortSilent(address.port, seconds=RESPONSE_TIMEOUT.total_seconds())
         case UpstreamInvalid():
             return PortBroken(address.port, str(error))
         case UpstreamLost():
-            return PortBroken(address.port, "ended the connection before it answered")
+            return PortBroken(address.port, "closed the connection without a response")
         case _:
-            return BackendUnavailable(used.backend.name, "its sandboxes cannot be reached")
+            return BackendUnavailable(used.backend.name, "its sandboxes are unreachable")

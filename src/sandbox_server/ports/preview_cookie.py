@@ -1,4 +1,4 @@
-"""How a browser that came by a link stays let in, at one port of one sandbox and for that port's own pages."""
+"""Cookies that keep a browser's access after it opened a link: for one port of one sandbox and that port's pages."""
 
 from itertools import islice
 from urllib.parse import urlsplit
@@ -13,17 +13,17 @@ from sandbox_server.proxy.credentials import COOKIE, SECURE_COOKIE, preview_secr
 from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.targets import PortTarget, PublicAddress
 
-_READING = frozenset({"GET", "HEAD"})
-_OWN = frozenset({"same-origin", "none"})
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+_SAME_SITE = frozenset({"same-origin", "none"})
 _SEE_OTHER = 303
-_MOST = 4
+_MAX_TICKETS = 4
 
 
-def remember(ticket: str, origin: PublicOrigin, scope: Scope) -> Response:
-    """Have the browser keep the ticket and ask again without it."""
+def set_preview_cookie(ticket: str, origin: PublicOrigin, scope: Scope) -> Response:
+    """Store the ticket in a cookie, and redirect to the URL without it."""
     query: bytes = scope["query_string"]
     path = scope["raw_path"] + (b"?" + query if query else b"")
-    # With its host, since a path that begins with two slashes names another.
+    # Absolute, because a path that begins with two slashes would name another host.
     answer = RedirectResponse(origin.url + path.decode("ascii"), _SEE_OTHER)
     is_secure = origin.scheme == "https"
     answer.set_cookie(
@@ -38,32 +38,32 @@ def remember(ticket: str, origin: PublicOrigin, scope: Scope) -> Response:
     return answer
 
 
-def remembered(scope: Scope, target: PortTarget, public: PublicAddress) -> list[str]:
-    """List the tickets that a browser kept, if it is a page of the sandbox's that asks, or a person.
+def find_preview_tickets(scope: Scope, target: PortTarget, public: PublicAddress) -> list[str]:
+    """List the tickets in cookies, if the request comes from a page of the sandbox or from navigation.
 
-    Browsers send them along with what pages of other sandboxes ask for as well: all are below one name.
-    Anybody can send any number of them, so only a few count.
+    Browsers also send them with requests of pages of other sandboxes, which share the parent domain. Only a few cookies count,
+    because any number can be sent.
     """
-    if not _is_asked_for_by_itself(Headers(scope=scope), scope, target, public):
+    if not _is_trusted_request(Headers(scope=scope), scope, target, public):
         return []
     kept = preview_secrets(scope["headers"], is_secure=public.scheme == "https")
-    return list(islice((each for each in dict.fromkeys(kept) if is_ticket(each)), _MOST))
+    return list(islice((each for each in dict.fromkeys(kept) if is_ticket(each)), _MAX_TICKETS))
 
 
-def _is_asked_for_by_itself(
+def _is_trusted_request(
     headers: Headers, scope: Scope, target: PortTarget, public: PublicAddress
 ) -> bool:
     origin = headers.get("origin")
     if origin is not None:
         return _is_of_sandbox(origin, target, public)
-    if headers.get("sec-fetch-site", "none") in _OWN:
+    if headers.get("sec-fetch-site", "none") in _SAME_SITE:
         return True
-    return headers.get("sec-fetch-mode") == "navigate" and scope["method"] in _READING
+    return headers.get("sec-fetch-mode") == "navigate" and scope["method"] in _SAFE_METHODS
 
 
 def _is_of_sandbox(origin: str, target: PortTarget, public: PublicAddress) -> bool:
     try:
-        asking = public.find(urlsplit(origin).netloc)
+        requesting = public.find(urlsplit(origin).netloc)
     except (SandboxNotFound, ValueError):
         return False
-    return asking.sandbox_id == target.sandbox_id
+    return requesting.sandbox_id == target.sandbox_id

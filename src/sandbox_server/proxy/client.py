@@ -7,12 +7,12 @@ from sandbox_http.tunnel import EXTENSION, ClientConnection
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks, with what it takes to answer."""
+    """The client of a proxied request, as ASGI scope and channels."""
 
     scope: Scope
     receive: Receive
@@ -24,13 +24,13 @@ class Client:
         return connection
 
     def require_present(self) -> None:
-        """Raise `ClientGone` if the connection is known to be closed."""
+        """Raise `ClientGone` if the connection is closed."""
         if EXTENSION in self.scope.get("extensions", {}) and self.connection.is_closing():
             raise ClientGone
 
     @property
     def host(self) -> str:
-        """Name the host that was asked, as it was sent."""
+        """Return the Host header as it was sent."""
         sent = find_header(self.scope["headers"], b"host") or b""
         return sent.decode("latin-1")
 

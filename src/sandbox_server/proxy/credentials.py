@@ -1,4 +1,4 @@
-"""What authenticates callers here, which no sandbox may ever see."""
+"""Credentials of this server, which no sandbox may see."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,12 +12,12 @@ LOGIN_COOKIE = b"sandbox-login"
 SECURE_LOGIN_COOKIE = b"__Host-sandbox-login"
 
 _COOKIES = frozenset({COOKIE, SECURE_COOKIE, LOGIN_COOKIE, SECURE_LOGIN_COOKIE})
-# API keys, tickets and logins, wherever they are in something else.
-_OURS = re.compile(rb"sb[xtl]_[A-Za-z0-9_-]{43}")
+# API keys, tickets and logins, anywhere in a value.
+_SECRET = re.compile(rb"sb[xtl]_[A-Za-z0-9_-]{43}")
 
 
 def without_credentials(headers: Iterable[Header]) -> Iterator[Header]:
-    """Leave out what a key or ticket of ours is in, and our cookies; all else is the application's own."""
+    """Remove headers that contain a key or ticket, and this server's cookies."""
     for name, value in headers:
         if name == b"cookie":
             if kept := b"; ".join(_foreign_cookies(value)):
@@ -27,7 +27,7 @@ def without_credentials(headers: Iterable[Header]) -> Iterator[Header]:
 
 
 def query_without_credentials(query: bytes) -> bytes:
-    """Leave out the parameters that a key or ticket of ours is in; the others stay as they were written."""
+    """Remove query parameters that contain a key or ticket. Others stay unchanged."""
     if not query:
         return query
     return b"&".join(each for each in query.split(b"&") if not holds_credential(each))
@@ -35,22 +35,22 @@ def query_without_credentials(query: bytes) -> bytes:
 
 def holds_credential(text: bytes) -> bool:
     plain = unquote_to_bytes(text) if b"%" in text else text
-    return _OURS.search(plain) is not None
+    return _SECRET.search(plain) is not None
 
 
 def preview_secrets(headers: Iterable[Header], *, is_secure: bool) -> Iterator[str]:
-    """List what the cookies of our name hold.
+    """List the values of the preview cookies.
 
-    Behind TLS only the host itself can have set it. Without TLS there may be several: a page of another sandbox can set
-    one for all hosts at once.
+    With TLS, only the host itself can have set the cookie. Without TLS there may be several, because a page of another
+    sandbox can set one for all hosts.
     """
-    ours = SECURE_COOKIE if is_secure else COOKIE
+    name_of_cookie = SECURE_COOKIE if is_secure else COOKIE
     for name, value in headers:
         if name == b"cookie":
             for cookie in value.split(b";"):
-                key, _, held = cookie.strip().partition(b"=")
-                if key == ours:
-                    yield held.decode("latin-1")
+                key, _, value_of_cookie = cookie.strip().partition(b"=")
+                if key == name_of_cookie:
+                    yield value_of_cookie.decode("latin-1")
 
 
 def _foreign_cookies(header: bytes) -> Iterator[bytes]:

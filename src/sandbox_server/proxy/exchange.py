@@ -15,19 +15,19 @@ from sandbox_server.proxy.public_origin import PublicOrigin
 from sandbox_server.proxy.response import headers_for
 
 RESPONSE_TIMEOUT = timedelta(minutes=10)
-"""How long a server may think about a request that it has got all of."""
+"""Time for a server to respond after it has received the whole request."""
 
-_LARGEST_REFUSAL = 64 * 1024
+_MAX_REFUSAL = 64 * 1024
 
 FindRefusal = Callable[[PortAddress, int, bytes], PortRefusal | None]
 
 
 class ResponseTimeout(Exception):
-    """The server did not answer in time."""
+    """The server did not respond in time."""
 
 
 class ProviderRefused(Exception):
-    """The provider answered, and not the server in the sandbox."""
+    """The provider answered instead of the server in the sandbox."""
 
     def __init__(self, refusal: PortRefusal) -> None:
         super().__init__(refusal)
@@ -35,9 +35,9 @@ class ProviderRefused(Exception):
 
 
 class Exchange:
-    """One request of a client's and its answer, both passed on as they come.
+    """One request and its response, both streamed.
 
-    It raises only while the client has seen nothing of an answer.
+    Raises only while the client has received nothing of the response.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class Exchange:
         address: PortAddress,
         *,
         find_refusal: FindRefusal,
-        note: Callable[[], None],
-        expect_no_end: Callable[[Upstream], None],
+        note_activity: Callable[[], None],
+        mark_endless: Callable[[Upstream], None],
         sends_close_frame: bool = False,
     ) -> None:
         self._client = client
         self._origin = origin
         self._address = address
         self._find_refusal = find_refusal
-        self._note = note
-        self._expect_no_end = expect_no_end
+        self._note_activity = note_activity
+        self._mark_endless = mark_endless
         self._sends_close_frame = sends_close_frame
 
     async def forward(self, request: RequestHead, upstream: Upstream) -> None:
@@ -65,7 +65,7 @@ class Exchange:
         try:
             answer = await _wait_for_response(upstream)
             if answer.has_no_end:
-                self._expect_no_end(upstream)
+                self._mark_endless(upstream)
             if answer.is_switch:
                 upload.cancel()
                 self._client.scope[SWITCHED] = answer.status
@@ -74,7 +74,7 @@ class Exchange:
                     self._client.connection,
                     upstream,
                     head=head,
-                    note=self._note,
+                    note=self._note_activity,
                     farewell=partial(_close_frame, upstream) if self._sends_close_frame else None,
                 )
             else:
@@ -83,14 +83,14 @@ class Exchange:
             upload.cancel()
 
     async def _upload(self, upstream: Upstream, *, is_chunked: bool) -> None:
-        """Pass the request's body on, then look out for the client's leaving."""
+        """Forward the request's body, then wait for the client to disconnect."""
         while True:
             message = await self._client.receive()
             if message["type"] == "http.disconnect":
                 upstream.abort(ClientGone())
                 return
             if body := message.get("body", b""):
-                self._note()
+                self._note_activity()
                 data = (b"%x\r\n" % len(body), body, b"\r\n") if is_chunked else (body,)
                 await upstream.write(*data)
             if not message.get("more_body", False):
@@ -99,18 +99,18 @@ class Exchange:
                 upstream.request_sent = True
 
     async def _download(self, upstream: Upstream, answer: ResponseHead) -> None:
-        ahead, last = b"", False
+        prefix, last = b"", False
         if answer.status == HTTPStatus.BAD_GATEWAY:
-            ahead, last = await self._read_refusal(upstream, answer.status)
+            prefix, last = await self._read_refusal(upstream, answer.status)
         headers = headers_for(answer, self._origin, self._address)
         await self._client.send(
             {"type": "http.response.start", "status": answer.status, "headers": headers}
         )
         try:
-            await self._send(ahead, last=last)
+            await self._send(prefix, last=last)
             while not last:
                 body, last = await upstream.body()
-                self._note()
+                self._note_activity()
                 await self._send(body, last=last)
         except ClientGone:
             pass
@@ -124,25 +124,25 @@ class Exchange:
             )
 
     async def _read_refusal(self, upstream: Upstream, status: int) -> tuple[bytes, bool]:
-        ahead, last = b"", False
-        while not last and len(ahead) < _LARGEST_REFUSAL:
+        prefix, last = b"", False
+        while not last and len(prefix) < _MAX_REFUSAL:
             body, last = await upstream.body()
-            ahead += body
-        refusal = self._find_refusal(self._address, status, ahead)
+            prefix += body
+        refusal = self._find_refusal(self._address, status, prefix)
         if refusal is not None:
             raise ProviderRefused(refusal)
-        return ahead, last
+        return prefix, last
 
 
 def _close_frame(upstream: Upstream) -> bytes:
-    """Tell a client why its WebSocket ends, by the codes that this server has for all of them."""
+    """Build the WebSocket close frame with the reason, in this server's close codes."""
     match upstream.failure:
         case None:
-            return close_frame(1011, "The sandbox ended the connection: connect again.")
+            return close_frame(1011, "The sandbox closed the connection: reconnect.")
         case Unauthenticated():
-            return close_frame(4401, "The key or ticket does not hold any more.")
+            return close_frame(4401, "The key or ticket is no longer valid.")
         case _:
-            return close_frame(1001, "The server stops: connect again.")
+            return close_frame(1001, "The server is stopping: reconnect.")
 
 
 async def _wait_for_response(upstream: Upstream) -> ResponseHead:

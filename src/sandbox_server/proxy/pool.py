@@ -5,12 +5,12 @@ from datetime import timedelta
 from sandbox_http.upstream import Upstream, UpstreamLost
 from sandbox_server.providers.protocol.provider import PortAddress
 
-_CONNECT_WITHIN = timedelta(seconds=10)
+_CONNECT_TIMEOUT = timedelta(seconds=10)
 
-# Well below what servers keep idle connections for, so that none is taken which is about to be closed.
-_IDLE_FOR = timedelta(seconds=15)
-_MOST_IDLE = 1000
-_MOST_IDLE_AT_ONE = 16
+# Well below usual keep-alive timeouts, so that no connection is reused that is about to be closed.
+_IDLE_TIMEOUT = timedelta(seconds=15)
+_MAX_IDLE = 1000
+_MAX_IDLE_PER_PORT = 16
 
 _Server = tuple[str, int, str, int]
 
@@ -18,8 +18,8 @@ _Server = tuple[str, int, str, int]
 class ConnectionPool:
     """Connections to the servers in sandboxes.
 
-    One serves a single port of a single sandbox, though many may be at the same address: whatever a server does to
-    its connections, only its own callers see it.
+    A connection is reused only for the same port of the same sandbox, even if several share an address: a misbehaving server
+    affects only its own callers.
     """
 
     def __init__(self) -> None:
@@ -28,9 +28,9 @@ class ConnectionPool:
         self._idling = 0
 
     async def connect(self, address: PortAddress) -> Upstream:
-        """Open a connection; an OSError says why there is none."""
+        """Open a connection; raises OSError."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_CONNECT_WITHIN.total_seconds()):
+        async with asyncio.timeout(_CONNECT_TIMEOUT.total_seconds()):
             _, upstream = await loop.create_connection(
                 Upstream, address.host, address.host_port, ssl=address.tls
             )
@@ -38,7 +38,7 @@ class ConnectionPool:
         return upstream
 
     def take_idle(self, address: PortAddress) -> Upstream | None:
-        """Take the connection that was used last, if one is still open."""
+        """Take the most recently used idle connection, if any."""
         server = _server_of(address)
         idle = self._idle.get(server, {})
         while idle:
@@ -51,20 +51,20 @@ class ConnectionPool:
         return None
 
     def release(self, upstream: Upstream, address: PortAddress) -> None:
-        """Keep a connection for another request, or cut it where it cannot serve one."""
+        """Keep a reusable connection, and close any other."""
         server = _server_of(address)
-        has_room = self._idling < _MOST_IDLE and len(self._idle.get(server, ())) < _MOST_IDLE_AT_ONE
+        has_room = self._idling < _MAX_IDLE and len(self._idle.get(server, ())) < _MAX_IDLE_PER_PORT
         if not (upstream.is_reusable and has_room):
             self.drop(upstream)
             return
         loop = asyncio.get_running_loop()
         self._idle[server][upstream] = loop.call_later(
-            _IDLE_FOR.total_seconds(), self._expire, upstream, server
+            _IDLE_TIMEOUT.total_seconds(), self._expire, upstream, server
         )
         self._idling += 1
 
     def close(self) -> None:
-        """Cut every connection, in use or idle."""
+        """Close all connections, in use or idle."""
         for idle in self._idle.values():
             for expiry in idle.values():
                 expiry.cancel()
@@ -84,7 +84,7 @@ class ConnectionPool:
             del self._idle[server]
 
     def drop(self, upstream: Upstream) -> None:
-        """Cut a connection."""
+        """Close a connection."""
         self._open.discard(upstream)
         upstream.abort(UpstreamLost())
 

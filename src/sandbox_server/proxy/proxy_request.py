@@ -10,21 +10,23 @@ from sandbox_server.proxy.targets import PortTarget
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyRequest:
-    """A request that is to be passed on: whose, where to, and as what. There is none for who is merely signed in."""
+    """A request to forward: client, caller and target. Browser logins are refused."""
 
     client: Client
     caller: Caller
     target: PortTarget
     origin: PublicOrigin
     path: bytes
-    """What the server in the sandbox is asked for, as it is in the first line of a request."""
+    """Path for the request line, escaped."""
     counts_as_activity: bool = True
-    """Whether the sandbox wakes for it, and is awake for as long as bytes move."""
+    """Whether it resumes the sandbox, and traffic keeps it awake."""
     sends_close_frame: bool = False
-    """Whether it is a WebSocket whose end we say too, and whose pings are no use of the sandbox."""
+    """Whether it is a WebSocket that this server closes with a reason, and whose pings are no activity."""
     extra_headers: Headers = ()
-    """What we tell that server ourselves, in place of what the caller says."""
+    """Headers of this server; they replace the caller's headers of the same name."""
 
     def __post_init__(self) -> None:
         if isinstance(self.caller, LoginCaller):
-            raise LoginRefused("Nothing is passed on to a sandbox for who is signed in.")
+            raise LoginRefused(
+                "A browser login cannot be used for requests to a sandbox: use a link or an API key."
+            )

@@ -6,24 +6,24 @@ from sandbox_server.providers.protocol.provider import PortAddress
 from sandbox_server.proxy.client import Client
 from sandbox_server.proxy.targets import PublicAddress
 
-# Where a browser says which page asks, and where an answer names its own server.
-_ASKING = frozenset({b"origin", b"referer"})
-_NAMING = frozenset({b"access-control-allow-origin", b"content-location", b"location"})
+# Headers that contain the origin of the page, or of the server.
+_REQUEST_HEADERS = frozenset({b"origin", b"referer"})
+_RESPONSE_HEADERS = frozenset({b"access-control-allow-origin", b"content-location", b"location"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicOrigin:
-    """How a server in a sandbox is reached from origin, which it is told.
+    """The public origin of a server in a sandbox.
 
-    Frameworks compare a request's origin with its host. Where the provider leaves us the host, the server sees the one
-    from origin in both; where it wants its own, that is in both, and answers that name it are translated.
+    Frameworks compare the `Origin` of a request with its `Host`. If the provider preserves the host, the server sees the
+    public one in both. Otherwise it sees the provider's in both, and response headers that contain it are rewritten.
     """
 
     scheme: str
     host: str
     client: str | None
     path: str = ""
-    """The path below which the server is, where it has no host of its own."""
+    """Path prefix of the server, if it has no host of its own."""
 
     @property
     def has_own_host(self) -> bool:
@@ -34,7 +34,7 @@ class PublicOrigin:
         return f"{self.scheme}://{self.host}"
 
     def forwarded_headers(self, address: PortAddress) -> Iterator[Header]:
-        """List what the server is told of the origin, its host first."""
+        """List the headers that describe the public origin, `Host` first."""
         yield b"Host", address.authority.encode()
         if self.client is not None:
             yield b"X-Forwarded-For", self.client.encode()
@@ -45,14 +45,12 @@ class PublicOrigin:
             yield b"X-Forwarded-Prefix", self.path.encode()
 
     def rewrite_request_header(self, name: bytes, value: bytes, address: PortAddress) -> bytes:
-        """Translate a header of a request."""
-        if address.is_shared or name not in _ASKING:
+        if address.is_shared or name not in _REQUEST_HEADERS:
             return value
         return _replace_origin(value, self.url, address.origin)
 
     def rewrite_response_header(self, name: bytes, value: bytes, address: PortAddress) -> bytes:
-        """Translate a header of an answer."""
-        if name not in _NAMING:
+        if name not in _RESPONSE_HEADERS:
             return value
         value = _replace_origin(value, address.origin, self.url)
         return value if self.has_own_host or name.startswith(b"access") else self._add_prefix(value)
@@ -65,7 +63,7 @@ class PublicOrigin:
 
 
 def path_origin(client: Client, public_address: PublicAddress, *, path: str) -> PublicOrigin:
-    """Describe how the client reached a path of the API."""
+    """Describe the public origin of a path of the API."""
     scheme = public_address.scheme_at(client.host, otherwise=client.scope["scheme"])
     return PublicOrigin(scheme=scheme, host=client.host, client=client.address, path=path)
 

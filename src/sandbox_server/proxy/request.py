@@ -9,7 +9,7 @@ from sandbox_server.providers.protocol.provider import PortAddress
 from sandbox_server.proxy.credentials import query_without_credentials, without_credentials
 from sandbox_server.proxy.public_origin import PublicOrigin
 
-# Only we say these: who asks from where, and for which sandbox.
+# Set by this server only: client address, host and sandbox.
 _RESERVED = frozenset(
     {
         b"e2b-sandbox-id",
@@ -32,7 +32,7 @@ def read_request(
     path: bytes,
     extra_headers: Headers = (),
 ) -> RequestHead:
-    """Make what goes on to a sandbox: `path` in place of what was asked, and `extra_headers` in place of the like."""
+    """Build the request for the server in the sandbox, with `path` as its target."""
     query = query_without_credentials(scope["query_string"])
     passed = _without(_forwardable(scope["headers"], origin, address), extra_headers)
     headers = [*origin.forwarded_headers(address), *passed, *address.headers, *extra_headers]

@@ -2,13 +2,12 @@ from sandbox_http.headers import Header
 from sandbox_http.messages import ResponseHead
 from sandbox_server.providers.protocol.provider import PortAddress
 from sandbox_server.proxy.public_origin import PublicOrigin
-from sandbox_server.proxy.set_cookie import narrowed
 
-# What is said to a proxy in front of us, or about all of a host, is not an application's to say.
-_TO_PROXIES = frozenset(
+# Directives for a proxy in front of this server, or about a whole host, are removed.
+_PROXY_DIRECTIVES = frozenset(
     {
         b"alt-svc",
-        b"date",  # our own HTTP server says it
+        b"date",  # set by the HTTP server
         b"x-accel-charset",
         b"x-accel-expires",
         b"x-accel-limit-rate",
@@ -17,7 +16,7 @@ _TO_PROXIES = frozenset(
         b"x-sendfile",
     }
 )
-_ABOUT_ALL_OF_A_HOST = frozenset(
+_HOST_WIDE = frozenset(
     {
         b"clear-site-data",
         b"nel",
@@ -29,18 +28,25 @@ _ABOUT_ALL_OF_A_HOST = frozenset(
         b"strict-transport-security",
     }
 )
-_SANDBOXED: Header = (b"content-security-policy", b"sandbox")
+_CSP_SANDBOX: Header = (b"content-security-policy", b"sandbox")
 
 
 def headers_for(answer: ResponseHead, origin: PublicOrigin, address: PortAddress) -> list[Header]:
-    """List what of an answer goes on to the client."""
-    dropped = _TO_PROXIES if origin.has_own_host else _TO_PROXIES | _ABOUT_ALL_OF_A_HOST
+    """Filter and rewrite the response headers for the client."""
+    dropped = _PROXY_DIRECTIVES if origin.has_own_host else _PROXY_DIRECTIVES | _HOST_WIDE
     passed = [
-        (name, narrowed(value) if name == b"set-cookie" else value)
+        (name, _without_domain(value) if name == b"set-cookie" else value)
         for name, value in ((name.lower(), value) for name, value in answer.forwarded_headers)
         if name not in dropped
     ]
     translated = [
         (name, origin.rewrite_response_header(name, value, address)) for name, value in passed
     ]
-    return translated if origin.has_own_host else [*translated, _SANDBOXED]
+    return translated if origin.has_own_host else [*translated, _CSP_SANDBOX]
+
+
+def _without_domain(cookie: bytes) -> bytes:
+    """Remove the domain, which would send the cookie to other sandboxes and the API."""
+    pair, *attributes = cookie.split(b";")
+    kept = [each for each in attributes if each.partition(b"=")[0].strip().lower() != b"domain"]
+    return b";".join([pair, *kept])

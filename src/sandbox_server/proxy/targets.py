@@ -7,7 +7,7 @@ from sandbox_server.domain.errors import SandboxNotFound
 _OF_SANDBOX = re.compile(r"(?:.*\.)?[0-9]+-[^.]*")
 _LABEL = re.compile(r"([0-9]{1,5})-([a-z0-9]{20})")
 _PORT = re.compile(r":[0-9]+$")
-_MOST = 65_535
+_MAX_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class PortTarget:
 
 
 class PublicAddress:
-    """Where this server is reached from origin, and below it every port of every sandbox.
+    """The public address of this server and of every port of every sandbox.
 
-    A port has a host of its own, `{port}-{sandbox id}.{host}`, and so an origin that pages of other sandboxes and the
-    API are not of.
+    A port has a host of its own, `{port}-{sandbox id}.{host}`, and therefore an origin that it shares neither with other
+    sandboxes nor with the API.
     """
 
     def __init__(self, url: str) -> None:
@@ -34,30 +34,30 @@ class PublicAddress:
 
     @property
     def websocket_url(self) -> str:
-        """Name where the API's WebSockets are."""
+        """Return the base URL of the API's WebSockets."""
         return self.api_url.replace("http", "ws", 1)
 
     def scheme_at(self, host: str, *, otherwise: str) -> str:
-        """Tell by what a host was asked: only by our own name is it known to be behind TLS."""
+        """Return the scheme for a host. Only the configured host is known to be behind TLS."""
         return self.scheme if host.lower() == self.host else otherwise
 
     def url(self, sandbox_id: str, port: int | str) -> str:
-        """Name a port by a host of its own, or any port, as a pattern."""
+        """Return the URL of a port on its own host; `port` may be a placeholder."""
         return f"{self.scheme}://{port}-{sandbox_id}.{self.host}"
 
     def path_url(self, sandbox_id: str, port: int) -> str:
-        """Name a port by a path of the API."""
+        """Return the URL of a port below a path of the API."""
         return f"{self.api_url}{path_of(PortTarget(sandbox_id, port))}/"
 
     def is_sandbox_host(self, host: str) -> bool:
-        """Tell whether a request's host is for sandboxes, be there such a one or not."""
+        """Tell whether a host has the form of a sandbox host, whether or not the sandbox exists."""
         return self._label(host) is not None
 
     def find(self, host: str) -> PortTarget:
-        """Find the port that a host stands for."""
+        """Parse a sandbox host."""
         label = self._label(host) or host
         found = _LABEL.fullmatch(label)
-        if found is None or not 0 < int(found[1]) <= _MOST:
+        if found is None or not 0 < int(found[1]) <= _MAX_PORT:
             raise SandboxNotFound(label)
         return PortTarget(found[2], int(found[1]))
 
@@ -68,7 +68,7 @@ class PublicAddress:
 
 
 def path_of(target: PortTarget) -> str:
-    """Name the path below which the API passes on to a port."""
+    """Return the path of a port below the API."""
     return f"/v1/sandboxes/{target.sandbox_id}/ports/{target.port}/proxy"
 
 

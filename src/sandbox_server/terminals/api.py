@@ -35,7 +35,9 @@ AuthenticatorDep = Annotated[Authenticator, depends_on(Authenticator)]
 After = Annotated[int | None, Query(ge=0, le=2**53)]
 States = Annotated[
     list[CommandState] | None,
-    Query(alias="state", description="Those in any of these states; else those that run."),
+    Query(
+        alias="state", description="Only terminals in any of these states. Default: those that run."
+    ),
 ]
 
 
@@ -50,7 +52,10 @@ async def create_terminal(
     terminals: TerminalsDep,
     wait: Wait = 30,
 ) -> TerminalRead:
-    """Start a terminal. Attach to its `path` by WebSocket, from as many places as you like; it runs on without any."""
+    """Start a terminal in the sandbox, which is resumed if it is paused. Returns 201 with the terminal.
+
+    Attach to its `path` by WebSocket, any number of times. The terminal keeps running without viewers.
+    """
     row = await terminals.create(
         caller,
         sandbox_id,
@@ -84,7 +89,7 @@ async def list_terminals(
 async def get_terminal(
     sandbox_id: SandboxIdPath, terminal_id: TerminalIdPath, caller: Reader, terminals: TerminalsDep
 ) -> TerminalRead:
-    """Tell what has become of a terminal."""
+    """Get a terminal's state."""
     return _view(await terminals.get(caller, sandbox_id, terminal_id))
 
 
@@ -97,7 +102,7 @@ async def resize_terminal(
     caller: Operator,
     terminals: TerminalsDep,
 ) -> TerminalRead:
-    """Give a terminal another size. The last one counts, whoever gives it, and all who see the terminal are told."""
+    """Resize a terminal. The last request wins, and all viewers are notified. Does not resume a paused sandbox (409)."""
     size = TerminalSize(cols=body.cols, rows=body.rows)
     return _view(await terminals.resize(caller, sandbox_id, terminal_id, size))
 
@@ -110,7 +115,7 @@ async def kill_terminal(
     caller: Operator,
     terminals: TerminalsDep,
 ) -> None:
-    """End a terminal with what runs in it. What it showed is kept for a while."""
+    """Kill a terminal and its processes. Its output is kept until it expires."""
     await terminals.kill(caller, sandbox_id, terminal_id)
 
 
@@ -125,7 +130,7 @@ async def attach_to_terminal(
     terminals: TerminalsDep,
     after: After = None,
 ) -> None:
-    """See a terminal and type in it. See docs/terminals.md for what is said on the socket."""
+    """Attach to a terminal. docs/terminals.md describes the protocol."""
     row = await terminals.get(caller, sandbox_id, terminal_id)
     await TerminalSocket(socket, controller, callers, terminals, caller, row).serve(after=after)
 

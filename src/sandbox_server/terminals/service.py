@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from sandbox_server.commands.service import Commands
 from sandbox_server.commands.terminal_repository import TerminalRepository
+from sandbox_server.commands.waiting import require_started
 from sandbox_server.db.models import Command
 from sandbox_server.db.session import Sessions, without_transaction
 from sandbox_server.domain.access import Caller
@@ -17,7 +18,6 @@ from sandbox_server.domain.commands import (
 from sandbox_server.domain.errors import (
     CommandNotFound,
     CommandNotRunning,
-    CommandNotStarted,
     NotReady,
     SandboxPaused,
     TerminalNotFound,
@@ -29,15 +29,15 @@ from sandbox_server.providers.protocol.processes import ProcessSignal
 from sandbox_server.sandboxes.answers import ASK_AGAIN
 from sandbox_server.sandboxes.service import WAIT, SandboxController
 from sandbox_server.terminals.source import TerminalSource
-from sandbox_server.terminals.view import View
+from sandbox_server.terminals.view import TerminalView
 
 _KINDS = frozenset({CommandKind.TERMINAL})
-_LARGEST_INPUT = 32 * 1024
-_UNTIL_KILLED = timedelta(seconds=5)
+_MAX_INPUT = 32 * 1024
+_KILL_TIMEOUT = timedelta(seconds=5)
 
 
 class Terminals:
-    """What callers may ask of terminals, which are commands whose output is all that they showed."""
+    """Use cases of terminals. A terminal is a command with a PTY."""
 
     def __init__(
         self,
@@ -60,13 +60,11 @@ class Terminals:
         idempotency: Idempotency | None = None,
         wait: timedelta = WAIT,
     ) -> Command:
-        """Start a terminal, which runs on whether or not anybody sees it."""
+        """Start a terminal. It runs whether or not it has viewers."""
         row = await self._commands.start(
             caller, sandbox_id, request, idempotency=idempotency, wait=wait
         )
-        if row.state is CommandState.FAILED:
-            raise CommandNotStarted(row.state_reason or "nobody noted why")
-        return row
+        return require_started(row)
 
     async def get(self, caller: Caller, sandbox_id: str, terminal_id: str) -> Command:
         try:
@@ -94,34 +92,34 @@ class Terminals:
         )
 
     async def kill(self, caller: Caller, sandbox_id: str, terminal_id: str) -> None:
-        """End a terminal with what runs in it; one that has ended stays as it is."""
+        """Kill a terminal and its processes; no effect if it has ended."""
         row = await self.get(caller, sandbox_id, terminal_id)
         if row.state in COMMAND_LIVING:
-            with suppress(CommandNotRunning):  # it has ended since
+            with suppress(CommandNotRunning):  # it has just ended
                 await self._commands.signal(caller, sandbox_id, row.id, ProcessSignal.KILL)
-            await self._commands.wait_ended(row, wait=_UNTIL_KILLED)
+            await self._commands.wait_ended(row, wait=_KILL_TIMEOUT)
 
     async def resize(
         self, caller: Caller, sandbox_id: str, terminal_id: str, size: TerminalSize
     ) -> Command:
-        """Give a terminal another size, which all who see it are told; that wakes no sandbox."""
+        """Resize a terminal and notify its viewers. Does not resume a paused sandbox."""
         row = await self.get(caller, sandbox_id, terminal_id)
         sandbox = await self._controller.get(caller, sandbox_id)
         if row.state in COMMAND_LIVING and sandbox.target is Target.PAUSED:
-            raise SandboxPaused(sandbox_id, "A new size does not resume it.")
+            raise SandboxPaused(sandbox_id, "Resizing a terminal does not resume it.")
         if row.state in COMMAND_LIVING and sandbox.state is not State.RUNNING:
             raise NotReady(sandbox.state, retry_after=ASK_AGAIN)
         await self._commands.resize(caller, sandbox_id, row.id, size)
         return await self.get(caller, sandbox_id, terminal_id)
 
-    async def type(self, caller: Caller, sandbox_id: str, terminal_id: str, typed: bytes) -> None:
-        """Have a terminal read what somebody types, in its order; a paused sandbox wakes."""
-        for start in range(0, len(typed), _LARGEST_INPUT):
-            part = typed[start : start + _LARGEST_INPUT]
+    async def type(self, caller: Caller, sandbox_id: str, terminal_id: str, content: bytes) -> None:
+        """Write to the terminal, in order; resumes a paused sandbox."""
+        for start in range(0, len(content), _MAX_INPUT):
+            part = content[start : start + _MAX_INPUT]
             await self._commands.send_input(caller, sandbox_id, terminal_id, part)
 
-    async def view(self, row: Command, *, after: int | None) -> View:
-        """See a terminal from that byte on, or all that is kept of what it showed."""
+    async def view(self, row: Command, *, after: int | None) -> TerminalView:
+        """View a terminal from the byte `after` on, or everything that is retained."""
         offset = min(after or 0, row.stdout_size)
         position = 0
         if offset:
@@ -129,4 +127,4 @@ class Terminals:
                 position = await TerminalRepository(session).find_position(row.id, offset=offset)
         source = TerminalSource(tenant_id=row.tenant_id, command_id=row.id)
         follower = await self._streams.follow(source, after=position)
-        return View(follower, offset=offset)
+        return TerminalView(follower, offset=offset)

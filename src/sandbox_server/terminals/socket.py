@@ -28,35 +28,35 @@ from sandbox_server.sandboxes.service import SandboxController
 from sandbox_server.terminals.service import Terminals
 from sandbox_server.terminals.view import Frame
 
-STALLED_AFTER = timedelta(seconds=15)
+SEND_TIMEOUT = timedelta(seconds=15)
 RECHECK_EVERY = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
-class Close:
-    """Why a connection ends, as its other side is told."""
+class CloseReason:
+    """Close code and reason of a WebSocket."""
 
     code: int
     reason: str
 
 
-ENDED = Close(1000, "The terminal has ended.")
-GOING_AWAY = Close(1001, "The server stops: attach again with `after`.")
-BROKEN = Close(1011, "The database does not answer: attach again with `after`.")
-REFUSED = Close(4401, "The key or ticket does not hold any more.")
-STALLED = Close(4408, "What was sent was not read: attach again with `after`.")
+ENDED = CloseReason(1000, "The terminal has ended.")
+GOING_AWAY = CloseReason(1001, "The server is stopping: reconnect with `after`.")
+BROKEN = CloseReason(1011, "The database is unavailable: reconnect with `after`.")
+REFUSED = CloseReason(4401, "The key or ticket is no longer valid.")
+STALLED = CloseReason(4408, "The client reads too slowly: reconnect with `after`.")
 
 
-class _Over(Exception):
-    """The connection ends for this reason."""
+class _Closed(Exception):
+    """Ends the connection with a reason."""
 
-    def __init__(self, close: Close) -> None:
+    def __init__(self, close: CloseReason) -> None:
         super().__init__(close.reason)
         self.close = close
 
 
 class TerminalSocket:
-    """One viewer's connection to a terminal: what it shows goes one way, what is typed the other."""
+    """One viewer's WebSocket to a terminal."""
 
     def __init__(
         self,
@@ -73,26 +73,31 @@ class TerminalSocket:
         self._terminals = terminals
         self._caller = caller
         self._row = row
-        self._wanted: TerminalSize | None = None
+        self._requested_size: TerminalSize | None = None
         self._attached = asyncio.Event()
 
     async def serve(self, *, after: int | None) -> None:
-        """Serve the viewer until one of the two is gone."""
+        """Serve the viewer until it disconnects or the terminal ends."""
         await self._socket.accept()
         try:
             async with asyncio.TaskGroup() as group:
-                for work in (self._show(after), self._take(), self._watch(), self._recheck()):
-                    group.create_task(work)
+                for task in (
+                    self._send_output(after),
+                    self._receive_frames(),
+                    self._send_states(),
+                    self._recheck(),
+                ):
+                    group.create_task(task)
         except* WebSocketDisconnect:
             pass
         except* OUTAGES:
             await self._close(BROKEN)
-        except* _Over as over:
-            [ending, *_] = over.exceptions
-            assert isinstance(ending, _Over)
+        except* _Closed as closed:
+            [ending, *_] = closed.exceptions
+            assert isinstance(ending, _Closed)
             await self._close(ending.close)
 
-    async def _show(self, after: int | None) -> NoReturn:
+    async def _send_output(self, after: int | None) -> NoReturn:
         view = await self._terminals.view(self._row, after=after)
         size = {"cols": self._row.cols, "rows": self._row.rows}
         await self._send(
@@ -102,50 +107,50 @@ class TerminalSocket:
         async with aclosing(view.frames()) as frames:
             async for frame in frames:
                 await self._send(frame)
-        raise _Over(ENDED if view.has_ended else GOING_AWAY)
+        raise _Closed(ENDED if view.has_ended else GOING_AWAY)
 
-    async def _take(self) -> NoReturn:
+    async def _receive_frames(self) -> NoReturn:
         await self._attached.wait()
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(message["code"])
-            typed, said = message.get("bytes"), message.get("text") or ""
+            content, text = message.get("bytes"), message.get("text") or ""
             try:
-                await (self._heed(said) if typed is None else self._type(typed))
+                await (self._handle_control(text) if content is None else self._type(content))
             except SandboxError as error:
-                await self._tell_problem(error.code, str(error))
+                await self._send_problem(error.code, str(error))
             except OUTAGES:
-                await self._tell_problem(NO_DATABASE.code, NO_DATABASE.detail)
+                await self._send_problem(NO_DATABASE.code, NO_DATABASE.detail)
 
-    async def _type(self, typed: bytes) -> None:
+    async def _type(self, content: bytes) -> None:
         self._caller.require(Scope.SANDBOXES)
-        await self._terminals.type(self._caller, self._row.sandbox_id, self._row.id, typed)
+        await self._terminals.type(self._caller, self._row.sandbox_id, self._row.id, content)
 
-    async def _heed(self, said: str) -> None:
+    async def _handle_control(self, text: str) -> None:
         try:
-            control = READ_CONTROL.validate_json(said)
+            control = READ_CONTROL.validate_json(text)
         except ValidationError as error:
             raise ControlNotUnderstood(error.errors()[0]["msg"]) from None
         if isinstance(control, TerminalResize):
             self._caller.require(Scope.SANDBOXES)
-            self._wanted = TerminalSize(cols=control.cols, rows=control.rows)
+            self._requested_size = TerminalSize(cols=control.cols, rows=control.rows)
             await self._resize()
         else:
             await self._send({"type": "pong"})
 
     async def _resize(self) -> None:
-        """Give the terminal the size that was wanted last; where the sandbox does not run, once it does."""
-        wanted = self._wanted
-        if wanted is None:
+        """Apply the size requested last. If the sandbox does not run, it is applied when it runs again."""
+        size = self._requested_size
+        if size is None:
             return
         with suppress(NotReady, SandboxPaused):
-            await self._terminals.resize(self._caller, self._row.sandbox_id, self._row.id, wanted)
-            if self._wanted is wanted:
-                self._wanted = None
+            await self._terminals.resize(self._caller, self._row.sandbox_id, self._row.id, size)
+            if self._requested_size is size:
+                self._requested_size = None
 
-    async def _watch(self) -> None:
-        """Tell what becomes of the sandbox: a paused one shows nothing until somebody types."""
+    async def _send_states(self) -> None:
+        """Send state changes of the sandbox. A paused sandbox shows no output until there is input."""
         await self._attached.wait()
         with suppress(SandboxNotFound):
             states = self._controller.follow(self._caller, self._row.sandbox_id)
@@ -163,25 +168,25 @@ class TerminalSocket:
                 self._caller = await self._callers.recheck(self._caller)
                 self._caller.require(Scope.READ)
             except (Unauthenticated, ScopeMissing):
-                raise _Over(REFUSED) from None
+                raise _Closed(REFUSED) from None
             except OUTAGES:
                 continue
 
-    async def _tell_problem(self, code: str, detail: str) -> None:
+    async def _send_problem(self, code: str, detail: str) -> None:
         title = ERROR_CODES[code].title
         await self._send({"type": "problem", "code": code, "title": title, "detail": detail})
 
     async def _send(self, frame: Frame) -> None:
         try:
-            async with asyncio.timeout(STALLED_AFTER.total_seconds()):
+            async with asyncio.timeout(SEND_TIMEOUT.total_seconds()):
                 if isinstance(frame, bytes):
                     await self._socket.send_bytes(frame)
                 else:
                     await self._socket.send_json(frame)
         except TimeoutError:
-            raise _Over(STALLED) from None
+            raise _Closed(STALLED) from None
 
-    async def _close(self, close: Close) -> None:
+    async def _close(self, close: CloseReason) -> None:
         with suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
-            async with asyncio.timeout(STALLED_AFTER.total_seconds() / 4):
+            async with asyncio.timeout(SEND_TIMEOUT.total_seconds() / 4):
                 await self._socket.close(close.code, close.reason)

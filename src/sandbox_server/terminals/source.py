@@ -6,15 +6,15 @@ from sandbox_server.log.source import Item
 
 
 @dataclass(frozen=True, slots=True)
-class Shown(Item):
-    """A record of a terminal's log, for viewers that take it as bytes."""
+class TerminalItem(Item):
+    """A record of a terminal's log, for viewers that receive raw bytes."""
 
     record: Record
 
 
 @dataclass(frozen=True, kw_only=True)
 class TerminalSource(CommandOutputSource):
-    """What one terminal shows, until it has ended."""
+    """The output of one terminal, until it has ended."""
 
-    def item_of(self, record: Record) -> Shown:
-        return Shown(record.seq, record.content, record)
+    def item_of(self, record: Record) -> TerminalItem:
+        return TerminalItem(record.seq, record.content, record)

@@ -4,13 +4,13 @@ from typing import Any, cast
 
 from sandbox_server.log.follower import LogFollower
 from sandbox_server.log.records import Record, RecordType
-from sandbox_server.terminals.source import Shown
+from sandbox_server.terminals.source import TerminalItem
 
 Frame = bytes | dict[str, Any]
 
 
-class View:
-    """What one viewer gets of a terminal: its bytes from an offset on, and between them what happened to it."""
+class TerminalView:
+    """Frames for one viewer of a terminal: bytes from an offset on, and messages between them."""
 
     def __init__(self, follower: LogFollower, *, offset: int) -> None:
         self._follower = follower
@@ -18,27 +18,27 @@ class View:
         self.has_ended = False
 
     async def frames(self) -> AsyncGenerator[Frame, None]:
-        """Give bytes and messages in their order, until the terminal has ended, or the server does."""
+        """Yield bytes and messages in order, until the terminal or the server ends."""
         async with aclosing(self._follower.blocks()) as blocks:
             async for block in blocks:
-                records = (cast("Shown", item).record for item in block.items)
-                for frame in joined(self._frames_of(records)):
+                records = (cast("TerminalItem", item).record for item in block.items)
+                for frame in coalesce(self._frames_of(records)):
                     yield frame
 
     def _frames_of(self, records: Iterator[Record]) -> Iterator[Frame]:
         for record in records:
             match record.type:
                 case RecordType.STDOUT:
-                    yield from self._show(record)
+                    yield from self._frame_output(record)
                 case RecordType.GAP:
-                    yield from self._tell_gap(record)
+                    yield from self._frame_gap(record)
                 case RecordType.RESIZED:
                     yield {"type": "resized", **record.data}
                 case RecordType.EXIT:
                     self.has_ended = True
                     yield {"type": "exit", **record.data}
 
-    def _show(self, record: Record) -> Iterator[Frame]:
+    def _frame_output(self, record: Record) -> Iterator[Frame]:
         end = record.offset + len(record.content)
         if end <= self._offset:
             return
@@ -47,7 +47,7 @@ class View:
         yield record.content[self._offset - record.offset :]
         self._offset = end
 
-    def _tell_gap(self, record: Record) -> Iterator[Frame]:
+    def _frame_gap(self, record: Record) -> Iterator[Frame]:
         size = record.data.get("size")
         if size is None:
             yield {"type": "gap", "offset": self._offset, "size": None}
@@ -60,8 +60,8 @@ class View:
         return gap
 
 
-def joined(frames: Iterator[Frame]) -> Iterator[Frame]:
-    """Put bytes together that nothing comes between."""
+def coalesce(frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Join adjacent bytes."""
     gathered = bytearray()
     for frame in frames:
         if isinstance(frame, bytes):

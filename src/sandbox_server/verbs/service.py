@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from sandbox_client.models import Encoding
-from sandbox_server.commands.answers import require_started
 from sandbox_server.commands.service import Commands
+from sandbox_server.commands.waiting import require_started
 from sandbox_server.db.models import Command, Sandbox
 from sandbox_server.domain.access import Caller
 from sandbox_server.domain.commands import CommandRequest, CommandState

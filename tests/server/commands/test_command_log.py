@@ -50,7 +50,7 @@ class Table:
         if batch is None:
             return False
         assert batch.last_seq == max(self.rows, default=0) or not self.rows
-        for fallen in batch.fallen.values():
+        for fallen in batch.evicted.values():
             for row in fallen.rows:
                 was = self.rows.pop(row.seq)
                 self.contents.pop(row.seq, None)
@@ -69,7 +69,7 @@ class Table:
             if piece.type in self.stored:
                 self.stored[piece.type] += length
         self.sizes = dict(batch.sizes)
-        self.log.settle(batch, self.seq)
+        self.log.ack(batch, self.seq)
         return True
 
     def store_all(self):
@@ -157,7 +157,7 @@ def test_what_is_stored_is_what_was_written_with_every_gap_told_and_no_more_than
     table.store_all()
     check(table, written, complete=True)
     assert table.rows[max(table.rows)].type is RecordType.EXIT
-    assert table.log.weight == 0
+    assert table.log.buffered_bytes == 0
     for stored in table.stored.values():
         assert stored <= (restarts + 1) * MOST_STORED + clock.now * TRICKLE
 
@@ -279,14 +279,14 @@ def test_an_output_beside_a_flood_is_stored_at_once():
 
 
 def test_a_terminal_shows_what_it_does_now_rather_than_all_of_a_flood():
-    log = CommandLog(bound=BOUND * 16, most_held=LARGEST_PIECE, clock=Clock())
+    log = CommandLog(bound=BOUND * 16, max_held=LARGEST_PIECE, clock=Clock())
     table = Table(log)
     while not log.is_held:
         log.receive(STDOUT, b"x" * 1000)
         table.store_all()
     for _ in range(1000):
         log.receive(STDOUT, b"x" * 1000)
-    assert log.weight <= 2 * LARGEST_PIECE
+    assert log.buffered_bytes <= 2 * LARGEST_PIECE
 
 
 def test_text_that_is_cut_out_of_a_flood_begins_with_a_character():
@@ -307,7 +307,7 @@ def test_a_flood_that_cannot_be_stored_takes_no_more_memory_than_is_kept():
     for _ in range(1000):
         log.receive(STDOUT, b"x" * LARGEST_PIECE)
         log.receive(STDERR, b"x")
-    assert log.weight <= 2 * BOUND
+    assert log.buffered_bytes <= 2 * BOUND
 
 
 def test_single_bytes_are_not_kept_by_the_million():

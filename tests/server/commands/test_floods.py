@@ -51,7 +51,7 @@ class Flood:
         self.stored = 0
         self.has_ended = asyncio.Event()
 
-    def settle(self, batch, grown):
+    def ack(self, batch, grown):
         self.stored += batch.cost
         if grown.ended_at is not None:
             self.has_ended.set()
@@ -62,17 +62,17 @@ class Flood:
     async def write(self, recorder, size):
         for _ in range(size // CHUNK):
             self.log.receive(RecordType.STDOUT, b"x" * CHUNK)
-            recorder.grow(self)
-            await recorder.room(self)
+            recorder.schedule(self)
+            await recorder.wait_for_room(self)
             await asyncio.sleep(0)
 
     async def is_idle(self):
         """Tell whether the recorder has written all that it may."""
-        return self.log.is_held or not self.log.weight
+        return self.log.is_held or not self.log.buffered_bytes
 
     async def end(self, recorder):
         self.log.note(RecordType.EXIT, {}, state=CommandState.EXITED, exit_code=0)
-        recorder.grow(self, at_once=True)
+        recorder.schedule(self, now=True)
         async with asyncio.timeout(60):
             await self.has_ended.wait()
 
@@ -133,7 +133,7 @@ async def test_a_flood_writes_a_small_multiple_of_what_is_kept_however_long_it_i
     after = await database_use(own_database)
     assert after["wal"] - before["wal"] < 3 * BOUND
     assert after["size"] - before["size"] < 3 * BOUND
-    assert flood.log.weight == 0
+    assert flood.log.buffered_bytes == 0
 
 
 async def test_floods_of_a_tenant_make_room_for_its_other_commands(own_database):
@@ -148,11 +148,11 @@ async def test_floods_of_a_tenant_make_room_for_its_other_commands(own_database)
                 await flood.write(recorder, MIB)
                 await until(flood.is_idle)
         quiet.log.receive(RecordType.STDOUT, b"quiet\n")
-        recorder.grow(quiet)
-        await recorder.room(quiet)
+        recorder.schedule(quiet)
+        await recorder.wait_for_room(quiet)
         await until(quiet.is_idle)
-    assert sum(flood.log.weight for flood in floods) <= limits.share + CHUNK
-    assert quiet.log.weight == 0
+    assert sum(flood.log.buffered_bytes for flood in floods) <= limits.share + CHUNK
+    assert quiet.log.buffered_bytes == 0
     for flood in floods:
         await flood.end(recorder)
     await recorder.close()
@@ -171,7 +171,7 @@ async def test_many_outputs_of_which_none_floods_share_one_rate(own_database):
         clock.now += 1
         for output in outputs:
             output.log.receive(RecordType.STDOUT, b"x" * each)
-            recorder.grow(output)
+            recorder.schedule(output)
         for output in outputs:
             await until(output.is_idle)
     received = len(outputs) * seconds * each

@@ -4,7 +4,7 @@ import pytest
 
 from sandbox_client.models import CommandSignal
 from sandbox_server.commands.api import SIGNALS
-from sandbox_server.commands.service import MOST_READ
+from sandbox_server.commands.service import MAX_READ
 from sandbox_server.commands.views import LONGEST_LISTED
 from sandbox_server.domain.commands import CommandKind
 from sandbox_server.domain.state import State
@@ -51,7 +51,7 @@ async def test_an_outcome_says_where_something_is_missing_and_how_much(admin, re
 
 async def test_of_a_very_long_output_the_beginning_and_the_end_are_told(admin, record):
     log = await record()
-    piece = MOST_READ // 4
+    piece = MAX_READ // 4
     for letter in b"abcdefgh":
         await log.write("stdout", bytes([letter]) * piece)
     await log.end()

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from sandbox_server.commands.command_log import CommandLog
 from sandbox_server.commands.recorder import Limits, Recorder
-from sandbox_server.commands.recording_repository import Growth, NewRecord, RecordingRepository
+from sandbox_server.commands.recording_repository import LogWrite, NewRecord, RecordingRepository
 from sandbox_server.commands.retention import SMALLEST_BOUND
 from sandbox_server.db.models import Command, Sandbox, Tenant
 from sandbox_server.db.session import create_engine, create_sessions, without_transaction
@@ -31,7 +31,7 @@ class Told:
         self.is_forgotten = False
         self.settled = asyncio.Event()
 
-    def settle(self, batch, grown):
+    def ack(self, batch, grown):
         self.row.last_seq = grown.last_seq
         self.settled.set()
 
@@ -42,12 +42,12 @@ class Told:
     def write(self, recorder, content):
         self.settled.clear()
         self.log.receive(RecordType.STDOUT, content)
-        recorder.grow(self)
+        recorder.schedule(self)
 
     def end(self, recorder):
         self.settled.clear()
         self.log.note(RecordType.EXIT, {}, state=CommandState.EXITED, exit_code=0)
-        recorder.grow(self, at_once=True)
+        recorder.schedule(self, now=True)
 
     async def stored(self):
         async with asyncio.timeout(60):
@@ -179,7 +179,7 @@ async def test_what_one_command_says_that_the_database_refuses_holds_up_no_other
     bad = await add()
     good = await add(tenant_id=bad.row.tenant_id)
     bad.log.note(RecordType.GAP, {"reason": "\0"})
-    recorder.grow(bad)
+    recorder.schedule(bad)
     good.write(recorder, b"good")
     await good.stored()
     assert await contents(sessions, good) == b"good"
@@ -194,9 +194,9 @@ async def test_who_writes_more_than_its_share_waits_and_others_do_not(lossy, add
     lossy.close()
     greedy.write(recorder, b"x" * 20_000)
     modest.write(recorder, b"x")
-    waiting = asyncio.create_task(recorder.room(greedy))
+    waiting = asyncio.create_task(recorder.wait_for_room(greedy))
     async with asyncio.timeout(30):
-        await recorder.room(modest)
+        await recorder.wait_for_room(modest)
     assert not waiting.done()
     lossy.open()
     async with asyncio.timeout(30):
@@ -215,7 +215,7 @@ async def test_a_lapsed_lease_is_one_others_from_then_on(add, sessions):
         assert claimed.id == told.row.id
         assert await repository.claim_lapsed(by="c", lease=MINUTE, limit=9) == []
         assert await repository.extend([told.row.id], by="me", lease=MINUTE) == set()
-        growth = Growth(
+        growth = LogWrite(
             command_id=told.row.id,
             last_seq=0,
             records=[NewRecord("stdout", 0, b"late", {})],

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from sandbox_server.commands.recording_repository import (
-    Growth,
+    LogWrite,
     NewGap,
     NewRecord,
     RecordingRepository,
@@ -47,11 +47,11 @@ async def filled(database_url):
 
 async def test_output_is_stored_without_reading_what_there_is(filled):
     growths = [
-        Growth(
+        LogWrite(
             command_id=f"c{number}",
             last_seq=100_000,
             records=[NewRecord("stdout", 1000, b"more", {})] * 3,
-            gone=[10_000 + number, 11_000 + number],
+            deleted=[10_000 + number, 11_000 + number],
             gaps=[NewGap(12_000 + number, 100, {"stream": "stdout", "size": 30})],
             changes=SIZES,
         )

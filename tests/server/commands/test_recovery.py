@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, update
 
+from sandbox_server.commands.recording import HANDED_OVER
 from sandbox_server.commands.recording_repository import RecordingRepository
 from sandbox_server.db.models import Command
 from sandbox_server.domain.commands import CommandState
@@ -49,7 +50,7 @@ async def test_a_server_that_stops_hands_its_commands_over_at_once(database, liv
     ended = await replica.commands.wait_ended(command, wait=MINUTE)
     assert (ended.state, ended.exit_code, ended.pid) == (CommandState.EXITED, 0, command.pid)
     assert await written(replica, ended) == b"got one\ngot two\n"
-    assert await gaps(replica, ended) == ["Another server went on recording it."]
+    assert await gaps(replica, ended) == [HANDED_OVER]
 
 
 async def test_a_server_that_stops_takes_nothing_over_any_more(
@@ -133,7 +134,7 @@ async def test_a_command_that_is_nowhere_is_lost_and_never_run_again(
     async with hasty as other:
         ended = await ended_by(other, command)
     assert ended.state is CommandState.LOST
-    assert "not in its sandbox" in ended.state_reason
+    assert "no such process" in ended.state_reason
     assert [one.type for one in await records(server, ended)] == [RecordType.EXIT]
 
 
@@ -157,7 +158,7 @@ async def test_a_command_of_a_sandbox_that_ended_has_ended_with_it(server, sandb
     command = await start(server, sandbox_id, "sleep 1006", background=True)
     await server.controller.delete(server.caller, sandbox_id)
     ended = await ended_by(server, command)
-    assert (ended.state, ended.state_reason) == (CommandState.KILLED, "Its sandbox ended.")
+    assert (ended.state, ended.state_reason) == (CommandState.KILLED, "The sandbox ended.")
 
 
 async def test_a_command_goes_on_when_its_sandbox_does_and_nothing_wakes_it_before(

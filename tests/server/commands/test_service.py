@@ -168,7 +168,7 @@ async def test_hundreds_of_long_commands_leave_room_for_short_ones(server, sandb
     assert (last.state, last.exit_code) == (CommandState.EXITED, 0)
 
 
-@pytest.mark.parametrize("bound", ["most_at_once", "most_of_tenant"])
+@pytest.mark.parametrize("bound", ["max_per_sandbox", "max_per_tenant"])
 async def test_no_sandbox_or_tenant_runs_more_commands_at_once_than_it_may(
     server, sandbox_id, bound
 ):

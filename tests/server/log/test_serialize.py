@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sandbox_server.log.records import Record, RecordType
-from sandbox_server.log.serialize import Cut, tell, transcribe
+from sandbox_server.log.serialize import Cut, serialize, transcribe
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ def transcript(*records, size=None, stream="stdout"):
 
 
 def test_a_gap_of_which_nobody_knows_the_size_says_so():
-    told = tell(record("gap", offset=5, reason="The server was away."))
+    told = serialize(record("gap", offset=5, reason="The server was away."))
     assert told == {
         "type": "gap",
         "stream": None,

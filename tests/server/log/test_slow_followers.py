@@ -34,7 +34,7 @@ def settings():
 
 @pytest.fixture
 def streams(sessions, notifications):
-    return StreamHub(sessions, notifications, look_every=SOON, stalled_after=STALLED_AFTER)
+    return StreamHub(sessions, notifications, check_interval=SOON, stalled_after=STALLED_AFTER)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.events.event_source import EventSource
 from sandbox_server.log.blocks import WINDOW_BYTES
 from sandbox_server.log.events import EventRepository
-from sandbox_server.log.hub import LOOK_EVERY, StreamHub
+from sandbox_server.log.hub import CHECK_INTERVAL, StreamHub
 
 PATIENCE_S = 10
 SANDBOX = "s" * 20
@@ -48,10 +48,10 @@ def append(sessions, tenant_id):
 
 
 @asynccontextmanager
-async def open_streams(database, *, look_every=LOOK_EVERY, hears=True):
+async def open_streams(database, *, check_interval=CHECK_INTERVAL, hears=True):
     """Have streams at work, as one server has them."""
     notifications = Notifications(database)
-    streams = StreamHub(create_sessions(database), notifications, look_every=look_every)
+    streams = StreamHub(create_sessions(database), notifications, check_interval=check_interval)
     async with AsyncExitStack() as stack:
         for work in (streams.run, *([notifications.run] if hears else [])):
             task = asyncio.create_task(work())
@@ -131,7 +131,7 @@ async def test_who_lags_behind_what_is_kept_ready_reads_it_from_the_log(streams,
 
 
 async def test_what_nobody_notifies_of_is_found_by_its_number(database, source, append):
-    async with open_streams(database, look_every=LOOK_EVERY / 20, hears=False) as streams:
+    async with open_streams(database, check_interval=CHECK_INTERVAL / 20, hears=False) as streams:
         following = (await streams.follow(source)).blocks()
         async with aclosing(following):
             for number in (1, 2, 3):

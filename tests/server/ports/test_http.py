@@ -239,7 +239,7 @@ async def test_a_target_that_names_another_host_is_read_as_its_path(outside, san
 
 
 async def test_a_client_that_leaves_is_gone_for_the_application_too(outside, sandbox_id, at_port):
-    under_way = outside.components.port_proxy._watch._under_way
+    under_way = outside.components.port_proxy._access_watch._connections
     async with at_port as caller, caller.stream("GET", "/events") as answer:
         assert await anext(answer.aiter_lines()) == "data: one"
         assert under_way

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sandbox_server.commands.terminal_repository import TerminalRepository
 from sandbox_server.db.models import Command, CommandOutput
 from sandbox_server.domain.commands import CommandKind, TerminalSize
-from sandbox_server.terminals.source import Shown, TerminalSource
+from sandbox_server.terminals.source import TerminalItem, TerminalSource
 from tests.server.commands.command_rows import record_command
 from tests.server.support.api_fixtures import find_or_make
 from tests.server.support.locks import waiting_for_a_lock
@@ -82,7 +82,7 @@ async def test_of_all_sizes_the_last_is_in_the_log_where_it_was_taken(sessions, 
     source = TerminalSource(tenant_id="t", command_id=terminal.command_id)
     page = await source.read(sessions, after=0, limit=10)
     [item] = page.items
-    assert isinstance(item, Shown)
+    assert isinstance(item, TerminalItem)
     assert (item.id, item.record.type) == (seq, "resized")
 
 
