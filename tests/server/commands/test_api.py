@@ -85,7 +85,7 @@ def ended(caller):
     return ended
 
 
-async def test_a_command_that_has_ended_is_told_with_all_that_it_wrote(run, sandbox):
+async def test_run_command__returns_the_complete_output_of_an_ended_command(run, sandbox):
     ran = await run("echo out; echo err >&2; cd /; exit 3", cwd="/tmp", envs={"A": "b"})
     assert ran.status_code == 201
     told = ran.json()
@@ -98,12 +98,12 @@ async def test_a_command_that_has_ended_is_told_with_all_that_it_wrote(run, sand
     assert "envs" not in told
 
 
-async def test_a_command_has_its_directory_variables_and_user(run):
+async def test_run_command__applies_cwd_envs_and_user(run):
     ran = await run('pwd; echo "$A"; whoami', cwd="/tmp", envs={"A": "ü b"}, user="root")
     assert ran.json()["stdout"] == "/tmp\nü b\nroot\n"
 
 
-async def test_bytes_that_are_no_text_are_told_as_they_came(caller, run):
+async def test_command_output__returns_binary_output_unchanged(caller, run):
     ran = (await run(r"printf 'a\xff\x00b'")).json()
     assert ran["stdout"] == "a\N{REPLACEMENT CHARACTER}\0b"
     path = f"/v1/sandboxes/{ran['sandbox_id']}/commands/{ran['id']}/output"
@@ -117,7 +117,9 @@ async def test_bytes_that_are_no_text_are_told_as_they_came(caller, run):
     assert (await caller.get(path, params={"stream": "stderr"})).json()["items"] == []
 
 
-async def test_output_is_told_while_the_command_still_runs_and_reads(caller, begin, server):
+async def test_command_output__streams_while_the_command_runs_and_reads_input(
+    caller, begin, server
+):
     path = await begin("echo one; read line; echo two $line", stdin=True)
     reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(server.url).port)
     head = f"GET {path}/output HTTP/1.1\r\nHost: x\r\nX-API-Key: {server.admin_key}\r\n"
@@ -133,7 +135,7 @@ async def test_output_is_told_while_the_command_still_runs_and_reads(caller, beg
     writer.close()
 
 
-async def test_a_command_is_followed_from_its_start_by_who_starts_it(caller, sandbox):
+async def test_run_command__streams_output_from_the_start(caller, sandbox):
     body = {"cmd": "echo out; echo err >&2; exit 3"}
     async with following(caller, f"{sandbox}/commands", method="POST", json=body) as stream:
         told = [one.data for one in await stream.rest()]
@@ -145,7 +147,7 @@ async def test_a_command_is_followed_from_its_start_by_who_starts_it(caller, san
     assert (told[-1]["type"], told[-1]["state"], told[-1]["exit_code"]) == ("exit", "exited", 3)
 
 
-async def test_a_stream_of_a_new_command_names_it_and_where_it_goes_on(caller, sandbox):
+async def test_run_command__stream_contains_the_command_id_and_the_path_to_resume(caller, sandbox):
     paused = await caller.post(f"{sandbox}/pause", params={"wait": 60})
     assert paused.json()["state"] == "paused", paused.text
     body = {"cmd": "echo one; sleep 0.3; echo two"}
@@ -160,9 +162,7 @@ async def test_a_stream_of_a_new_command_names_it_and_where_it_goes_on(caller, s
     assert "".join(one.get("text", "") for one in told) == "one\ntwo\n"
 
 
-async def test_what_is_sent_is_what_it_reads_byte_for_byte_until_the_end_of_its_input(
-    caller, begin, ended
-):
+async def test_command_input__arrives_byte_for_byte_until_it_is_closed(caller, begin, ended):
     path = await begin("cat", stdin=True)
     sent = bytes(range(256))
     given = {"base64": base64.b64encode(sent).decode(), "close": True}
@@ -177,7 +177,7 @@ async def test_what_is_sent_is_what_it_reads_byte_for_byte_until_the_end_of_its_
 
 
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGKILL"])
-async def test_a_signal_ends_a_command(caller, begin, ended, signal):
+async def test_command_signal__ends_a_command(caller, begin, ended, signal):
     path = await begin("exec sleep 100")
     assert (await caller.post(f"{path}/signal", json={"signal": signal})).status_code == 204
     told = await ended(path)
@@ -187,7 +187,7 @@ async def test_a_signal_ends_a_command(caller, begin, ended, signal):
     assert (again.status_code, again.json()["code"]) == (409, "command-not-running")
 
 
-async def test_an_interrupt_reaches_all_that_a_command_started(caller, begin, ended):
+async def test_command_signal__interrupt_reaches_child_processes(caller, begin, ended):
     path = await begin("trap 'echo told; exit 5' INT; echo begun; sleep 100; echo never")
     async with following(caller, f"{path}/output") as stream:
         await stream.until("stdout")
@@ -196,14 +196,14 @@ async def test_an_interrupt_reaches_all_that_a_command_started(caller, begin, en
     assert (told["exit_code"], told["stdout"]) == (5, "begun\ntold\n")
 
 
-async def test_a_command_whose_time_is_up_is_killed_with_all_that_it_started(run):
+async def test_command_timeout__kills_the_command_and_its_children(run):
     ran = (await run("echo begun; sleep 4321; echo never", timeout_s=1)).json()
     assert (ran["state"], ran["stdout"], ran["timeout_s"]) == ("timed_out", "begun\n", 1)
     assert ran["state_reason"]
     assert (await run("ps -e -o args= | grep -x 'sleep 4321'")).json()["stdout"] == ""
 
 
-async def test_who_does_not_wait_long_enough_asks_again(caller, run, ended):
+async def test_run_command__returns_202_when_the_wait_is_over(caller, run, ended):
     ran = await run("read line", stdin=True, params={"wait": 0})
     assert ran.status_code == 202, ran.text
     assert ran.headers["Retry-After"]
@@ -214,7 +214,7 @@ async def test_who_does_not_wait_long_enough_asks_again(caller, run, ended):
     assert (await ended(path))["state"] == "exited"
 
 
-async def test_a_repeated_request_runs_nothing_anew(run):
+async def test_idempotency_key__a_repeated_request_runs_no_second_command(run):
     headers = {"Idempotency-Key": "once"}
     each = [await run("echo x >> /tmp/once; cat /tmp/once", headers=headers) for _ in range(2)]
     assert [one.status_code for one in each] == [201, 201]
@@ -224,7 +224,7 @@ async def test_a_repeated_request_runs_nothing_anew(run):
     assert (other.status_code, other.json()["code"]) == (422, "idempotency-mismatch")
 
 
-async def test_who_hangs_up_kills_nothing(caller, sandbox, run, ended):
+async def test_run_command__a_disconnect_does_not_kill_the_command(caller, sandbox, run, ended):
     body = {"cmd": "until [ -e /tmp/go ]; do sleep 0.05; done; echo went"}
     async with following(caller, f"{sandbox}/commands", method="POST", json=body) as stream:
         await stream.until("started")
@@ -238,7 +238,7 @@ async def test_who_hangs_up_kills_nothing(caller, sandbox, run, ended):
     assert (await ended(f"{sandbox}/commands/{command['id']}"))["stdout"] == "went\n"
 
 
-async def test_a_reader_that_comes_back_goes_on_and_stops_after_the_end(caller, begin):
+async def test_command_output__resumes_after_last_event_id_and_ends_with_204(caller, begin):
     path = await begin("echo one; read line; echo two; echo three >&2", stdin=True)
     async with following(caller, f"{path}/output") as first:
         last = await first.until("stdout")
@@ -256,7 +256,7 @@ async def test_a_reader_that_comes_back_goes_on_and_stops_after_the_end(caller, 
         assert [one.data["type"] for one in await stream.rest()] == ["exit"]
 
 
-async def test_a_pause_in_the_middle_loses_and_repeats_nothing(caller, sandbox, begin):
+async def test_command_output__a_pause_neither_loses_nor_repeats_output(caller, sandbox, begin):
     path = await begin("echo before; read line; echo after $line", stdin=True)
     async with following(caller, f"{path}/output") as stream:
         await stream.until("stdout")
@@ -271,7 +271,7 @@ async def test_a_pause_in_the_middle_loses_and_repeats_nothing(caller, sandbox, 
     assert (told[-1]["state"], told[-1]["exit_code"]) == ("exited", 0)
 
 
-async def test_what_a_command_answers_to_input_that_wakes_its_sandbox_is_not_lost(
+async def test_command_input__output_after_input_that_resumes_the_sandbox_is_not_lost(
     caller, sandbox, begin, ended
 ):
     path = await begin("read line; echo woken by $line", stdin=True)
@@ -283,7 +283,7 @@ async def test_what_a_command_answers_to_input_that_wakes_its_sandbox_is_not_los
     assert told["stdout"] == "woken by this\n"
 
 
-async def test_input_is_refused_where_nothing_reads_it(caller, begin, run):
+async def test_command_input__is_refused_if_the_command_has_no_stdin(caller, begin, run):
     path = await begin("exec sleep 100")
     refused = await caller.post(f"{path}/input", json={"text": "x"})
     assert (refused.status_code, refused.json()["code"]) == (409, "stdin-closed")
@@ -298,12 +298,14 @@ async def test_input_is_refused_where_nothing_reads_it(caller, begin, run):
     [{"text": "x", "base64": "eA=="}, {"base64": "?"}, {"text": "x", "then": 1}],
     ids=["both", "neither", "more"],
 )
-async def test_input_that_cannot_be_meant_is_refused(caller, run, body):
+async def test_command_input__invalid_input_is_refused(caller, run, body):
     path = (await run("true")).headers["Location"]
     assert (await caller.post(f"{path}/input", json=body)).status_code == 422
 
 
-async def test_a_signal_that_cannot_be_sent_is_refused_with_those_that_can(caller, run):
+async def test_command_signal__an_unknown_signal_is_refused_with_the_list_of_known_ones(
+    caller, run
+):
     path = (await run("true")).headers["Location"]
     refused = await caller.post(f"{path}/signal", json={"signal": "SIGSTOP"})
     assert refused.status_code == 422
@@ -311,12 +313,12 @@ async def test_a_signal_that_cannot_be_sent_is_refused_with_those_that_can(calle
 
 
 @pytest.mark.parametrize("wrong", [{"cwd": "/nowhere"}, {"user": "nobody-here"}], ids=str)
-async def test_a_command_that_cannot_start_says_why(run, wrong):
+async def test_run_command__a_failed_start_states_the_reason(run, wrong):
     refused = await run("true", **wrong)
     assert (refused.status_code, refused.json()["code"]) == (422, "command-not-started")
 
 
-async def test_commands_are_listed_newest_first_by_state_and_part_by_part(caller, sandbox, run):
+async def test_list_commands__newest_first_filtered_by_state_and_paginated(caller, sandbox, run):
     ids = [(await run("true")).json()["id"] for _ in range(3)]
     listed = (await caller.get(f"{sandbox}/commands", params={"limit": 2})).json()
     assert [one["id"] for one in listed["items"]] == ids[:0:-1]
@@ -328,7 +330,7 @@ async def test_commands_are_listed_newest_first_by_state_and_part_by_part(caller
     assert {one["state"] for one in lost["items"]} <= {"lost", "failed"}
 
 
-async def test_a_command_that_is_not_there_is_not_found(caller, sandbox):
+async def test_get_command__an_unknown_command_is_not_found(caller, sandbox):
     for path in ("", "/output"):
         missing = await caller.get(f"{sandbox}/commands/{ABSENT}{path}")
         assert (missing.status_code, missing.json()["code"]) == (404, "command-not-found")
@@ -338,7 +340,7 @@ async def is_in(caller, path, state):
     return (await caller.get(path)).json()["state"] == state
 
 
-async def test_a_stop_does_not_wait_for_commands_and_who_does_is_told_where_to_ask(server, sandbox):
+async def test_server_stop__ends_waits_for_commands_and_returns_where_to_poll(server, sandbox):
     async with server.client() as caller:
         body = {"cmd": "read line; echo read $line", "stdin": True}
         answering = asyncio.create_task(
@@ -364,9 +366,7 @@ async def test_a_stop_does_not_wait_for_commands_and_who_does_is_told_where_to_a
             assert (await stream.until("exit")).data["exit_code"] == 0
 
 
-async def test_a_server_that_is_killed_loses_nothing_that_was_stored_and_its_command_goes_on(
-    server, begin
-):
+async def test_server_crash__stored_output_survives_and_the_command_continues(server, begin):
     path = await begin("echo before; read line; echo after $line", stdin=True)
     async with server.client() as caller, following(caller, f"{path}/output") as stream:
         last = await stream.until("stdout")
@@ -387,7 +387,7 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_stored_and_its_com
     assert outcome["stdout_cut"] == {"offset": 7, "size": None}
 
 
-def test_what_the_document_shows_answers_as_it_says(server, sandbox):
+def test_docs__the_examples_of_commands_work(server, sandbox):
     section = BY_HTTP.read_text().partition("\n## Commands\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     variables = {"KEY": server.admin_key, "SERVER": server.url, "ID": sandbox.rpartition("/")[2]}
@@ -404,7 +404,7 @@ def test_what_the_document_shows_answers_as_it_says(server, sandbox):
     assert '"text":"3\\n"' in shown.stdout
 
 
-async def test_a_reader_of_a_flood_gets_each_byte_once_or_is_told_that_it_is_gone(caller, begin):
+async def test_command_output__a_flood_is_streamed_once_or_reported_as_a_gap(caller, begin):
     written = b"".join(b"%d\n" % number for number in range(1, 1_500_001))
     path = await begin("seq 1 1500000; seq 1500000 >&2")
     last, covered, over = 0, 0, False

@@ -127,7 +127,7 @@ acts = st.one_of(
 
 
 @given(st.lists(acts, max_size=40))
-def test_what_is_stored_is_what_was_written_with_every_gap_told_and_no_more_than_the_bound(done):
+def test_command_log__stores_what_was_written_within_the_bound_and_records_every_gap(done):
     clock = Clock()
     table = Table(CommandLog(bound=BOUND, clock=clock))
     written = {STDOUT: b"", STDERR: b""}
@@ -163,7 +163,7 @@ def test_what_is_stored_is_what_was_written_with_every_gap_told_and_no_more_than
 
 
 @given(st.text(TEXT, max_size=300), st.lists(st.integers(1, 9), min_size=1, max_size=300))
-def test_text_is_cut_where_characters_are(text, parts):
+def test_command_log__splits_text_between_characters(text, parts):
     table = Table(CommandLog(bound=BOUND))
     content = text.encode()
     for size in parts:
@@ -175,7 +175,7 @@ def test_text_is_cut_where_characters_are(text, parts):
         stored.decode()
 
 
-def test_text_without_end_is_cut_where_characters_are():
+def test_command_log__splits_endless_text_between_characters():
     table = Table(CommandLog(bound=BOUND))
     table.log.receive(STDOUT, b"." + "€".encode() * LARGEST_PIECE)
     table.store_all()
@@ -184,7 +184,7 @@ def test_text_without_end_is_cut_where_characters_are():
         stored.decode()
 
 
-def test_of_a_flood_the_beginning_and_the_end_are_stored_when_it_ends():
+def test_command_log__keeps_the_head_and_tail_of_a_flood_at_its_end():
     table = Table(CommandLog(bound=BOUND, clock=Clock()))
     written = b""
     for number in range(3000):
@@ -212,7 +212,7 @@ def flooded(clock, *, size=8 * BOUND):
     return table
 
 
-def test_while_a_flood_lasts_no_more_is_stored_than_a_trickle():
+def test_command_log__stores_only_a_trickle_while_a_flood_lasts():
     clock = Clock()
     table = flooded(clock)
     before = table.stored[STDOUT]
@@ -224,7 +224,7 @@ def test_while_a_flood_lasts_no_more_is_stored_than_a_trickle():
     assert TRICKLE * 8 < table.stored[STDOUT] - before < TRICKLE * 10.5
 
 
-def test_a_flood_that_pauses_has_its_end_stored():
+def test_command_log__stores_the_tail_when_a_flood_pauses():
     clock = Clock()
     table = flooded(clock)
     table.log.receive(STDOUT, b"> ")
@@ -238,7 +238,7 @@ def test_a_flood_that_pauses_has_its_end_stored():
     assert not table.log.is_held
 
 
-def test_an_output_that_floods_again_and_again_is_shown_its_last_bytes_at_each_pause():
+def test_command_log__stores_the_last_bytes_at_each_pause_of_repeated_floods():
     clock = Clock()
     table = flooded(clock)
     for number in range(5):
@@ -251,7 +251,7 @@ def test_an_output_that_floods_again_and_again_is_shown_its_last_bytes_at_each_p
     assert table.stored[STDOUT] < MOST_STORED
 
 
-def test_what_pauses_and_floods_for_ever_is_bounded_too():
+def test_command_log__bounds_the_writes_of_endless_floods_with_pauses():
     clock = Clock()
     table = flooded(clock)
     for _ in range(1000):
@@ -261,7 +261,7 @@ def test_what_pauses_and_floods_for_ever_is_bounded_too():
     assert table.stored[STDOUT] <= MOST_STORED + clock.now * TRICKLE
 
 
-def test_a_slow_log_is_stored_line_by_line_for_ever():
+def test_command_log__stores_a_slow_log_line_by_line():
     clock = Clock()
     table = Table(CommandLog(bound=BOUND, clock=clock))
     for number in range(20_000):
@@ -271,14 +271,14 @@ def test_a_slow_log_is_stored_line_by_line_for_ever():
     assert not table.log.is_held
 
 
-def test_an_output_beside_a_flood_is_stored_at_once():
+def test_command_log__stores_other_streams_at_once_during_a_flood():
     table = flooded(Clock())
     table.log.receive(STDERR, b"warning\n")
     assert table.store()
     assert table.contents[max(table.contents)] == b"warning\n"
 
 
-def test_a_terminal_shows_what_it_does_now_rather_than_all_of_a_flood():
+def test_command_log__a_terminal_shows_current_output_during_a_flood():
     log = CommandLog(bound=BOUND * 16, max_held=LARGEST_PIECE, clock=Clock())
     table = Table(log)
     while not log.is_held:
@@ -289,7 +289,7 @@ def test_a_terminal_shows_what_it_does_now_rather_than_all_of_a_flood():
     assert log.buffered_bytes <= 2 * LARGEST_PIECE
 
 
-def test_text_that_is_cut_out_of_a_flood_begins_with_a_character():
+def test_command_log__the_tail_of_a_flood_begins_with_a_whole_character():
     clock = Clock()
     table = Table(CommandLog(bound=BOUND, clock=clock))
     for _ in range(6):
@@ -302,7 +302,7 @@ def test_text_that_is_cut_out_of_a_flood_begins_with_a_character():
         stored.decode()
 
 
-def test_a_flood_that_cannot_be_stored_takes_no_more_memory_than_is_kept():
+def test_command_log__an_unstored_flood_uses_bounded_memory():
     log = CommandLog(bound=BOUND)
     for _ in range(1000):
         log.receive(STDOUT, b"x" * LARGEST_PIECE)
@@ -310,7 +310,7 @@ def test_a_flood_that_cannot_be_stored_takes_no_more_memory_than_is_kept():
     assert log.buffered_bytes <= 2 * BOUND
 
 
-def test_single_bytes_are_not_kept_by_the_million():
+def test_command_log__limits_the_number_of_single_byte_records():
     table = Table(CommandLog(bound=BOUND))
     for _ in range(5000):
         table.log.receive(STDOUT, b"x")
@@ -320,7 +320,7 @@ def test_single_bytes_are_not_kept_by_the_million():
     assert len(table.rows) <= BOUND // ROW_COST + 2
 
 
-def test_the_order_in_which_outputs_wrote_is_kept():
+def test_command_log__keeps_the_order_of_the_streams():
     table = Table(CommandLog(bound=BOUND))
     for number in range(10):
         table.log.receive(STDOUT if number % 2 else STDERR, b"%d" % number)
@@ -328,7 +328,7 @@ def test_the_order_in_which_outputs_wrote_is_kept():
     assert b"".join(table.contents[seq] for seq in sorted(table.contents)) == b"0123456789"
 
 
-def test_an_unfinished_character_is_told_from_bytes_that_are_no_text():
+def test_unfinished__distinguishes_incomplete_characters_from_binary_bytes():
     assert [unfinished("€".encode()[:size]) for size in range(4)] == [0, 1, 2, 0]
     assert unfinished(b"\xff") == unfinished(b"\x80\x80\x80") == unfinished(b"\xc0") == 0
     assert unfinished("😀".encode()[:3]) == 3

@@ -46,7 +46,7 @@ LOG = [piece(0, b"head"), gap(4, 6), piece(10, "tä€il".encode())]
         (30, 5, [], 30),
     ],
 )
-def test_an_excerpt_begins_at_the_byte_that_was_asked_for_and_ends_where_a_character_does(
+def test_excerpt__begins_at_the_offset_and_ends_between_characters(
     offset, limit, expected, next_offset
 ):
     log = [one for one in LOG if one.offset >= offset or offset < ends_of(one)]
@@ -58,14 +58,14 @@ def ends_of(one):
     return one.offset + (len(one.content) or one.data["size"])
 
 
-def test_a_gap_of_which_nobody_knows_the_size_takes_no_room():
+def test_excerpt__a_gap_of_unknown_size_uses_no_bytes():
     found = excerpt([piece(0, b"a"), gap(1, None), piece(1, b"b")], offset=0, limit=10)
     assert (told(found), found.next_offset) == ([(0, b"a"), (1, None), (1, b"b")], 2)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=9)), st.integers(min_value=1, max_value=7))
 @same_examples
-def test_all_excerpts_together_are_the_stream(pieces, limit):
+def test_excerpt__all_parts_together_are_the_stream(pieces, limit):
     log, size = [], 0
     for content in pieces:
         log.append(piece(size, content))

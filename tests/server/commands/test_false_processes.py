@@ -45,7 +45,7 @@ STARTED = {"start": {"pid": 7}}
 EXITED = {"end": {"exitCode": 0, "exited": True, "status": "exit status 0"}}
 
 
-async def test_a_start_whose_answer_is_lost_is_found_by_its_tag(server, sandbox_id, proxy):
+async def test_recording__a_start_without_a_response_is_found_by_its_tag(server, sandbox_id, proxy):
     carried_out = []
 
     async def hang_up(exchange: Exchange) -> None:
@@ -60,7 +60,7 @@ async def test_a_start_whose_answer_is_lost_is_found_by_its_tag(server, sandbox_
         each.cancel()
 
 
-async def test_a_stream_without_an_end_is_taken_up_again_until_the_process_is_gone(
+async def test_recording__an_interrupted_stream_is_reconnected_until_the_process_is_gone(
     server, sandbox_id, proxy
 ):
     proxy.on(START, events_of(STARTED, {"data": {"stdout": "b25l"}}, ends=False))
@@ -69,7 +69,7 @@ async def test_a_stream_without_an_end_is_taken_up_again_until_the_process_is_go
     assert await written(server, ended) == b"one"
 
 
-async def test_what_no_process_has_is_not_taken_for_one(server, sandbox_id, proxy):
+async def test_recording__invalid_process_events_are_rejected(server, sandbox_id, proxy):
     proxy.on(
         START,
         events_of(
@@ -90,12 +90,12 @@ async def test_what_no_process_has_is_not_taken_for_one(server, sandbox_id, prox
     ]
 
 
-async def test_an_end_without_a_beginning_ends_it(server, sandbox_id, proxy):
+async def test_recording__an_end_without_a_start_ends_the_command(server, sandbox_id, proxy):
     proxy.on(START, events_of(EXITED))
     assert (await run(server, sandbox_id, "true")).state is CommandState.EXITED
 
 
-async def test_what_is_no_answer_at_all_is_no_process(server, sandbox_id, proxy):
+async def test_recording__an_invalid_response_is_no_process(server, sandbox_id, proxy):
     async def nonsense(exchange: Exchange) -> None:
         await exchange.answer(b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+json\r\n\r\n")
         await exchange.answer(b"\xff" * 100)
@@ -106,7 +106,7 @@ async def test_what_is_no_answer_at_all_is_no_process(server, sandbox_id, proxy)
     assert ended.state in {CommandState.LOST, CommandState.FAILED}
 
 
-async def test_a_message_larger_than_any_output_is_not_read_to_its_end(server, sandbox_id, proxy):
+async def test_recording__an_oversized_message_is_not_read_to_its_end(server, sandbox_id, proxy):
     async def endless(exchange: Exchange) -> None:
         await exchange.answer(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/connect+json\r\n\r\n"
@@ -120,7 +120,7 @@ async def test_a_message_larger_than_any_output_is_not_read_to_its_end(server, s
     assert ended.state in {CommandState.LOST, CommandState.FAILED}
 
 
-async def test_a_command_that_floods_does_not_hold_up_others(server, sandbox_id):
+async def test_recording__a_flood_does_not_delay_other_commands(server, sandbox_id):
     flood = await start(server, sandbox_id, "exec cat /dev/zero", background=True)
     for _ in range(3):
         assert (await run(server, sandbox_id, "echo here")).stdout_size == len("here\n")

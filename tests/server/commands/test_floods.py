@@ -121,9 +121,7 @@ async def database_use(sessions):
         )
 
 
-async def test_a_flood_writes_a_small_multiple_of_what_is_kept_however_long_it_is(
-    own_database, recorder
-):
+async def test_recorder__a_flood_writes_a_small_multiple_of_its_bound(own_database, recorder):
     flood = await add_flood(own_database, new_id())
     before = await database_use(own_database)
     for _ in range(FLOOD // MIB):
@@ -136,7 +134,7 @@ async def test_a_flood_writes_a_small_multiple_of_what_is_kept_however_long_it_i
     assert flood.log.buffered_bytes == 0
 
 
-async def test_floods_of_a_tenant_make_room_for_its_other_commands(own_database):
+async def test_recorder__floods_make_room_for_other_commands_of_the_tenant(own_database):
     limits = Limits(rate=2**40, memory=8 * MIB, share=2 * MIB)
     recorder = Recorder(own_database, name="me", lease=MINUTE, limits=limits)
     tenant_id = new_id()
@@ -158,7 +156,7 @@ async def test_floods_of_a_tenant_make_room_for_its_other_commands(own_database)
     await recorder.close()
 
 
-async def test_many_outputs_of_which_none_floods_share_one_rate(own_database):
+async def test_recorder__many_small_outputs_share_one_rate(own_database):
     clock, seconds, each = Clock(), 120, 30_000
     limits = Limits(rate=2**40, trickle=128 * 1024)
     recorder = Recorder(own_database, name="me", lease=MINUTE, limits=limits, clock=clock)
@@ -185,7 +183,7 @@ async def test_many_outputs_of_which_none_floods_share_one_rate(own_database):
 
 
 @pytest.mark.needs_engine
-async def test_of_a_flood_its_end_is_kept_without_a_gap(server, sandbox_id):
+async def test_recorder__the_end_of_a_flood_is_kept_without_a_gap(server, sandbox_id):
     ended = await run(
         server, sandbox_id, "head -c 60M /dev/zero | tr '\\0' x; echo; echo last >&2; exit 3"
     )
@@ -212,7 +210,7 @@ def end_of(record):
 
 
 @pytest.mark.needs_engine
-async def test_a_question_after_a_flood_is_stored_while_the_command_waits_for_the_answer(
+async def test_recorder__a_prompt_after_a_flood_is_stored_while_the_command_waits_for_input(
     database, living
 ):
     # Minutes of a trickle are held back.
@@ -237,9 +235,7 @@ async def ends_in(server, command, text):
 
 
 @pytest.mark.needs_engine
-async def test_a_server_that_is_killed_in_a_flood_leaves_a_log_that_another_goes_on_with(
-    engine, database_url
-):
+async def test_server_crash__another_server_continues_the_log_of_a_flood(engine, database_url):
     variables = variables_of(engine, database_url) | {"SANDBOX_SERVER_LEASE_S": "2"}
     with (
         server_process(variables=variables) as victim,

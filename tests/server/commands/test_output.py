@@ -37,7 +37,7 @@ def path_of(recorded, rest=""):
     return f"/v1/sandboxes/{recorded.sandbox_id}/commands/{recorded.command_id}{rest}"
 
 
-async def test_an_outcome_says_where_something_is_missing_and_how_much(admin, record):
+async def test_get_command__the_outcome_states_where_output_is_missing_and_how_much(admin, record):
     log = await record()
     pieces = [await log.write("stdout", text) for text in (b"head\n", b"x" * 100, b"tail\n")]
     await log.drop("stdout", pieces[1:2])
@@ -49,7 +49,7 @@ async def test_an_outcome_says_where_something_is_missing_and_how_much(admin, re
     assert (told["stdout_size"], told["stderr"], told["stderr_cut"]) == (110, "oh", None)
 
 
-async def test_of_a_very_long_output_the_beginning_and_the_end_are_told(admin, record):
+async def test_get_command__returns_the_head_and_tail_of_very_long_output(admin, record):
     log = await record()
     piece = MAX_READ // 4
     for letter in b"abcdefgh":
@@ -61,7 +61,7 @@ async def test_of_a_very_long_output_the_beginning_and_the_end_are_told(admin, r
     assert told["stdout_cut"] == {"offset": 2 * piece, "size": 4 * piece}
 
 
-async def test_a_part_tells_gaps_and_where_to_go_on(admin, record):
+async def test_read_output__a_part_contains_gaps_and_the_next_offset(admin, record):
     log = await record()
     pieces = [await log.write("stdout", text) for text in (b"one", b"two", b"three")]
     await log.drop("stdout", pieces[1:2])
@@ -93,7 +93,7 @@ async def test_a_part_tells_gaps_and_where_to_go_on(admin, record):
     assert rest["next_offset"] == 8
 
 
-async def test_a_list_tells_the_beginning_of_a_long_command(admin, record, sandbox):
+async def test_list_commands__long_commands_are_truncated(admin, record, sandbox):
     await record(cmd="x" * (LONGEST_LISTED + 1))
     [listed] = (await admin.get(f"/v1/sandboxes/{sandbox.id}/commands")).json()["items"]
     assert listed["cmd"] == "x" * LONGEST_LISTED + "…"
@@ -101,7 +101,7 @@ async def test_a_list_tells_the_beginning_of_a_long_command(admin, record, sandb
     assert len(one["cmd"]) == LONGEST_LISTED + 1
 
 
-async def test_what_is_no_command_of_this_sandbox_is_not_found_and_in_no_list(
+async def test_get_command__commands_of_other_sandboxes_are_neither_found_nor_listed(
     admin, sessions, tenant_id, sandbox, record
 ):
     other = await add_sandbox(sessions, tenant_id)
@@ -115,9 +115,7 @@ async def test_what_is_no_command_of_this_sandbox_is_not_found_and_in_no_list(
     assert (await admin.get(f"/v1/sandboxes/{sandbox.id}/commands")).json()["items"] == []
 
 
-async def test_another_tenants_command_is_answered_like_one_that_is_not_there(
-    app, make_key, record
-):
+async def test_tenancy__another_tenants_command_is_not_found(app, make_key, record):
     log = await record()
     await log.write("stdout", b"secret")
     async with caller_of(app, await make_key(tenant="other")) as other:
@@ -127,7 +125,7 @@ async def test_another_tenants_command_is_answered_like_one_that_is_not_there(
                 assert (answer.status_code, answer.json()["code"]) == (404, "sandbox-not-found")
 
 
-async def test_a_command_for_a_sandbox_that_waits_is_refused_when_the_callers_wait_is_over(
+async def test_run_command__for_a_queued_sandbox_is_refused_when_the_wait_is_over(
     admin, sessions, tenant_id
 ):
     queued = await add_sandbox(sessions, tenant_id, state=State.QUEUED, expires_at=None)
@@ -143,7 +141,7 @@ async def test_a_command_for_a_sandbox_that_waits_is_refused_when_the_callers_wa
     [{"offset": -1}, {"limit": 0}, {"limit": 2**20 + 1}, {"stream": "both"}, {"offset": 10**30}],
     ids=["before", "nothing", "too-much", "unknown", "huge"],
 )
-async def test_what_cannot_be_asked_of_an_output_is_refused_by_name(admin, record, asked):
+async def test_read_output__invalid_parameters_are_refused_by_name(admin, record, asked):
     answer = await admin.get(path_of(await record(), "/output"), params=asked)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["parameter"] in asked
@@ -162,10 +160,10 @@ async def test_what_cannot_be_asked_of_an_output_is_refused_by_name(admin, recor
     ],
     ids=["none", "empty", "nul", "user", "name", "time", "field"],
 )
-async def test_a_command_that_cannot_be_meant_is_refused(admin, sandbox, body):
+async def test_run_command__invalid_requests_are_refused(admin, sandbox, body):
     answer = await admin.post(f"/v1/sandboxes/{sandbox.id}/commands", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "validation-failed")
 
 
-def test_every_signal_that_may_be_asked_for_can_be_sent():
+def test_command_signal__every_documented_signal_can_be_sent():
     assert set(SIGNALS) == set(CommandSignal)

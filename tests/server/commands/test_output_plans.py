@@ -35,7 +35,7 @@ async def filled(database_url):
     await database.dispose()
 
 
-async def test_a_page_is_read_by_its_numbers(filled):
+async def test_output_query__a_page_is_read_by_sequence_number(filled):
     async def act(session):
         output = CommandOutputRepository(session)
         assert len((await output.list_after("c7", after=50_000, limit=20)).records) == 20
@@ -46,7 +46,7 @@ async def test_a_page_is_read_by_its_numbers(filled):
         assert rows_read(plan, "command_output") <= 22
 
 
-async def test_a_stream_is_read_without_other_commands(filled):
+async def test_output_query__a_stream_is_read_without_other_commands(filled):
     async def act(session):
         output = CommandOutputRepository(session)
         await output.list_stream("c7", RecordType.STDOUT, offset=9_000, limit=20)
@@ -57,7 +57,7 @@ async def test_a_stream_is_read_without_other_commands(filled):
         assert rows_read(plan, "command_output") <= 1_000
 
 
-async def test_a_byte_of_a_terminal_and_its_size_are_found_without_other_commands(filled):
+async def test_terminal_query__position_and_size_are_found_without_other_commands(filled):
     async def act(session):
         terminals = TerminalRepository(session)
         await terminals.find_position("c7", offset=9_000)

@@ -42,7 +42,7 @@ def bytes_of(told):
     return base64.b64decode(told["base64"]) if "base64" in told else told["text"].encode()
 
 
-async def test_both_streams_are_told_in_the_order_they_were_written(recorded, read):
+async def test_output_source__both_streams_are_returned_in_written_order(recorded, read):
     await recorded.add("started", pid=7)
     await recorded.write("stdout", b"one\n")
     await recorded.write("stderr", b"two\n")
@@ -62,14 +62,14 @@ async def test_both_streams_are_told_in_the_order_they_were_written(recorded, re
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"\0\x80", b"\xc3"], ids=["none", "nul", "half"])
-async def test_bytes_that_are_no_text_come_in_base64(recorded, read, content):
+async def test_output_source__binary_output_is_base64(recorded, read, content):
     await recorded.write("stdout", content)
     _, [told] = await read()
     assert "text" not in told
     assert bytes_of(told) == content
 
 
-async def test_a_stream_is_over_after_the_exit_and_not_before(recorded, read):
+async def test_output_source__is_over_after_the_exit_record(recorded, read):
     page, _ = await read()
     assert (page.items, page.position, page.over) == ((), 0, False)
     await recorded.end()
@@ -79,7 +79,7 @@ async def test_a_stream_is_over_after_the_exit_and_not_before(recorded, read):
     assert (told, page.over) == ([], True)
 
 
-async def test_one_that_is_not_there_any_more_is_over(sessions, recorded, read):
+async def test_output_source__a_removed_command_is_over(sessions, recorded, read):
     await recorded.write("stdout", b"gone soon")
     async with sessions.begin() as session:
         await session.delete(await session.get_one(Command, recorded.command_id))
@@ -87,7 +87,7 @@ async def test_one_that_is_not_there_any_more_is_over(sessions, recorded, read):
     assert (told, page.over) == ([], True)
 
 
-async def test_a_page_has_no_more_items_and_bytes_than_are_read_at_once(recorded, read):
+async def test_output_source__a_page_is_limited_in_items_and_bytes(recorded, read):
     piece = b"x" * (LARGEST_PART // 4)
     for _ in range(6):
         await recorded.write("stdout", piece)
@@ -99,7 +99,7 @@ async def test_a_page_has_no_more_items_and_bytes_than_are_read_at_once(recorded
     assert (len(told), page.more) == (3, True)
 
 
-async def test_the_tail_is_the_last_items(sessions, recorded, source, read):
+async def test_output_source__the_tail_is_the_last_items(sessions, recorded, source, read):
     for number in range(5):
         await recorded.write("stdout", b"%d" % number)
     after = await source.find_tail(sessions, count=2)
@@ -107,9 +107,7 @@ async def test_the_tail_is_the_last_items(sessions, recorded, source, read):
     assert await source.find_tail(sessions, count=50) == 0
 
 
-async def test_who_has_read_beyond_what_fell_out_missed_nothing_and_others_are_told_once(
-    recorded, read
-):
+async def test_output_source__a_gap_is_sent_once_to_readers_before_it(recorded, read):
     rows = [await recorded.write("stdout", b"%d" % number) for number in range(6)]
     await recorded.drop("stdout", rows[1:3])
     await recorded.drop("stdout", rows[3:4])
@@ -125,7 +123,7 @@ async def test_who_has_read_beyond_what_fell_out_missed_nothing_and_others_are_t
     assert [each["type"] for each in (await read(rows[3].seq))[1]] == ["stdout", "stdout"]
 
 
-async def test_equal_sources_are_the_same_stream(recorded, source):
+async def test_output_source__equal_sources_are_the_same_stream(recorded, source):
     same = CommandOutputSource(tenant_id="t", command_id=recorded.command_id)
     assert (same, hash(same)) == (source, hash(source))
     assert source.topic == f"command/{recorded.command_id}"
@@ -158,7 +156,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_reader_gets_every_byte_once_or_is_told_that_it_is_gone_however_often_it_comes_back(
+async def test_output_source__a_reader_receives_every_byte_once_or_a_gap_across_reconnects(
     sessions, recorded, source, seed
 ):
     chance = random.Random(seed)

@@ -99,7 +99,9 @@ async def contents(sessions, told):
     return b"".join(record.content for record in await log_of(sessions, told))
 
 
-async def test_a_statement_whose_answer_is_lost_is_not_repeated(recorder, lossy, add, sessions):
+async def test_recorder__a_statement_without_a_response_is_not_repeated(
+    recorder, lossy, add, sessions
+):
     told = await add()
     told.write(recorder, b"one ")
     await told.stored()
@@ -117,7 +119,9 @@ async def test_a_statement_whose_answer_is_lost_is_not_repeated(recorder, lossy,
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
 
 
-async def test_an_end_whose_answer_is_lost_is_known_to_be_stored(recorder, lossy, add, sessions):
+async def test_recorder__an_end_without_a_response_is_known_to_be_stored(
+    recorder, lossy, add, sessions
+):
     told = await add()
     lossy.lose_answer_to(STORE)
     told.end(recorder)
@@ -127,7 +131,7 @@ async def test_an_end_whose_answer_is_lost_is_known_to_be_stored(recorder, lossy
     assert [record.type for record in await log_of(sessions, told)] == [RecordType.EXIT]
 
 
-async def test_what_is_written_while_the_database_is_gone_is_stored_when_it_is_back(
+async def test_recorder__output_during_a_database_outage_is_stored_afterwards(
     recorder, lossy, add, sessions
 ):
     told = await add()
@@ -144,7 +148,7 @@ async def test_what_is_written_while_the_database_is_gone_is_stored_when_it_is_b
     assert await contents(sessions, told) == b"one two three"
 
 
-async def test_who_does_not_record_a_command_writes_nothing_of_it(recorder, add, sessions):
+async def test_recorder__only_the_lease_holder_writes(recorder, add, sessions):
     others = await add(by="another")
     mine = await add(tenant_id=others.row.tenant_id)
     others.write(recorder, b"not mine")
@@ -157,7 +161,7 @@ async def test_who_does_not_record_a_command_writes_nothing_of_it(recorder, add,
     assert await contents(sessions, mine) == b"mine"
 
 
-async def test_commands_of_one_tenant_have_numbers_without_gaps_or_doubles(recorder, add, sessions):
+async def test_recorder__numbers_of_a_tenant_have_no_gaps_or_duplicates(recorder, add, sessions):
     first = await add()
     every = [first, *[await add(tenant_id=first.row.tenant_id) for _ in range(9)]]
     for number in range(5):
@@ -173,7 +177,7 @@ async def test_commands_of_one_tenant_have_numbers_without_gaps_or_doubles(recor
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
 
 
-async def test_what_one_command_says_that_the_database_refuses_holds_up_no_other(
+async def test_recorder__a_command_that_the_database_rejects_delays_no_other(
     recorder, add, sessions
 ):
     bad = await add()
@@ -186,7 +190,7 @@ async def test_what_one_command_says_that_the_database_refuses_holds_up_no_other
     recorder.drop(bad)
 
 
-async def test_who_writes_more_than_its_share_waits_and_others_do_not(lossy, add):
+async def test_recorder__a_tenant_beyond_its_share_waits_and_others_do_not(lossy, add):
     engine = create_engine(lossy.url)
     limits = Limits(memory=100_000, share=10_000)
     recorder = Recorder(create_sessions(engine), name="me", lease=MINUTE, limits=limits)
@@ -205,7 +209,7 @@ async def test_who_writes_more_than_its_share_waits_and_others_do_not(lossy, add
     await engine.dispose()
 
 
-async def test_a_lapsed_lease_is_one_others_from_then_on(add, sessions):
+async def test_recorder__a_lapsed_lease_belongs_to_the_next_recorder(add, sessions):
     told = await add()
     async with without_transaction(sessions) as session:
         repository = RecordingRepository(session)

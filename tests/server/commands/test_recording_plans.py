@@ -45,7 +45,7 @@ async def filled(database_url):
     await database.dispose()
 
 
-async def test_output_is_stored_without_reading_what_there_is(filled):
+async def test_recording_query__output_is_stored_without_reading_existing_output(filled):
     growths = [
         LogWrite(
             command_id=f"c{number}",
@@ -67,7 +67,7 @@ async def test_output_is_stored_without_reading_what_there_is(filled):
     assert rows_read(plan, "command_output") <= 3 * len(growths)
 
 
-async def test_what_nobody_records_is_found_among_all_that_ended_and_all_that_is_recorded(filled):
+async def test_recording_query__lapsed_commands_are_found_by_index(filled):
     async def act(session):
         claimed = await RecordingRepository(session).claim_lapsed(
             by="other", lease=MINUTE, limit=100
@@ -79,7 +79,7 @@ async def test_what_nobody_records_is_found_among_all_that_ended_and_all_that_is
     assert rows_read(plan, "commands") <= 4 * 7
 
 
-async def test_leases_are_extended_by_the_ids_of_who_holds_them(filled):
+async def test_recording_query__leases_are_extended_by_id(filled):
     ids = [f"c{number}" for number in range(50)]
 
     async def act(session):

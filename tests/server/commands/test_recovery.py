@@ -36,7 +36,7 @@ async def say(server, command, text):
     await server.commands.send_input(server.caller, command.sandbox_id, command.id, text)
 
 
-async def test_a_server_that_stops_hands_its_commands_over_at_once(database, living, replica):
+async def test_server_stop__commands_are_handed_over_at_once(database, living, replica):
     async with AsyncExitStack() as stopping:
         # Its lease would last longer than the test.
         first = await stopping.enter_async_context(running_server(database, living))
@@ -53,7 +53,7 @@ async def test_a_server_that_stops_hands_its_commands_over_at_once(database, liv
     assert await gaps(replica, ended) == [HANDED_OVER]
 
 
-async def test_a_server_that_stops_takes_nothing_over_any_more(
+async def test_server_stop__a_stopping_server_takes_over_no_commands(
     database, living, server, sandbox_id
 ):
     command = await start(server, sandbox_id, "sleep 1008", background=True)
@@ -100,7 +100,9 @@ async def ended_by(server, command):
     return await server.commands.wait_ended(command, wait=MINUTE)
 
 
-async def test_a_command_whose_server_died_goes_on_with_the_next(living, server, sandbox_id, hasty):
+async def test_server_crash__the_next_server_continues_the_command(
+    living, server, sandbox_id, hasty
+):
     cmd = "until [ -e /tmp/go ]; do sleep 0.02; done; echo on"
     command = await left_by_a_server_that_died(living, sandbox_id, cmd)
     async with hasty as other:
@@ -111,7 +113,7 @@ async def test_a_command_whose_server_died_goes_on_with_the_next(living, server,
     assert await written(server, ended) == b"on\n"
 
 
-async def test_a_start_whose_answer_nobody_got_is_found_and_not_repeated(
+async def test_server_crash__a_start_without_a_response_is_found_and_not_repeated(
     living, sandbox_id, hasty, server
 ):
     command = await left_by_a_server_that_died(
@@ -127,9 +129,7 @@ async def test_a_start_whose_answer_nobody_got_is_found_and_not_repeated(
 
 
 @pytest.mark.parametrize("state", ["starting", "running"])
-async def test_a_command_that_is_nowhere_is_lost_and_never_run_again(
-    living, sandbox_id, hasty, server, state
-):
+async def test_lost_command__is_never_run_again(living, sandbox_id, hasty, server, state):
     command = await left_by_a_server_that_died(living, sandbox_id, None, state=state)
     async with hasty as other:
         ended = await ended_by(other, command)
@@ -138,7 +138,7 @@ async def test_a_command_that_is_nowhere_is_lost_and_never_run_again(
     assert [one.type for one in await records(server, ended)] == [RecordType.EXIT]
 
 
-async def test_a_command_whose_time_was_up_while_no_server_lived_is_killed(
+async def test_command_timeout__expired_while_no_server_ran_kills_the_command(
     living, sandbox_id, hasty, server
 ):
     command = await left_by_a_server_that_died(
@@ -154,14 +154,14 @@ async def test_a_command_whose_time_was_up_while_no_server_lived_is_killed(
         assert (await run(other, sandbox_id, "pgrep -f '^sleep 1005'")).exit_code == 1
 
 
-async def test_a_command_of_a_sandbox_that_ended_has_ended_with_it(server, sandbox_id):
+async def test_delete_sandbox__ends_its_commands(server, sandbox_id):
     command = await start(server, sandbox_id, "sleep 1006", background=True)
     await server.controller.delete(server.caller, sandbox_id)
     ended = await ended_by(server, command)
     assert (ended.state, ended.state_reason) == (CommandState.KILLED, "The sandbox ended.")
 
 
-async def test_a_command_goes_on_when_its_sandbox_does_and_nothing_wakes_it_before(
+async def test_pause__a_command_continues_after_resume_and_does_not_cause_it(
     server, sandbox_id, living
 ):
     command = await start(server, sandbox_id, ECHO, stdin=True, background=True)
@@ -177,7 +177,7 @@ async def test_a_command_goes_on_when_its_sandbox_does_and_nothing_wakes_it_befo
     assert (await living.states(sandbox_id)).count("resuming") == 1
 
 
-async def test_a_paused_sandbox_stays_so_while_a_server_looks_for_its_commands(
+async def test_pause__recovery_of_commands_does_not_resume_a_sandbox(
     living, server, sandbox_id, hasty
 ):
     command = await left_by_a_server_that_died(living, sandbox_id, "echo on; sleep 1007")
@@ -193,7 +193,9 @@ async def is_recorded(server, command):
     return server.recordings.find(command.id) is not None
 
 
-async def test_who_has_lost_its_lease_writes_no_more(server, replica, living, sandbox_id):
+async def test_lease__a_server_without_the_lease_writes_nothing(
+    server, replica, living, sandbox_id
+):
     command = await start(server, sandbox_id, ECHO, stdin=True, background=True)
     recording = server.recordings.find(command.id)
     async with living.sessions.begin() as session:

@@ -34,7 +34,7 @@ async def sandbox_id(server):
     return (await server.running()).id
 
 
-async def test_a_command_is_recorded_with_both_outputs_and_its_end(server, sandbox_id):
+async def test_run_command__records_both_streams_and_the_end(server, sandbox_id):
     ended = await run(server, sandbox_id, r"printf 'a\xff\x00'; echo oh >&2; exit 3")
     assert (ended.state, ended.exit_code) == (CommandState.EXITED, 3)
     assert ended.started_at <= ended.ended_at
@@ -49,21 +49,21 @@ async def test_a_command_is_recorded_with_both_outputs_and_its_end(server, sandb
     assert ended.last_seq == told[-1].seq
 
 
-async def test_directory_environment_and_user_are_the_commands_own(server, sandbox_id):
+async def test_run_command__uses_its_own_cwd_envs_and_user(server, sandbox_id):
     ended = await run(
         server, sandbox_id, "pwd; id -un; echo $A", cwd="/tmp", user="root", envs={"A": "b c"}
     )
     assert await written(server, ended) == b"/tmp\nroot\nb c\n"
 
 
-async def test_a_command_that_cannot_start_says_why(server, sandbox_id):
+async def test_run_command__a_failed_start_states_the_reason(server, sandbox_id):
     ended = await start(server, sandbox_id, "true", cwd="/nowhere")
     assert ended.state is CommandState.FAILED
     assert "/nowhere" in ended.state_reason
     assert ended.ended_at is not None
 
 
-async def test_a_command_is_killed_when_its_time_is_up(server, sandbox_id):
+async def test_command_timeout__kills_the_command(server, sandbox_id):
     ended = await run(
         server, sandbox_id, "echo before; exec sleep 1001", timeout=timedelta(seconds=0.5)
     )
@@ -73,7 +73,7 @@ async def test_a_command_is_killed_when_its_time_is_up(server, sandbox_id):
     assert left.exit_code == 1
 
 
-async def test_input_reaches_a_command_until_it_is_closed(server, sandbox_id):
+async def test_command_input__reaches_a_command_until_it_is_closed(server, sandbox_id):
     command = await start(server, sandbox_id, "cat", stdin=True, background=True)
     mine = (server.caller, sandbox_id, command.id)
     await server.commands.send_input(*mine, b"one\xff")
@@ -85,7 +85,7 @@ async def test_input_reaches_a_command_until_it_is_closed(server, sandbox_id):
         await server.commands.send_input(*mine, b"more")
 
 
-async def test_a_command_without_stdin_takes_no_input(server, sandbox_id):
+async def test_command_input__is_refused_without_stdin(server, sandbox_id):
     command = await start(server, sandbox_id, "sleep 1002", background=True)
     mine = (server.caller, sandbox_id, command.id)
     with pytest.raises(StdinClosed):
@@ -96,7 +96,7 @@ async def test_a_command_without_stdin_takes_no_input(server, sandbox_id):
     assert "killed" in ended.state_reason
 
 
-async def test_a_terminal_is_recorded_as_one_output(server, sandbox_id):
+async def test_terminal__is_recorded_as_one_stream(server, sandbox_id):
     size = TerminalSize(cols=91, rows=17)
     shell = await start(server, sandbox_id, "", kind=CommandKind.TERMINAL, size=size)
     mine = (server.caller, sandbox_id, shell.id)
@@ -107,7 +107,7 @@ async def test_a_terminal_is_recorded_as_one_output(server, sandbox_id):
     assert b"33 77" in await written(server, ended)
 
 
-async def test_a_repeated_request_gives_the_same_command(server, sandbox_id):
+async def test_idempotency_key__a_repeated_request_returns_the_same_command(server, sandbox_id):
     request = CommandRequest(cmd="echo once >> /tmp/once; cat /tmp/once")
     first = Idempotency(key="k", digest=b"1")
     starts = (
@@ -124,7 +124,7 @@ async def test_a_repeated_request_gives_the_same_command(server, sandbox_id):
         )
 
 
-async def test_a_caller_that_goes_away_ends_nothing(server, sandbox_id):
+async def test_run_command__a_caller_that_disconnects_ends_nothing(server, sandbox_id):
     task = asyncio.create_task(start(server, sandbox_id, "sleep 0.2; echo on"))
 
     async def is_on_record():
@@ -138,7 +138,7 @@ async def test_a_caller_that_goes_away_ends_nothing(server, sandbox_id):
     assert await written(server, ended) == b"on\n"
 
 
-async def test_anothers_commands_are_not_there(server, sandbox_id):
+async def test_tenancy__commands_of_other_tenants_are_not_found(server, sandbox_id):
     ended = await run(server, sandbox_id, "true")
     await server.add_tenant(other := new_id())
     with pytest.raises(SandboxNotFound):
@@ -149,13 +149,13 @@ async def test_anothers_commands_are_not_there(server, sandbox_id):
         await server.commands.get(server.caller, sandbox_id, ended.id, kinds={CommandKind.TERMINAL})
 
 
-async def test_a_wait_ends_with_the_command_still_running(server, sandbox_id):
+async def test_run_command__the_wait_may_end_before_the_command(server, sandbox_id):
     command = await start(server, sandbox_id, "sleep 1003")
     assert (await server.commands.wait_ended(command, wait=NO_WAIT)).state is CommandState.RUNNING
 
 
 @pytest.mark.slow
-async def test_hundreds_of_long_commands_leave_room_for_short_ones(server, sandbox_id):
+async def test_run_command__hundreds_of_long_commands_leave_room_for_short_ones(server, sandbox_id):
     # One more than connections of the SDK go to one address.
     wait = "until [ -e /tmp/go ]; do sleep 1; done"
     for _ in range(21):
@@ -169,9 +169,7 @@ async def test_hundreds_of_long_commands_leave_room_for_short_ones(server, sandb
 
 
 @pytest.mark.parametrize("bound", ["max_per_sandbox", "max_per_tenant"])
-async def test_no_sandbox_or_tenant_runs_more_commands_at_once_than_it_may(
-    server, sandbox_id, bound
-):
+async def test_command_limit__applies_per_sandbox_and_per_tenant(server, sandbox_id, bound):
     few = Commands(
         server.living.sessions,
         server.controller,

@@ -9,7 +9,7 @@ async def tenant_id(admin, sessions):
     return await find_tenant(sessions)
 
 
-async def test_events_tell_what_happened_and_why_oldest_first(admin, sessions, tenant_id):
+async def test_list_events__returns_what_happened_and_why_oldest_first(admin, sessions, tenant_id):
     row = await add_sandbox(sessions, tenant_id)
     await add_event(sessions, tenant_id, row.id, "First.")
     await add_event(sessions, tenant_id, row.id, "Second.")
@@ -25,7 +25,7 @@ async def test_events_tell_what_happened_and_why_oldest_first(admin, sessions, t
 
 
 @pytest.mark.parametrize("path", ["/v1/events", "sandbox", "timeline"])
-async def test_all_parts_together_tell_each_event_once(admin, sessions, tenant_id, path):
+async def test_list_events__all_pages_contain_each_event_once(admin, sessions, tenant_id, path):
     row = await add_sandbox(sessions, tenant_id)
     path = {
         "sandbox": f"/v1/sandboxes/{row.id}/events",
@@ -37,7 +37,7 @@ async def test_all_parts_together_tell_each_event_once(admin, sessions, tenant_i
     assert seen == [1, 2, 3, 4, 5]
 
 
-async def test_what_happened_after_an_event_is_told_by_its_number(admin, sessions, tenant_id):
+async def test_list_events__continues_after_an_event_number(admin, sessions, tenant_id):
     row = await add_sandbox(sessions, tenant_id)
     for _ in range(3):
         await add_event(sessions, tenant_id, row.id)
@@ -45,7 +45,7 @@ async def test_what_happened_after_an_event_is_told_by_its_number(admin, session
     assert [event["seq"] for event in told["items"]] == [2, 3]
 
 
-async def test_a_sandbox_tells_of_itself_alone(admin, sessions, tenant_id):
+async def test_list_sandbox_events__returns_only_events_of_the_sandbox(admin, sessions, tenant_id):
     one, other = [await add_sandbox(sessions, tenant_id) for _ in range(2)]
     await add_event(sessions, tenant_id, one.id)
     await add_event(sessions, tenant_id, other.id)
@@ -54,7 +54,9 @@ async def test_a_sandbox_tells_of_itself_alone(admin, sessions, tenant_id):
         assert [event["seq"] for event in told["items"]] == [2]
 
 
-async def test_another_tenants_events_are_not_told(app, admin, make_key, sessions, tenant_id):
+async def test_tenancy__events_of_other_tenants_are_not_returned(
+    app, admin, make_key, sessions, tenant_id
+):
     row = await add_sandbox(sessions, tenant_id)
     await add_event(sessions, tenant_id, row.id)
     async with caller_of(app, await make_key(tenant="other")) as other:
@@ -70,7 +72,7 @@ async def test_another_tenants_events_are_not_told(app, admin, make_key, session
     [{"limit": 0}, {"limit": 201}, {"after": -1}, {"after": 10**30}, {"cursor": "nonsense"}],
     ids=["none", "many", "negative", "huge", "forged"],
 )
-async def test_what_cannot_be_asked_is_refused_by_name(admin, asked):
+async def test_list_events__invalid_parameters_are_refused_by_name(admin, asked):
     answer = await admin.get("/v1/events", params=asked)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["parameter"] in asked

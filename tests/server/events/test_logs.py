@@ -91,7 +91,7 @@ def sources_of(items):
     return [(item["source"], said(item)) for item in items]
 
 
-async def test_all_sources_are_told_in_one_order_but_terminals(reader, row, told):
+async def test_read_logs__merges_all_sources_except_terminals_in_one_order(reader, row, told):
     path = f"/v1/sandboxes/{row.id}/logs"
     listed = [item async for item in all_of(reader, path, limit=2)]
     assert sources_of(listed) == [
@@ -112,7 +112,7 @@ async def test_all_sources_are_told_in_one_order_but_terminals(reader, row, told
 
 
 @pytest.mark.usefixtures("told")
-async def test_only_what_is_asked_for_is_told(reader, row):
+async def test_read_logs__returns_only_the_selected_sources(reader, row):
     path = f"/v1/sandboxes/{row.id}/logs"
     asked = {"source": ["terminal", "events"]}
     listed = [item async for item in all_of(reader, path, limit=1, **asked)]
@@ -121,7 +121,7 @@ async def test_only_what_is_asked_for_is_told(reader, row):
         assert [said((await anext(stream)).data) for _ in range(2)] == ["3", "6"]
 
 
-async def test_several_sandboxes_are_followed_at_once_until_all_have_ended(
+async def test_read_logs__streams_several_sandboxes_until_all_have_ended(
     reader,
     sessions,
     tenant_id,
@@ -154,7 +154,7 @@ async def test_several_sandboxes_are_followed_at_once_until_all_have_ended(
     assert (await reader.get(LOGS, params=asked, headers=headers)).status_code == 204
 
 
-async def test_what_was_removed_is_said_to_be_missing_where_it_was_asked_for(
+async def test_read_logs__reports_removed_records_as_a_gap(
     reader,
     sessions,
     row,
@@ -178,7 +178,7 @@ async def test_what_was_removed_is_said_to_be_missing_where_it_was_asked_for(
     assert listed["items"][0]["type"] == "gap"
 
 
-async def test_all_sandboxes_of_a_log_have_to_be_the_callers(
+async def test_tenancy__logs_require_access_to_all_sandboxes(
     app,
     reader,
     sessions,
@@ -207,9 +207,7 @@ async def end(sessions, row):
         await session.execute(update(Sandbox).where(Sandbox.id == row.id).values(**ended))
 
 
-async def test_what_the_document_shows_answers_as_it_says(
-    port, make_key, reader, sessions, row, told
-):
+async def test_docs__the_examples_of_logs_work(port, make_key, reader, sessions, row, told):
     async with sessions.begin() as session:
         await session.execute(update(Command).values(state="killed", ended_at=now()))
     await end(sessions, row)  # so that the last of them ends

@@ -44,7 +44,7 @@ def assert_reads_little(plan, *, most):
     }
 
 
-async def test_events_of_a_tenant_and_of_a_sandbox_are_read_by_their_numbers(filled):
+async def test_event_query__events_are_read_by_sequence_number(filled):
     async def act(session):
         log = EventLogRepository(session)
         assert len((await log.read("t", after=50_000, limit=20)).rows) == 20
@@ -55,7 +55,7 @@ async def test_events_of_a_tenant_and_of_a_sandbox_are_read_by_their_numbers(fil
         assert_reads_little(plan, most=25)
 
 
-async def test_a_merged_log_is_read_by_the_numbers_of_each_sandbox(filled):
+async def test_log_query__a_merged_log_is_read_by_the_numbers_of_each_sandbox(filled):
     log = MergedLog(
         tenant_id="t", sandbox_ids=["s7", "s8", "s9"], events=True, kinds=[CommandKind.COMMAND]
     )

@@ -72,7 +72,7 @@ async def read(server, sandbox_id):
     }
 
 
-async def test_each_log_is_told_from_its_beginning_once_however_many_servers_want_it(
+async def test_service_logs__are_recorded_once_from_their_beginning_by_any_number_of_servers(
     server, replica, sandbox_id
 ):
     await write(server, sandbox_id, "web.log", "one")
@@ -93,7 +93,7 @@ async def test_each_log_is_told_from_its_beginning_once_however_many_servers_wan
         assert [row.name for row in await recordings(server, sandbox_id)] == ["web", "db"]
 
 
-async def test_a_log_that_nobody_follows_is_recorded_no_more_and_goes_on_where_it_was(
+async def test_service_logs__recording_stops_without_followers_and_resumes_where_it_was(
     server, sandbox_id
 ):
     await write(server, sandbox_id, "web.log", "one")
@@ -115,7 +115,7 @@ async def test_a_log_that_nobody_follows_is_recorded_no_more_and_goes_on_where_i
             await until(lambda: is_told("one\ntwo\n"))
 
 
-async def test_who_follows_wakes_no_sandbox(server, sandbox_id):
+async def test_service_logs__following_does_not_resume_a_sandbox(server, sandbox_id):
     sleeping, other = sandbox_id, (await server.running()).id
     for each in (sleeping, other):
         await write(server, each, "web.log", "one")

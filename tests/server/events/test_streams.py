@@ -28,14 +28,12 @@ async def row(sessions, tenant_id):
     return await add_sandbox(sessions, tenant_id)
 
 
-def test_a_signal_to_another_server_of_the_process_ends_no_streams():
+def test_event_stream__a_signal_to_another_server_of_the_process_ends_no_streams():
     uvicorn.Server(uvicorn.Config("nothing")).handle_exit(signal.SIGTERM, None)
     assert not AppStatus.should_exit
 
 
-async def test_what_happens_is_told_as_it_does_after_all_that_has_happened(
-    reader, sessions, tenant_id, row
-):
+async def test_event_stream__sends_past_events_and_then_new_ones(reader, sessions, tenant_id, row):
     await add_event(sessions, tenant_id, row.id, "First.")
     async with following(reader, EVENTS) as stream:
         first = await anext(stream)
@@ -82,7 +80,7 @@ async def end(sessions, row):
     ],
     ids=["all", "tail-of-some", "from-now", "types", "cause"],
 )
-async def test_a_stream_begins_where_it_is_asked_to_and_has_what_is_asked_for(
+async def test_event_stream__applies_the_start_position_and_filters(
     reader, sessions, tenant_id, row, asked, came
 ):
     listed = (await reader.get(EVENTS, params={**asked, "limit": 10})).json()["items"]
@@ -95,13 +93,13 @@ async def test_a_stream_begins_where_it_is_asked_to_and_has_what_is_asked_for(
 
 
 @pytest.mark.usefixtures("told")
-async def test_the_number_of_the_last_event_that_came_goes_before_what_the_address_says(reader):
+async def test_event_stream__last_event_id_has_precedence_over_after(reader):
     async with following(reader, EVENTS, after=3, params={"after": 1, "tail": 4}) as stream:
         assert (await anext(stream)).data["reason"] == "Fourth."
 
 
 @pytest.mark.usefixtures("told")
-async def test_what_was_removed_is_said_to_be_missing(reader, sessions, tenant_id):
+async def test_event_stream__reports_removed_events_as_a_gap(reader, sessions, tenant_id):
     async with sessions.begin() as session:
         await session.execute(delete(Event).where(Event.seq <= 2))
         await session.execute(update(Stream).values(removed_seq=2, removed_at=now()))
@@ -116,7 +114,7 @@ async def test_what_was_removed_is_said_to_be_missing(reader, sessions, tenant_i
 
 
 @pytest.mark.usefixtures("told")
-async def test_a_number_that_was_never_given_is_answered_with_a_gap_and_all_there_is(reader):
+async def test_event_stream__an_unknown_number_returns_a_gap_and_all_events(reader):
     async with following(reader, EVENTS, after=1000) as stream:
         gap = await anext(stream)
         assert (gap.id, gap.data) == (0, {"type": "gap", "after": 1000, "oldest": 1})
@@ -124,7 +122,9 @@ async def test_a_number_that_was_never_given_is_answered_with_a_gap_and_all_ther
 
 
 @pytest.mark.usefixtures("told")
-async def test_a_younger_sandbox_misses_nothing_of_what_was_removed(reader, sessions, tenant_id):
+async def test_event_stream__a_sandbox_newer_than_the_removed_events_has_no_gap(
+    reader, sessions, tenant_id
+):
     async with sessions.begin() as session:
         await session.execute(delete(Event))
         await session.execute(update(Stream).values(removed_seq=4, removed_at=now()))
@@ -134,7 +134,7 @@ async def test_a_younger_sandbox_misses_nothing_of_what_was_removed(reader, sess
         assert (await anext(stream)).id == 5
 
 
-async def test_a_sandboxs_stream_ends_with_it_and_is_not_answered_again(
+async def test_event_stream__of_a_sandbox_ends_with_it_and_returns_204_afterwards(
     reader, sessions, tenant_id, row
 ):
     path = f"/v1/sandboxes/{row.id}/events"
@@ -151,7 +151,7 @@ async def test_a_sandboxs_stream_ends_with_it_and_is_not_answered_again(
     assert "Last." in again.text
 
 
-async def test_a_stream_is_open_at_once_for_plain_clients_and_whatever_is_in_between(reader):
+async def test_event_stream__sends_headers_and_a_comment_at_once(reader):
     async with reader.stream("GET", EVENTS, headers={"Accept": "text/event-stream"}) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -165,13 +165,13 @@ async def test_a_stream_is_open_at_once_for_plain_clients_and_whatever_is_in_bet
 
 
 @pytest.mark.parametrize("sent", ["x", "-1", "1.5", str(10**30), "1 2"])
-async def test_no_other_numbers_are_taken(reader, sent):
+async def test_event_stream__invalid_numbers_are_refused(reader, sent):
     headers = {"Accept": "text/event-stream", "Last-Event-ID": sent}
     answer = await reader.get(EVENTS, headers=headers)
     assert_problem(answer, status=422, code="validation-failed")
 
 
-async def test_who_may_not_follow_is_told_before_any_stream_begins(
+async def test_event_stream__access_is_checked_before_the_stream_starts(
     reader, port, make_key, sessions, row
 ):
     headers = {"Accept": "text/event-stream"}
@@ -183,7 +183,7 @@ async def test_who_may_not_follow_is_told_before_any_stream_begins(
     assert_problem(answer, status=401, code="unauthenticated")
 
 
-async def test_a_stream_ends_soon_after_its_key_does(reader, sessions):
+async def test_event_stream__ends_soon_after_its_key_is_revoked(reader, sessions):
     async with following(reader, EVENTS) as stream:
         async with sessions.begin() as session:
             await session.execute(update(ApiKey).values(revoked_at=now()))

@@ -32,7 +32,7 @@ BEFORE = "Fri, 15 Jan 2027 07:59:59 GMT"
         ("bytes= 1-2 ", 1, 2),
     ],
 )
-def test_a_range_is_cut_to_what_there_is(header, start, length):
+def test_range__is_limited_to_the_file_size(header, start, length):
     part = Conditions(range=header).part_of(FOUND)
     assert part == ByteRange(start=start, length=length)
 
@@ -40,29 +40,29 @@ def test_a_range_is_cut_to_what_there_is(header, start, length):
 @pytest.mark.parametrize(
     "header", ["bytes=0-1,3-4", "bytes=-", "bytes=3-2", "lines=1-2", "bytes=a-b", "bytes=", "bytes"]
 )
-def test_what_is_no_single_range_asks_for_all(header):
+def test_range__multiple_or_invalid_ranges_return_the_whole_file(header):
     assert Conditions(range=header).part_of(FOUND) is None
 
 
 @pytest.mark.parametrize("header", ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99-"])
-def test_a_range_behind_the_end_is_refused(header):
+def test_range__beyond_the_end_is_refused(header):
     with pytest.raises(RangeOutside, match="10 bytes"):
         Conditions(range=header).part_of(FOUND)
 
 
 @pytest.mark.parametrize("header", ['"other"', f"W/{FOUND.etag}", AT, "nonsense"])
-def test_the_rest_of_another_version_is_not_sent(header):
+def test_if_range__another_version_returns_the_whole_file(header):
     assert Conditions(range="bytes=5-", if_range=header).part_of(FOUND) is None
 
 
 @pytest.mark.parametrize("header", [f"W/{FOUND.etag}", '"other"', "", AT])
-def test_only_the_very_version_matches_for_a_change(header):
+def test_if_match__requires_a_strong_match(header):
     with pytest.raises(FileChanged):
         Conditions(if_match=header).require("/f", FOUND)
 
 
 @pytest.mark.parametrize("header", ["*", FOUND.etag, f'"other", {FOUND.etag}'])
-def test_a_version_matches_by_its_name_or_any(header):
+def test_if_match__and_if_none_match_accept_a_list_or_any_version(header):
     Conditions(if_match=header).require("/f", FOUND)
     with pytest.raises(FileChanged):
         Conditions(if_match=header).require("/f", None)
@@ -72,7 +72,7 @@ def test_a_version_matches_by_its_name_or_any(header):
     assert Conditions(if_none_match=header).is_known(FOUND)
 
 
-def test_times_count_where_no_version_is_named():
+def test_if_modified_since__counts_only_without_an_etag():
     assert Conditions(if_modified_since=AT).is_known(FOUND)
     assert not Conditions(if_modified_since=BEFORE).is_known(FOUND)
     assert not Conditions(if_modified_since=AT, if_none_match='"other"').is_known(FOUND)
@@ -83,13 +83,13 @@ def test_times_count_where_no_version_is_named():
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "Fri, 99 Jan 2027 08:00:00 GMT"])
-def test_what_is_no_time_is_no_condition(text):
+def test_if_modified_since__an_invalid_date_is_ignored(text):
     wanted = Conditions(if_modified_since=text, if_unmodified_since=text)
     wanted.require("/f", FOUND)
     assert not wanted.is_known(FOUND)
 
 
-def test_versions_differ_by_size_and_by_the_smallest_step_of_time():
+def test_etag__differs_by_size_and_by_the_smallest_time_step():
     later = Entry(**{**vars(FOUND), "modified_ns": FOUND.modified_ns + 1})
     longer = Entry(**{**vars(FOUND), "size": SIZE + 1})
     assert len({FOUND.etag, later.etag, longer.etag}) == 3

@@ -90,7 +90,7 @@ async def files(api):
     return Files(api, made.json()["id"])
 
 
-async def test_a_file_is_downloaded_as_it_was_uploaded_with_the_same_etag(files):
+async def test_download__returns_the_uploaded_content_and_etag(files):
     content = bytes(range(256)) * 4096
     made = await files.put("work/data.bin", content)
     assert (made.status_code, made.content) == (201, b"")
@@ -105,7 +105,7 @@ async def test_a_file_is_downloaded_as_it_was_uploaded_with_the_same_etag(files)
         assert head.headers[name] == told.headers[name], name
 
 
-async def test_a_replaced_file_keeps_its_mode_and_gets_another_etag(files):
+async def test_upload__a_replaced_file_keeps_its_mode_and_gets_a_new_etag(files):
     first = await files.put("run.sh", b"#!/bin/sh\necho 1\n")
     await files.run("chmod 750 run.sh")
     second = await files.put("run.sh", b"#!/bin/sh\necho 2\n")
@@ -114,7 +114,7 @@ async def test_a_replaced_file_keeps_its_mode_and_gets_another_etag(files):
     assert await files.run("./run.sh; stat -c '%a %U' run.sh") == "2\n750 user\n"
 
 
-async def test_a_link_is_read_and_replaced_where_it_leads(files):
+async def test_upload__follows_symbolic_links(files):
     await files.put("real", b"1")
     await files.run("ln -s real link; ln -s nowhere broken; mkdir d; ln -s ../real d/up")
     assert (await files.put("d/up", b"22")).status_code == 204
@@ -123,7 +123,7 @@ async def test_a_link_is_read_and_replaced_where_it_leads(files):
     assert (await files.put("broken", b"")).json()["code"] == "path-refused"
 
 
-async def test_parts_of_a_file_are_sent_as_they_are_asked_for(files):
+async def test_range__parts_of_a_file_are_downloaded(files):
     etag = (await files.put("f", b"0123456789")).headers["etag"]
     part = await files.get("f", headers={"Range": "bytes=2-4"})
     assert (part.status_code, part.content) == (206, b"234")
@@ -141,7 +141,7 @@ async def test_parts_of_a_file_are_sent_as_they_are_asked_for(files):
     assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", etag)
 
 
-async def test_only_the_version_that_was_read_is_replaced_or_deleted(files):
+async def test_if_match__only_the_expected_version_is_replaced_or_deleted(files):
     old = (await files.put("f", b"1", headers={"If-None-Match": "*"})).headers["etag"]
     there = await files.put("f", b"2", headers={"If-None-Match": "*"})
     assert_problem(there, status=412, code="file-changed")
@@ -161,7 +161,7 @@ async def test_only_the_version_that_was_read_is_replaced_or_deleted(files):
     assert "f" not in await files.names(".")
 
 
-async def test_of_writers_who_know_the_same_version_one_wins_wherever_they_write(files, elsewhere):
+async def test_if_match__one_of_several_concurrent_writers_wins(files, elsewhere):
     await files.run("mkdir real; ln -s real alias")
     etag = (await files.put("real/f", b"0")).headers["etag"]
     servers = [files, Files(elsewhere, files.sandbox_id)]
@@ -179,7 +179,7 @@ async def test_of_writers_who_know_the_same_version_one_wins_wherever_they_write
     assert await files.names("real") == ["f"]
 
 
-async def test_an_upload_that_breaks_off_leaves_what_was_there(files):
+async def test_upload__an_aborted_upload_leaves_the_old_file(files):
     await files.put("f", b"whole")
 
     async def breaking():
@@ -196,7 +196,7 @@ async def test_an_upload_that_breaks_off_leaves_what_was_there(files):
     assert await until(nothing_is_left)
 
 
-async def test_a_file_of_the_kernel_and_a_pipe_and_a_directory_are_no_trap(files):
+async def test_download__kernel_files_pipes_and_directories_do_not_block(files):
     await files.run("mkfifo pipe; mkdir full; touch full/x")
     assert b"user" in (await files.get("/etc/passwd")).content
     kernel = await files.get("/proc/version")
@@ -213,7 +213,7 @@ async def test_a_file_of_the_kernel_and_a_pipe_and_a_directory_are_no_trap(files
     assert_problem(await files.delete("full"), status=404, code="path-not-found")
 
 
-async def test_any_name_that_linux_allows_is_a_name_and_stays_in_its_header(files):
+async def test_file_names__every_valid_linux_name_works_and_stays_in_its_header(files):
     for name in ('a"b\r\nSet-Cookie: x=y', "grüße 💥.txt", "-rf", "%2e%2e", "a\\..\\b;c"):
         assert (await files.put(name, name.encode())).status_code == 201, name
         told = await files.get(name)
@@ -228,18 +228,18 @@ async def test_any_name_that_linux_allows_is_a_name_and_stays_in_its_header(file
 
 
 @pytest.mark.parametrize("path", ["%00", "a%ff", "x" * 4096, "%e4" * 10, ""], ids=range(5))
-async def test_what_can_be_no_path_is_refused(api, path):
+async def test_file_names__invalid_paths_are_refused(api, path):
     answer = await api.get(f"/v1/sandboxes/{'0' * 20}/files/content?path={path}")
     assert answer.status_code in {400, 422}
 
 
-async def test_a_part_of_a_file_and_an_encoded_one_cannot_be_uploaded(files):
+async def test_upload__content_range_and_content_encoding_are_refused(files):
     for name, value in (("Content-Range", "bytes 0-1/9"), ("Content-Encoding", "gzip")):
         refused = await files.put("f", b"x", headers={name: value})
         assert_problem(refused, status=422, code="invalid-request")
 
 
-async def test_a_directory_is_listed_in_parts_in_the_order_of_paths(files):
+async def test_list_files__is_paginated_and_sorted_by_path(files):
     await files.run("mkdir -p l/d; touch l/b l/a l/d/c; ln -s d l/e")
     whole = (await files.list("l", depth=2)).json()
     assert [item["path"].removeprefix("/home/user/l/") for item in whole["items"]] == [
@@ -259,7 +259,7 @@ async def test_a_directory_is_listed_in_parts_in_the_order_of_paths(files):
     assert_problem(await files.list("none"), status=404, code="path-not-found")
 
 
-async def test_files_are_moved_and_directories_made(files):
+async def test_move_file__moves_files_and_mkdir_creates_directories(files):
     await files.put("a", b"a")
     await files.put("b", b"b")
     moved = await files.api.post(f"{files.url}/move", json={"from": "a", "to": "x/y/b"})
@@ -275,7 +275,7 @@ async def test_files_are_moved_and_directories_made(files):
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz"])
-async def test_a_directory_travels_as_an_archive(files, kind):
+async def test_archive__a_directory_is_downloaded_and_uploaded(files, kind):
     await files.run(
         "mkdir -p p/q; printf 1 > p/one; printf 2 > p/q/two; ln -s one p/link; chmod 700 p/q"
     )
@@ -294,7 +294,7 @@ async def test_a_directory_travels_as_an_archive(files, kind):
     assert await files.run("ls -A /tmp | grep archive || true") == ""
 
 
-async def test_what_an_archive_would_do_elsewhere_it_does_not(files):
+async def test_archive__members_outside_the_directory_are_refused(files):
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name in ("good", "../outside", "/etc/cron.d/evil"):
@@ -311,20 +311,20 @@ async def test_what_an_archive_would_do_elsewhere_it_does_not(files):
     assert_problem(broken, status=422, code="archive-failed")
 
 
-async def test_files_are_another_users_if_that_is_said(files):
+async def test_file_user__files_belong_to_the_given_user(files):
     await files.put("/root/secret", b"s", user="root")
     assert await files.run("sudo stat -c %U /root/secret") == "root\n"
     unknown = await files.get("x", user="nobody-there")
     assert unknown.status_code == 422
 
 
-async def test_work_on_files_wakes_a_paused_sandbox(files):
+async def test_auto_resume__file_operations_resume_a_paused_sandbox(files):
     await files.put("f", b"kept")
     await files.api.post(f"/v1/sandboxes/{files.sandbox_id}/pause")
     assert (await files.get("f")).content == b"kept"
 
 
-async def test_a_download_that_nobody_reads_to_the_end_frees_what_it_took(files):
+async def test_download__an_aborted_download_frees_its_resources(files):
     await files.run("truncate -s 1G large")
     client = files.api
     async with client.stream("GET", f"{files.url}/content", params={"path": "large"}) as answer:
@@ -333,7 +333,7 @@ async def test_a_download_that_nobody_reads_to_the_end_frees_what_it_took(files)
     assert (await files.get("large", headers={"Range": "bytes=-1"})).content == b"\0"
 
 
-async def test_an_upload_without_a_length_may_be_of_any_size(files):
+async def test_upload__without_a_content_length_may_have_any_size(files):
     async def parts():
         for _ in range(20):
             yield b"x" * MEGABYTE
@@ -342,7 +342,7 @@ async def test_an_upload_without_a_length_may_be_of_any_size(files):
     assert await files.run("stat -c %s large") == f"{20 * MEGABYTE}\n"
 
 
-async def test_what_happens_to_files_is_told_until_the_sandbox_pauses(files):
+async def test_watch_files__streams_changes_until_the_sandbox_pauses(files):
     await files.run("mkdir -p w/d; touch w/old")
     params = {"path": "w", "recursive": "true"}
     async with (
@@ -366,13 +366,13 @@ async def test_what_happens_to_files_is_told_until_the_sandbox_pauses(files):
     assert row["state"] == "paused"
 
 
-async def test_a_watch_of_what_is_no_directory_is_refused(files):
+async def test_watch_files__a_path_that_is_not_a_directory_is_refused(files):
     for path, status in (("none", 404), (".bashrc", 409)):
         answer = await files.api.get(f"{files.url}/watch", params={"path": path})
         assert answer.status_code == status
 
 
-async def test_what_the_document_shows_answers_as_it_says(files, tmp_path):
+async def test_docs__the_examples_of_files_work(files, tmp_path):
     section = BY_HTTP.read_text().partition("\n## Files\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     key, server = files.api.headers["x-api-key"], str(files.api.base_url).rstrip("/")

@@ -79,7 +79,7 @@ async def head(make_key):
     return lines
 
 
-async def test_a_download_that_nobody_reads_is_ended(port, head, closed):
+async def test_download__a_client_that_does_not_read_is_disconnected(port, head, closed):
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
     writer.write(head("GET /v1/test/endless HTTP/1.1"))
     async with asyncio.timeout(30):
@@ -88,7 +88,7 @@ async def test_a_download_that_nobody_reads_is_ended(port, head, closed):
 
 
 @pytest.mark.parametrize("path", ["endless", "breaking"])
-async def test_a_download_ends_with_its_reader_or_its_sandbox(port, head, closed, path):
+async def test_download__ends_with_its_client_or_its_sandbox(port, head, closed, path):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(head(f"GET /v1/test/{path} HTTP/1.1"))
     await reader.readexactly(10)
@@ -102,7 +102,7 @@ async def test_a_download_ends_with_its_reader_or_its_sandbox(port, head, closed
     writer.close()
 
 
-async def test_an_upload_that_nobody_sends_is_ended(port, head):
+async def test_upload__a_client_that_does_not_send_is_disconnected(port, head):
     status, answer = await exchange(
         port, head("PUT /v1/test/content HTTP/1.1", "Content-Length: 100") + b"x" * 10
     )

@@ -95,7 +95,7 @@ async def read_some(api, method, path, **request):
                 return
 
 
-async def test_a_command_that_is_followed_from_its_start(outside, sandbox, unharmed):
+async def test_disconnect__ends_the_stream_of_a_started_command(outside, sandbox, unharmed):
     async with unharmed(), outside.api() as api:
         for _ in range(TIMES):
             await read_some(
@@ -104,7 +104,7 @@ async def test_a_command_that_is_followed_from_its_start(outside, sandbox, unhar
 
 
 @pytest.mark.parametrize("what", ["output", "logs"])
-async def test_what_is_followed_later(outside, sandbox, unharmed, what):
+async def test_disconnect__ends_a_followed_stream(outside, sandbox, unharmed, what):
     async with unharmed(), outside.api() as api, writing(api, sandbox) as command:
         path = f"{command}/output" if what == "output" else f"{sandbox}/logs"
         for _ in range(TIMES):
@@ -112,7 +112,7 @@ async def test_what_is_followed_later(outside, sandbox, unharmed, what):
         await asyncio.gather(*(read_some(api, "GET", path) for _ in range(TIMES)))
 
 
-async def test_a_terminal(outside, sandbox, unharmed):
+async def test_disconnect__ends_a_terminal_connection(outside, sandbox, unharmed):
     headers = {"X-API-Key": outside.key}
     async with unharmed(), outside.api() as api, writing(api, sandbox, "terminals") as terminal:
         url = f"ws://127.0.0.1:{outside.port}{terminal}"
@@ -126,7 +126,7 @@ async def test_a_terminal(outside, sandbox, unharmed):
             socket.transport.abort()
 
 
-async def test_a_wait_for_a_commands_end(outside, sandbox, unharmed):
+async def test_disconnect__ends_a_wait_for_a_command(outside, sandbox, unharmed):
     body = b'{"cmd": "until [ -e /tmp/go ]; do sleep 0.2; done"}'
     head = (
         f"POST {sandbox}/commands?wait=60 HTTP/1.1\r\nHost: {outside.host}\r\n"

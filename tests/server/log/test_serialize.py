@@ -27,7 +27,7 @@ def transcript(*records, size=None, stream="stdout"):
     return transcribe(records, RecordType(stream), size=end)
 
 
-def test_a_gap_of_which_nobody_knows_the_size_says_so():
+def test_transcript__a_gap_of_unknown_size_is_reported():
     told = serialize(record("gap", offset=5, reason="The server was away."))
     assert told == {
         "type": "gap",
@@ -39,7 +39,7 @@ def test_a_gap_of_which_nobody_knows_the_size_says_so():
     }
 
 
-def test_pieces_of_one_stream_become_one_text_whose_characters_are_whole():
+def test_transcript__joins_pieces_into_text_with_whole_characters():
     euro = "€".encode()
     told = transcript(
         record("stdout", content=euro[:1]),
@@ -49,7 +49,7 @@ def test_pieces_of_one_stream_become_one_text_whose_characters_are_whole():
     assert (told.text, told.cut) == ("€\N{REPLACEMENT CHARACTER}", None)
 
 
-def test_what_is_missing_in_the_middle_is_a_line_of_the_text():
+def test_transcript__a_known_gap_is_a_marker_line():
     told = transcript(
         record("stdout", content=b"head"),
         record("gap", offset=4, stream="stdout", size=10, reason="It was too much."),
@@ -60,9 +60,7 @@ def test_what_is_missing_in_the_middle_is_a_line_of_the_text():
 
 
 @pytest.mark.parametrize(("stream", "missing"), [("stdout", True), ("stderr", False)])
-def test_what_may_be_missing_is_said_of_the_stream_that_it_is_about_beside_its_text(
-    stream, missing
-):
+def test_transcript__a_possible_gap_is_reported_beside_the_text(stream, missing):
     told = transcript(
         record("stdout", content=b"before "),
         record("gap", offset=7, stream="stdout", size=None, reason="The server was away."),
@@ -73,7 +71,7 @@ def test_what_may_be_missing_is_said_of_the_stream_that_it_is_about_beside_its_t
     assert told.cut == (Cut(7, None) if missing else None)
 
 
-def test_what_is_missing_at_the_end_is_said_too():
+def test_transcript__a_gap_at_the_end_is_reported():
     told = transcript(record("stdout", content=b"all there was"), size=100)
     assert told.text == "all there was\n[87 bytes are missing here]\n"
     assert told.cut == Cut(13, 87)

@@ -86,9 +86,7 @@ async def read_until_reset(connection):
     return received
 
 
-async def test_one_that_reads_nothing_is_cut_off_and_goes_on_where_it_was(
-    reader, port, key, happen
-):
+async def test_slow_follower__is_disconnected_and_resumes_where_it_was(reader, port, key, happen):
     connection = await ask_and_not_read(port, key)
     async with asyncio.timeout(60), following(reader, EVENTS) as stream:
         await until(lambda: followed_by(2))
@@ -113,7 +111,9 @@ async def followed_by(count):
     return told.samples[0].value == count
 
 
-async def test_a_tenant_has_so_many_streams_and_calls_beside_them(reader, port, make_key):
+async def test_stream_limit__applies_per_tenant_and_leaves_room_for_requests(
+    reader, port, make_key
+):
     neighbour = {"X-API-Key": await make_key(tenant="neighbour")}
     async with following(reader, EVENTS), following(reader, EVENTS), following(reader, EVENTS):
         refused = await reader.get(EVENTS, headers={"Accept": "text/event-stream"})

@@ -75,7 +75,7 @@ async def next_of(blocks):
     return await anext(blocks, None)
 
 
-async def test_who_comes_and_goes_while_much_happens_gets_all_of_it_once(streams, source, append):
+async def test_stream_hub__reconnecting_followers_receive_every_event_once(streams, source, append):
     total = 400
     chance = random.Random(7)
 
@@ -108,7 +108,7 @@ async def test_who_comes_and_goes_while_much_happens_gets_all_of_it_once(streams
     assert {tuple(task.result()) for task in reading} == {tuple(range(1, total + 1))}
 
 
-async def test_who_lags_behind_what_is_kept_ready_reads_it_from_the_log(streams, source, append):
+async def test_stream_hub__a_follower_behind_the_window_reads_from_the_log(streams, source, append):
     large = "x" * 100_000
     count = 3 * WINDOW_BYTES // len(large)
     await append()
@@ -130,7 +130,9 @@ async def test_who_lags_behind_what_is_kept_ready_reads_it_from_the_log(streams,
     assert seen == count + 2
 
 
-async def test_what_nobody_notifies_of_is_found_by_its_number(database, source, append):
+async def test_stream_hub__events_without_a_notification_are_found_by_polling(
+    database, source, append
+):
     async with open_streams(database, check_interval=CHECK_INTERVAL / 20, hears=False) as streams:
         following = (await streams.follow(source)).blocks()
         async with aclosing(following):
@@ -140,7 +142,7 @@ async def test_what_nobody_notifies_of_is_found_by_its_number(database, source, 
                 assert [item.id for item in (await coming).items] == [number]
 
 
-async def test_what_happens_while_the_database_is_gone_is_told_when_it_is_back(
+async def test_stream_hub__events_during_a_database_outage_are_sent_afterwards(
     database_url, sessions, source, append
 ):
     database = create_engine(f"{database_url}&application_name=streams")
@@ -161,7 +163,7 @@ async def test_what_happens_while_the_database_is_gone_is_told_when_it_is_back(
     await database.dispose()
 
 
-async def test_all_streams_end_when_the_server_stops(streams, source, append):
+async def test_server_stop__ends_all_streams(streams, source, append):
     await append()
     follows = [(await streams.follow(source)).blocks() for _ in range(3)]
     for following in follows:
@@ -190,7 +192,7 @@ class Stuck:
         await asyncio.Event().wait()
 
 
-async def test_no_tenant_has_all_that_is_read_at_a_time(streams, source, append):
+async def test_stream_hub__no_tenant_uses_all_concurrent_reads(streams, source, append):
     await append()
     begun: asyncio.Queue[int] = asyncio.Queue()
     following = [asyncio.create_task(streams.follow(Stuck("other", n, begun))) for n in range(9)]

@@ -19,7 +19,7 @@ def host_compared(seen):
     return named.split(",")[0].strip().lower()
 
 
-async def test_the_origin_of_its_websockets_is_the_host_that_it_is_told(outside, sandbox_id):
+async def test_code_server__the_websocket_origin_matches_the_forwarded_host(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT)
     headers = {"X-API-Key": outside.key, "X-Forwarded-Host": "a.neighbour", "Forwarded": "host=b"}
     async with connect(
@@ -34,7 +34,7 @@ async def test_the_origin_of_its_websockets_is_the_host_that_it_is_told(outside,
     assert urlsplit(str(seen.header("Origin"))).netloc == host_compared(seen) == host
 
 
-async def test_its_service_worker_may_have_all_of_its_host_and_its_cookie_nobody_elses(
+async def test_code_server__service_workers_and_cookies_are_limited_to_its_host(
     outside, sandbox_id
 ):
     host = outside.host_of(sandbox_id, PORT)

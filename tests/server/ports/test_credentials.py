@@ -33,7 +33,7 @@ async def link(outside, sandbox_id):
 
 
 @pytest.mark.parametrize("header", ["X-API-Key", "Authorization"])
-async def test_a_key_stays_outside_of_a_host_form(outside, sandbox_id, header):
+async def test_port_credentials__a_key_is_not_forwarded_from_a_host(outside, sandbox_id, header):
     value = f"Bearer {outside.key}" if header == "Authorization" else outside.key
     async with outside.at(sandbox_id, PORT) as caller:
         got = Recorded.of((await caller.get("/", headers={**OWN, header: value})).text)
@@ -44,7 +44,7 @@ async def test_a_key_stays_outside_of_a_host_form(outside, sandbox_id, header):
 
 
 @pytest.mark.parametrize("header", ["X-API-Key", "Authorization"])
-async def test_a_key_stays_outside_of_a_path_form(outside, sandbox_id, header):
+async def test_port_credentials__a_key_is_not_forwarded_from_a_path(outside, sandbox_id, header):
     value = f"Bearer {outside.key}" if header == "Authorization" else outside.key
     path = path_of(PortTarget(sandbox_id, PORT))
     async with outside.api() as api:
@@ -55,7 +55,7 @@ async def test_a_key_stays_outside_of_a_path_form(outside, sandbox_id, header):
     assert got.header("Cookie") is None  # all paths of the API share them
 
 
-async def test_a_key_that_is_anywhere_else_stays_outside_too(outside, sandbox_id):
+async def test_port_credentials__a_key_in_any_other_place_is_not_forwarded(outside, sandbox_id):
     sent = {
         "X-API-Key": outside.key,
         "Cookie": f"a=1; key={outside.key}; b=2",
@@ -71,7 +71,7 @@ async def test_a_key_that_is_anywhere_else_stays_outside_too(outside, sandbox_id
     assert got.header("Cookie") == "a=1; b=2"
 
 
-async def test_the_ticket_of_a_link_stays_outside(outside, sandbox_id, link):
+async def test_port_credentials__the_ticket_of_a_link_is_not_forwarded(outside, sandbox_id, link):
     target, ticket = link
     async with outside.at(sandbox_id, PORT) as program:
         got = Recorded.of((await program.get(target, headers=OWN)).text)
@@ -80,7 +80,7 @@ async def test_the_ticket_of_a_link_stays_outside(outside, sandbox_id, link):
     assert got.header("Authorization") == OWN["Authorization"]
 
 
-async def test_the_cookie_of_a_link_stays_outside(outside, sandbox_id, link):
+async def test_port_credentials__the_cookie_of_a_link_is_not_forwarded(outside, sandbox_id, link):
     target, ticket = link
     async with outside.at(sandbox_id, PORT) as browser:
         first = await browser.get(target, headers={"Accept": "text/html"})
@@ -92,7 +92,7 @@ async def test_the_cookie_of_a_link_stays_outside(outside, sandbox_id, link):
     assert got.header("Cookie") == "a=1; b=2"
 
 
-async def test_what_lets_a_websocket_in_stays_outside(outside, sandbox_id, link):
+async def test_port_credentials__websocket_credentials_are_not_forwarded(outside, sandbox_id, link):
     target, ticket = link
     path = path_of(PortTarget(sandbox_id, PORT))
     host = outside.host_of(sandbox_id, PORT)
@@ -112,7 +112,7 @@ async def test_what_lets_a_websocket_in_stays_outside(outside, sandbox_id, link)
         assert got.target == "/a?b=1"
 
 
-async def test_what_keeps_a_browser_signed_in_stays_outside(outside, sandbox_id):
+async def test_port_credentials__the_login_cookie_is_not_forwarded(outside, sandbox_id):
     async with outside.api(**{"Sec-Fetch-Site": "same-origin"}) as page:
         signed_in = await page.post("/v1/login")
     assert signed_in.status_code == 201, signed_in.text
@@ -133,7 +133,9 @@ async def test_what_keeps_a_browser_signed_in_stays_outside(outside, sandbox_id)
     assert got.header("Cookie") is None
 
 
-async def test_who_is_signed_in_reaches_and_wakes_no_server_in_a_sandbox(outside, sandbox_id):
+async def test_browser_login__neither_reaches_nor_resumes_a_server_in_a_sandbox(
+    outside, sandbox_id
+):
     own = {"Sec-Fetch-Site": "same-origin"}
     async with outside.api() as api:
         signed_in = await api.post("/v1/login", headers=own)
@@ -152,7 +154,7 @@ async def test_who_is_signed_in_reaches_and_wakes_no_server_in_a_sandbox(outside
     assert state == "paused"
 
 
-async def test_the_providers_own_tokens_are_not_a_clients_to_choose(outside, sandbox_id):
+async def test_port_credentials__clients_cannot_set_the_providers_tokens(outside, sandbox_id):
     sent = {
         "X-API-Key": outside.key,
         "E2b-Sandbox-Id": "another",

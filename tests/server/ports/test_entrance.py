@@ -35,7 +35,7 @@ async def statuses(outside, sandbox_id, port=PORT, **headers):
     return found
 
 
-async def test_without_a_key_nobody_comes_in(outside, sandbox_id):
+async def test_port_access__requires_a_key(outside, sandbox_id):
     for headers in ({}, {"Authorization": "Bearer mine"}, {"Cookie": "sandbox-preview=sbt_no"}):
         async with outside.at(sandbox_id, PORT, **headers) as stranger:
             refused = await stranger.get("/")
@@ -45,13 +45,13 @@ async def test_without_a_key_nobody_comes_in(outside, sandbox_id):
         assert (page.status_code, page.headers["Content-Type"]) == (401, "text/html; charset=utf-8")
 
 
-async def test_a_key_that_reads_does_not_come_in(outside, sandbox_id):
+async def test_port_access__a_read_only_key_is_refused(outside, sandbox_id):
     _, key = await outside.new_key(scopes=["read"])
     refused = await statuses(outside, sandbox_id, **{"X-API-Key": key})
     assert refused == [(403, "scope-missing")] * 2
 
 
-async def test_another_tenants_sandbox_is_answered_like_one_that_is_not_there(outside, sandbox_id):
+async def test_tenancy__another_tenants_sandbox_is_not_found(outside, sandbox_id):
     async with outside.api() as api:
         await api.put("/v1/tenants/other", json={})
     _, key = await outside.new_key(tenant="other")
@@ -60,7 +60,7 @@ async def test_another_tenants_sandbox_is_answered_like_one_that_is_not_there(ou
         assert refused == [(404, "sandbox-not-found")] * 2
 
 
-async def test_a_port_where_nothing_listens_is_a_problem_of_its_own(outside, sandbox_id):
+async def test_port_access__a_closed_port_is_a_distinct_error(outside, sandbox_id):
     async with outside.at(sandbox_id, 4999, **{"X-API-Key": outside.key}) as caller:
         page, posted = await asyncio.gather(
             caller.get("/", headers={**BROWSER, "User-Agent": "Mozilla/5.0"}),
@@ -72,14 +72,14 @@ async def test_a_port_where_nothing_listens_is_a_problem_of_its_own(outside, san
     assert posted.json()["code"] == "port-not-open"
 
 
-async def test_a_host_that_names_no_sandbox_is_not_the_apis_either(outside):
+async def test_sandbox_host__an_invalid_sandbox_host_does_not_reach_the_api(outside):
     for label in (f"0-{ABSENT}", f"70000-{ABSENT}", "3000-x", "3000-", f"a.3000-{ABSENT}"):
         async with outside.api(Host=f"{label}.{outside.host}") as api:
             answer = await api.get("/healthz")
         assert (answer.status_code, answer.json()["code"]) == (404, "sandbox-not-found"), label
 
 
-async def test_the_api_answers_at_every_other_host(outside):
+async def test_sandbox_host__other_hosts_reach_the_api(outside):
     for host in (
         "127.0.0.1",
         "[::1]:1",
@@ -91,7 +91,7 @@ async def test_the_api_answers_at_every_other_host(outside):
             assert (await api.get("/healthz")).status_code == 200, host
 
 
-async def test_a_sandboxs_host_has_nothing_of_the_api(outside, sandbox_id):
+async def test_sandbox_host__does_not_expose_the_api(outside, sandbox_id):
     async with outside.at(sandbox_id, PORT, **{"X-API-Key": outside.key}) as caller:
         for path in ("/healthz", "/v1/sandboxes", "/docs", "/metrics"):
             answer = await caller.get(path)
@@ -99,7 +99,7 @@ async def test_a_sandboxs_host_has_nothing_of_the_api(outside, sandbox_id):
             assert "x-request-id" not in answer.headers
 
 
-async def test_a_paused_sandbox_wakes_once_for_all_that_is_asked_of_it(outside):
+async def test_auto_resume__concurrent_requests_resume_a_paused_sandbox_once(outside):
     async with new_sandbox(outside) as sandbox_id, outside.api() as api:
         await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
         async with outside.at(sandbox_id, PORT, **{"X-API-Key": outside.key}) as caller:
@@ -109,7 +109,7 @@ async def test_a_paused_sandbox_wakes_once_for_all_that_is_asked_of_it(outside):
     assert [one["type"] for one in timeline].count("sandbox.resuming") == 1
 
 
-async def test_a_sandbox_that_does_not_wake_by_use_stays_paused(outside):
+async def test_auto_resume__disabled_leaves_the_sandbox_paused(outside):
     async with new_sandbox(outside, auto_resume=False) as sandbox_id, outside.api() as api:
         assert (
             await statuses(outside, sandbox_id, **{"X-API-Key": outside.key}) == [(200, None)] * 2
@@ -119,7 +119,7 @@ async def test_a_sandbox_that_does_not_wake_by_use_stays_paused(outside):
     assert refused == [(409, "sandbox-paused")] * 2
 
 
-async def test_a_sandbox_that_was_deleted_is_gone_at_once(outside):
+async def test_port_access__a_deleted_sandbox_is_gone_at_once(outside):
     async with new_sandbox(outside) as sandbox_id, outside.api() as api:
         key = {"X-API-Key": outside.key}
         assert await statuses(outside, sandbox_id, **key) == [(200, None)] * 2
@@ -128,7 +128,7 @@ async def test_a_sandbox_that_was_deleted_is_gone_at_once(outside):
     assert [status for status, _ in refused] == [409] * 2
 
 
-async def test_what_was_paused_behind_our_back_is_not_there_and_its_server_is_told_of_as_such(
+async def test_port_access__a_pause_outside_this_server_answers_503(
     outside,
 ):
     async with new_sandbox(outside) as sandbox_id:
@@ -137,7 +137,7 @@ async def test_what_was_paused_behind_our_back_is_not_there_and_its_server_is_to
     assert refused == [(503, "backend-unavailable")] * 2
 
 
-async def test_bytes_that_move_keep_a_sandbox_awake(outside):
+async def test_activity__traffic_keeps_a_sandbox_awake(outside):
     async with (
         new_sandbox(outside, idle_timeout_s=20) as sandbox_id,
         outside.api() as api,

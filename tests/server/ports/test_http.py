@@ -26,7 +26,7 @@ def answer_of(at_port, *lines, body=b""):
     return at_port.post("/answer", content=b"\r\n".join([*lines, b"", body]))
 
 
-async def test_a_request_reaches_the_port_that_its_host_names_as_it_is(
+async def test_port_proxy__forwards_a_request_unchanged_to_the_port_of_its_host(
     outside, sandbox_id, at_port
 ):
     async with at_port as caller:
@@ -37,7 +37,7 @@ async def test_a_request_reaches_the_port_that_its_host_names_as_it_is(
     assert got.header("X-Mine") == "1"
 
 
-async def test_the_application_sees_one_host_of_the_outside_everywhere(
+async def test_port_proxy__the_application_sees_the_public_host_everywhere(
     outside, sandbox_id, at_port
 ):
     origin = f"http://{outside.host_of(sandbox_id, PORT)}"
@@ -51,12 +51,12 @@ async def test_the_application_sees_one_host_of_the_outside_everywhere(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"])
-async def test_every_method_passes(at_port, method):
+async def test_port_proxy__forwards_every_method(at_port, method):
     async with at_port as caller:
         assert Recorded.of((await caller.request(method, "/")).text).method == method
 
 
-async def test_an_answer_to_head_has_its_headers_alone(at_port):
+async def test_port_proxy__a_head_response_has_headers_only(at_port):
     async with at_port as caller:
         answer = await caller.head("/")
         after = await caller.get("/")
@@ -65,7 +65,7 @@ async def test_an_answer_to_head_has_its_headers_alone(at_port):
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-async def test_a_large_upload_arrives_as_it_is(at_port, is_chunked):
+async def test_port_proxy__a_large_upload_arrives_unchanged(at_port, is_chunked):
     content = os.urandom(20 * MIB)
 
     async def parts():
@@ -78,7 +78,7 @@ async def test_a_large_upload_arrives_as_it_is(at_port, is_chunked):
     assert (got.size, got.hash) == (len(content), hashlib.sha256(content).hexdigest())
 
 
-async def test_a_large_download_arrives_as_it_is(at_port):
+async def test_port_proxy__a_large_download_arrives_unchanged(at_port):
     body = os.urandom(20 * MIB)
     async with at_port as caller:
         answer = await answer_of(
@@ -87,7 +87,7 @@ async def test_a_large_download_arrives_as_it_is(at_port):
     assert hashlib.sha256(answer.content).digest() == hashlib.sha256(body).digest()
 
 
-async def test_events_pass_one_by_one_as_they_come(outside, sandbox_id, at_port):
+async def test_port_proxy__server_sent_events_are_not_buffered(outside, sandbox_id, at_port):
     async with (
         at_port as caller,
         outside.at(sandbox_id, PORT, **{"X-API-Key": outside.key}) as other,
@@ -99,7 +99,7 @@ async def test_events_pass_one_by_one_as_they_come(outside, sandbox_id, at_port)
         assert [line async for line in lines] == ["", "data: two", ""]
 
 
-async def test_a_client_is_told_to_go_on_once_its_request_is_under_way(outside, sandbox_id):
+async def test_port_proxy__answers_expect_100_continue(outside, sandbox_id):
     head = (
         b"POST / HTTP/1.1\r\nHost: %s\r\nX-API-Key: %s\r\nExpect: 100-continue\r\n"
         b"Connection: close\r\nContent-Length: 2\r\n\r\n"
@@ -117,19 +117,19 @@ async def test_a_client_is_told_to_go_on_once_its_request_is_under_way(outside, 
     assert got.header("Expect") is None
 
 
-async def test_an_answer_that_breaks_off_looks_broken(at_port):
+async def test_port_proxy__an_interrupted_response_is_visibly_incomplete(at_port):
     async with at_port as caller:
         with pytest.raises(httpx.RemoteProtocolError):
             await answer_of(caller, b"HTTP/1.1 200 OK", b"Content-Length: 10", body=b"five!")
 
 
-async def test_what_is_no_answer_is_a_problem(at_port):
+async def test_port_proxy__an_invalid_response_is_a_problem(at_port):
     async with at_port as caller:
         answer = await caller.post("/answer", content=b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
     assert answer.status_code == 502
 
 
-async def test_answers_of_the_application_that_look_like_errors_pass(at_port):
+async def test_port_proxy__forwards_error_responses_of_the_application(at_port):
     async with at_port as caller:
         answer = await answer_of(
             caller, b"HTTP/1.1 502 Mine", b"Content-Length: 18", body=b"a page of its own\n"
@@ -137,7 +137,7 @@ async def test_answers_of_the_application_that_look_like_errors_pass(at_port):
     assert (answer.status_code, answer.text) == (502, "a page of its own\n")
 
 
-async def test_an_application_sets_cookies_for_its_own_host_alone(at_port):
+async def test_port_proxy__cookies_are_limited_to_the_applications_host(at_port):
     async with at_port as caller:
         answer = await answer_of(
             caller,
@@ -153,7 +153,7 @@ async def test_an_application_sets_cookies_for_its_own_host_alone(at_port):
     ]
 
 
-async def test_an_application_has_nothing_to_say_to_proxies(at_port):
+async def test_port_proxy__removes_directives_for_proxies(at_port):
     async with at_port as caller:
         answer = await answer_of(
             caller,
@@ -169,7 +169,7 @@ async def test_an_application_has_nothing_to_say_to_proxies(at_port):
     assert set(answer.headers) == {"content-length", "date", "x-mine"}
 
 
-async def test_below_a_path_pages_run_nothing_and_leave_nothing(outside, sandbox_id):
+async def test_path_form__responses_are_sandboxed_and_set_no_cookies(outside, sandbox_id):
     path = path_of(PortTarget(sandbox_id, PORT))
     answer_lines = [
         b"HTTP/1.1 302 Found",
@@ -192,7 +192,7 @@ async def test_below_a_path_pages_run_nothing_and_leave_nothing(outside, sandbox
     assert got.header("X-Forwarded-Prefix") == path
 
 
-async def test_a_path_that_names_no_port_is_refused(outside, sandbox_id):
+async def test_path_form__an_invalid_port_is_refused(outside, sandbox_id):
     async with outside.api() as api:
         for port in ("0", "70000", "x", "%33000"):
             answer = await api.get(f"/v1/sandboxes/{sandbox_id}/ports/{port}/proxy/")
@@ -213,7 +213,7 @@ async def test_a_path_that_names_no_port_is_refused(outside, sandbox_id):
     ],
     ids=["two framings", "two lengths", "codings", "space", "nul", "large", "two hosts", "connect"],
 )
-async def test_a_request_with_two_readings_is_refused(outside, sandbox_id, asked):
+async def test_port_proxy__an_ambiguous_request_is_refused(outside, sandbox_id, asked):
     own = b"Host: %s\r\nX-API-Key: %s\r\nConnection: close\r\n" % (
         outside.host_of(sandbox_id, PORT).encode(),
         outside.key.encode(),
@@ -228,7 +228,7 @@ async def test_a_request_with_two_readings_is_refused(outside, sandbox_id, asked
     assert b'"target"' not in answer
 
 
-async def test_a_target_that_names_another_host_is_read_as_its_path(outside, sandbox_id):
+async def test_port_proxy__an_absolute_target_is_reduced_to_its_path(outside, sandbox_id):
     answer = await outside.say(
         b"GET http://other.example/a HTTP/1.1\r\nHost: %s\r\nX-API-Key: %s\r\nConnection: close\r\n\r\n"
         % (outside.host_of(sandbox_id, PORT).encode(), outside.key.encode())
@@ -238,7 +238,7 @@ async def test_a_target_that_names_another_host_is_read_as_its_path(outside, san
     assert got.header("Host") == outside.host_of(sandbox_id, PORT)
 
 
-async def test_a_client_that_leaves_is_gone_for_the_application_too(outside, sandbox_id, at_port):
+async def test_port_proxy__a_disconnect_reaches_the_application(outside, sandbox_id, at_port):
     under_way = outside.components.port_proxy._access_watch._connections
     async with at_port as caller, caller.stream("GET", "/events") as answer:
         assert await anext(answer.aiter_lines()) == "data: one"

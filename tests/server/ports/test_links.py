@@ -43,7 +43,9 @@ async def end(outside, ticket_hash=None):
     outside.components.authenticator.forget()
 
 
-async def test_a_first_visit_leaves_a_cookie_and_a_url_without_the_ticket(outside, sandbox_id):
+async def test_preview_link__the_first_visit_sets_a_cookie_and_removes_the_ticket(
+    outside, sandbox_id
+):
     target, ticket = await make_link(outside, sandbox_id, path="/a?b=1")
     async with outside.at(sandbox_id, PORT, **BROWSER) as browser:
         first = await browser.get(target)
@@ -57,7 +59,9 @@ async def test_a_first_visit_leaves_a_cookie_and_a_url_without_the_ticket(outsid
         assert Recorded.of((await browser.get("/a?b=1")).text).target == "/a?b=1"
 
 
-async def test_a_path_with_two_slashes_leads_to_no_other_host(outside, sandbox_id):
+async def test_preview_link__a_path_with_two_slashes_does_not_redirect_to_another_host(
+    outside, sandbox_id
+):
     target, _ = await make_link(outside, sandbox_id, path="//evil.example/")
     async with outside.at(sandbox_id, PORT, **BROWSER) as browser:
         first = await browser.get(f"http://127.0.0.1:{outside.port}{target}")
@@ -67,7 +71,7 @@ async def test_a_path_with_two_slashes_leads_to_no_other_host(outside, sandbox_i
 @pytest.mark.parametrize(
     "path", ["x", "/a b", "/a\nb", "/a#b", "/ä", "http://evil.example"], ids=range(6)
 )
-async def test_a_link_is_to_a_path(outside, sandbox_id, path):
+async def test_preview_link__opens_the_given_path(outside, sandbox_id, path):
     async with outside.api() as api:
         refused = await api.post(
             f"/v1/sandboxes/{sandbox_id}/ports/{PORT}/links", json={"path": path}
@@ -75,7 +79,7 @@ async def test_a_link_is_to_a_path(outside, sandbox_id, path):
     assert refused.status_code == 422
 
 
-async def test_a_link_opens_no_other_port_sandbox_or_api(outside, sandbox_id, ticket):
+async def test_preview_link__opens_no_other_port_sandbox_or_api(outside, sandbox_id, ticket):
     other_id = sandbox_id[:-1] + ("0" if sandbox_id[-1] != "0" else "1")
     for place in ((sandbox_id, PORT + 1), (other_id, PORT)):
         async with visitor(outside, place[0], ticket, port=place[1]) as browser:
@@ -93,7 +97,7 @@ async def test_a_link_opens_no_other_port_sandbox_or_api(outside, sandbox_id, ti
             assert (await api.get(path, headers=cookie)).status_code == 401
 
 
-async def test_a_ticket_for_more_than_a_port_is_not_shown_to_its_pages(outside, sandbox_id):
+async def test_ticket__a_broader_ticket_is_not_accepted_at_a_port(outside, sandbox_id):
     async with outside.api() as api:
         made = await api.post("/v1/tickets", json={"scope": "sandboxes", "sandbox_id": sandbox_id})
     async with outside.at(sandbox_id, PORT, **BROWSER) as browser:
@@ -115,7 +119,7 @@ async def test_a_ticket_for_more_than_a_port_is_not_shown_to_its_pages(outside, 
     ],
     ids=["image", "fetch", "form", "neighbour", "api", "nobody", "nonsense"],
 )
-async def test_what_other_pages_ask_for_is_not_asked_by_who_came_by_a_link(
+async def test_preview_link__requests_from_other_pages_are_refused(
     outside, sandbox_id, ticket, method, headers
 ):
     filled = {
@@ -126,7 +130,9 @@ async def test_what_other_pages_ask_for_is_not_asked_by_who_came_by_a_link(
         assert (await browser.request(method, "/")).status_code == 401
 
 
-async def test_what_the_sandboxs_own_pages_ask_for_is(outside, sandbox_id, ticket):
+async def test_preview_link__requests_from_the_sandboxs_pages_are_accepted(
+    outside, sandbox_id, ticket
+):
     own = f"http://{outside.host_of(sandbox_id, PORT)}"
     for origin in (own, own.replace(str(PORT), "5173", 1)):
         async with visitor(outside, sandbox_id, ticket, Origin=origin) as browser:
@@ -137,7 +143,7 @@ async def test_what_the_sandboxs_own_pages_ask_for_is(outside, sandbox_id, ticke
         ).status_code == 200
 
 
-async def test_a_neighbours_cookie_of_the_same_name_does_not_shut_anybody_out(
+async def test_preview_link__a_cookie_set_by_another_sandbox_does_not_block_access(
     outside, sandbox_id, ticket
 ):
     cookies = f"sandbox-preview=sbt_{'x' * 43}; sandbox-preview={ticket}"
@@ -146,7 +152,7 @@ async def test_a_neighbours_cookie_of_the_same_name_does_not_shut_anybody_out(
     assert got.header("Cookie") is None
 
 
-async def test_a_link_ends_with_its_time(outside, sandbox_id, ticket):
+async def test_preview_link__expires(outside, sandbox_id, ticket):
     await end(outside)
     async with visitor(outside, sandbox_id, ticket) as browser:
         refused = await browser.get("/")
@@ -155,7 +161,7 @@ async def test_a_link_ends_with_its_time(outside, sandbox_id, ticket):
     assert "make you a link" in refused.text
 
 
-async def test_an_open_websocket_ends_with_the_time_of_its_link(outside, sandbox_id, ticket):
+async def test_preview_link__expiry_closes_an_open_websocket(outside, sandbox_id, ticket):
     async with await websocket(outside, sandbox_id, ticket) as socket:
         await socket.recv()
         await end(outside)
@@ -163,7 +169,7 @@ async def test_an_open_websocket_ends_with_the_time_of_its_link(outside, sandbox
             await socket.recv()
 
 
-async def test_an_open_websocket_ends_with_the_key_that_made_its_link(outside, sandbox_id):
+async def test_preview_link__revoking_its_key_closes_an_open_websocket(outside, sandbox_id):
     key_id, key = await outside.new_key()
     _, ticket = await make_link(outside, sandbox_id, key=key)
     async with await websocket(outside, sandbox_id, ticket) as socket:

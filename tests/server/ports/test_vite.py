@@ -48,7 +48,7 @@ async def start_vite(sandbox: AsyncSandbox, vite: bytes) -> None:
     await until(is_ready, timeout=60)
 
 
-async def test_a_page_shows_a_change_in_the_sandbox_without_being_loaded_again(outside, vite):
+async def test_vite__hot_reload_works_through_the_proxy(outside, vite):
     async with (
         new_sandbox(outside) as sandbox_id,
         outside.api() as api,

@@ -25,7 +25,9 @@ def dialled(outside, sandbox_id, *, port=PORT, path="/", **options):
     )
 
 
-async def test_messages_keep_their_kind_and_content_both_ways(outside, sandbox_id):
+async def test_websocket_proxy__messages_keep_type_and_content_in_both_directions(
+    outside, sandbox_id
+):
     large = os.urandom(8 * MIB)
     async with dialled(outside, sandbox_id) as socket:
         await socket.recv()
@@ -34,17 +36,17 @@ async def test_messages_keep_their_kind_and_content_both_ways(outside, sandbox_i
             assert await socket.recv() == message
 
 
-async def test_the_applications_choice_of_a_subprotocol_is_the_clients(outside, sandbox_id):
+async def test_websocket_proxy__the_application_selects_the_subprotocol(outside, sandbox_id):
     async with dialled(outside, sandbox_id, subprotocols=["one", "two"]) as socket:
         assert socket.subprotocol == "two"
 
 
-async def test_a_ping_is_answered_by_the_application(outside, sandbox_id):
+async def test_websocket_proxy__the_application_answers_pings(outside, sandbox_id):
     async with dialled(outside, sandbox_id) as socket:
         await (await socket.ping(b"here"))
 
 
-async def test_a_close_code_and_its_reason_pass(outside, sandbox_id):
+async def test_websocket_proxy__forwards_close_code_and_reason(outside, sandbox_id):
     async with dialled(outside, sandbox_id) as socket:
         await socket.recv()
         await socket.close(4321, "enough")
@@ -54,7 +56,7 @@ async def test_a_close_code_and_its_reason_pass(outside, sandbox_id):
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "enough")
 
 
-async def test_any_protocol_can_be_upgraded_to_and_no_byte_is_lost(outside, sandbox_id):
+async def test_upgrade__any_protocol_is_forwarded_without_loss(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT).encode()
     answer = await outside.say(
         b"GET / HTTP/1.1\r\nHost: %s\r\nX-API-Key: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"
@@ -65,7 +67,7 @@ async def test_any_protocol_can_be_upgraded_to_and_no_byte_is_lost(outside, sand
     assert answer.startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_websocket_to_a_closed_port_is_refused_with_a_problem(outside, sandbox_id):
+async def test_websocket_proxy__a_closed_port_is_refused_with_a_problem(outside, sandbox_id):
     with pytest.raises(InvalidStatus) as refused:
         async with dialled(outside, sandbox_id, port=4999):
             pass
@@ -74,14 +76,14 @@ async def test_a_websocket_to_a_closed_port_is_refused_with_a_problem(outside, s
     assert b'"port-not-open"' in response.body
 
 
-async def test_a_websocket_without_a_key_is_refused(outside, sandbox_id):
+async def test_websocket_proxy__requires_a_key(outside, sandbox_id):
     with pytest.raises(InvalidStatus) as refused:
         async with dialled(outside, sandbox_id, headers={}):
             pass
     assert refused.value.response.status_code == 401
 
 
-async def test_an_offer_of_http2_is_declined_and_the_request_answered(outside, sandbox_id):
+async def test_upgrade__an_offer_of_http2_is_declined_and_the_request_answered(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT).encode()
     answer = await outside.say(
         b"GET /a HTTP/1.1\r\nHost: %s\r\nX-API-Key: %s\r\nConnection: Upgrade, HTTP2-Settings\r\n"
@@ -92,7 +94,7 @@ async def test_an_offer_of_http2_is_declined_and_the_request_answered(outside, s
     assert b"HTTP2" not in answer
 
 
-async def test_an_upgrade_with_a_body_is_refused(outside, sandbox_id):
+async def test_upgrade__a_request_with_a_body_is_refused(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT).encode()
     answer = await outside.say(
         b"POST / HTTP/1.1\r\nHost: %s\r\nX-API-Key: %s\r\nConnection: Upgrade, close\r\nUpgrade: echo\r\n"
@@ -101,7 +103,9 @@ async def test_an_upgrade_with_a_body_is_refused(outside, sandbox_id):
     assert answer.startswith(b"HTTP/1.1 501 ")
 
 
-async def test_of_a_websocket_that_breaks_off_the_other_side_is_told(outside, sandbox_id):
+async def test_websocket_proxy__an_interrupted_connection_is_closed_on_the_other_side(
+    outside, sandbox_id
+):
     async with dialled(outside, sandbox_id) as socket:
         await socket.recv()
         outside.components.port_proxy.end_streams()
@@ -110,7 +114,7 @@ async def test_of_a_websocket_that_breaks_off_the_other_side_is_told(outside, sa
     assert closed.value.rcvd is None
 
 
-async def test_a_websocket_is_logged_with_its_own_status_when_it_is_over(
+async def test_access_log__a_websocket_is_logged_with_its_status_at_its_end(
     outside, sandbox_id, caplog
 ):
     caplog.set_level("INFO", "sandbox_server.access")
@@ -124,7 +128,7 @@ async def test_a_websocket_is_logged_with_its_own_status_when_it_is_over(
     assert "secret" not in caplog.text
 
 
-async def test_a_websocket_ends_when_its_key_may_no_longer_use_sandboxes(outside, sandbox_id):
+async def test_websocket_proxy__ends_when_its_key_loses_the_scope_sandboxes(outside, sandbox_id):
     key_id, key = await outside.new_key()
     async with dialled(outside, sandbox_id, headers={"X-API-Key": key}) as socket:
         await socket.recv()

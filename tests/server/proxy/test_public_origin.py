@@ -35,7 +35,7 @@ def headers_of(*headers, origin=OUTSIDE):
     return headers_for(ResponseHead(200, headers), origin, ADDRESS)
 
 
-def test_a_sandbox_is_asked_at_its_own_host_and_with_its_own_token():
+def test_public_origin__the_sandbox_receives_its_own_host_and_token():
     assert (ADDRESS.host, ADDRESS.host_port) == ("3000-abc123.e2b.app", 443)
     assert isinstance(ADDRESS.tls, ssl.SSLContext)
     assert head_of() == [
@@ -46,7 +46,7 @@ def test_a_sandbox_is_asked_at_its_own_host_and_with_its_own_token():
     ]
 
 
-def test_origin_and_referer_name_the_host_that_the_server_knows_itself_by():
+def test_public_origin__origin_and_referer_are_rewritten_to_the_servers_host():
     origin = OUTSIDE.url.encode()
     got = head_of((b"origin", origin), (b"referer", origin + b"/a?b"))
     assert b"Origin: " + INSIDE in got
@@ -56,11 +56,11 @@ def test_origin_and_referer_name_the_host_that_the_server_knows_itself_by():
 @pytest.mark.parametrize(
     "origin", [b"https://elsewhere.example", b"null", OUTSIDE.url.encode() + b".evil.example"]
 )
-def test_the_origin_of_another_page_stays_what_it_is(origin):
+def test_public_origin__the_origin_of_another_page_is_unchanged(origin):
     assert b"Origin: " + origin in head_of((b"origin", origin))
 
 
-def test_answers_name_the_outside_where_they_name_their_own_host():
+def test_public_origin__response_headers_are_rewritten_to_the_public_host():
     got = headers_of(
         (b"Location", INSIDE + b"/login"),
         (b"Content-Location", INSIDE),
@@ -86,7 +86,7 @@ def test_answers_name_the_outside_where_they_name_their_own_host():
         (b"https://elsewhere/a", b"https://elsewhere/a"),
     ],
 )
-def test_below_a_path_a_redirect_stays_there(location, seen):
+def test_public_origin__a_redirect_stays_below_the_path(location, seen):
     assert dict(headers_of((b"Location", location), origin=BELOW))[b"location"] == seen
 
 
@@ -100,7 +100,7 @@ def test_below_a_path_a_redirect_stays_there(location, seen):
         (b"The sandbox abc123 is fine", None),
     ],
 )
-def test_the_providers_own_answers_are_told_from_an_applications(body, refusal):
+def test_find_refusal__distinguishes_the_provider_from_the_application(body, refusal):
     found = Ports(ENDPOINT).find_refusal(ADDRESS, 502, body)
     assert found == (None if refusal is None else PortRefusal(refusal))
     assert Ports(ENDPOINT).find_refusal(ADDRESS, 500, body) is None

@@ -16,7 +16,7 @@ PUBLIC = PublicAddress("https://Sandboxes.example.org:8443")
         f"3000-{ID.upper()}.Sandboxes.Example.Org.",
     ],
 )
-def test_a_host_below_the_servers_own_names_a_port(host):
+def test_public_address__a_host_below_its_own_names_a_port(host):
     assert PUBLIC.is_sandbox_host(host)
     assert PUBLIC.find(host) == PortTarget(ID, 3000)
 
@@ -34,19 +34,19 @@ def test_a_host_below_the_servers_own_names_a_port(host):
         "[::1]:8100",
     ],
 )
-def test_any_other_host_is_not_for_sandboxes(host):
+def test_public_address__any_other_host_is_not_a_sandbox_host(host):
     assert not PUBLIC.is_sandbox_host(host)
 
 
 @pytest.mark.parametrize("label", [f"0-{ID}", f"65536-{ID}", "1-x", f"1-{ID}x", f"x.1-{ID}"])
-def test_a_host_for_sandboxes_that_names_no_port_of_one_is_nobodys(label):
+def test_public_address__an_invalid_sandbox_host_is_not_found(label):
     host = f"{label}.sandboxes.example.org"
     assert PUBLIC.is_sandbox_host(host)
     with pytest.raises(SandboxNotFound):
         PUBLIC.find(host)
 
 
-def test_the_addresses_that_are_told_lead_back():
+def test_public_address__generated_urls_are_parsed_back():
     assert PUBLIC.url(ID, 80) == f"https://80-{ID}.sandboxes.example.org:8443"
     assert PUBLIC.find(PUBLIC.url(ID, 80).removeprefix("https://")) == PortTarget(ID, 80)
     assert PUBLIC.path_url(ID, 80) == (

@@ -47,7 +47,7 @@ async def sizes(sessions, terminal):
         return (row.cols, row.rows), [(r.seq, r.data) for r in await session.scalars(resized)]
 
 
-async def test_a_byte_is_found_in_the_piece_that_has_it(sessions, terminal):
+async def test_terminal_log__a_byte_is_found_in_its_record(sessions, terminal):
     await terminal.add("started", pid=7)
     first = await terminal.write("stdout", b"one")
     second = await terminal.write("stdout", b"two")
@@ -56,14 +56,14 @@ async def test_a_byte_is_found_in_the_piece_that_has_it(sessions, terminal):
     assert await position(sessions, terminal, 6) == second.seq
 
 
-async def test_the_end_of_a_terminal_comes_after_its_last_byte(sessions, terminal):
+async def test_terminal_log__the_end_comes_after_the_last_byte(sessions, terminal):
     assert await position(sessions, terminal, 0) == 0
     last = await terminal.write("stdout", b"one")
     await terminal.end()
     assert await position(sessions, terminal, 3) == last.seq
 
 
-async def test_bytes_that_are_not_kept_are_found_where_it_is_said_so(sessions, terminal):
+async def test_terminal_log__bytes_in_a_gap_are_found_at_the_gap(sessions, terminal):
     pieces = [await terminal.write("stdout", b"12345") for _ in range(4)]
     await terminal.drop("stdout", pieces[1:3])
     for offset in (5, 7, 14):
@@ -71,7 +71,7 @@ async def test_bytes_that_are_not_kept_are_found_where_it_is_said_so(sessions, t
     assert await position(sessions, terminal, 15) == pieces[3].seq - 1
 
 
-async def test_of_all_sizes_the_last_is_in_the_log_where_it_was_taken(sessions, terminal):
+async def test_terminal_log__only_the_last_size_is_kept_at_its_position(sessions, terminal):
     await resize(sessions, terminal, 80, 24)
     assert await sizes(sessions, terminal) == ((80, 24), [])
     await resize(sessions, terminal, 100, 30)
@@ -86,7 +86,7 @@ async def test_of_all_sizes_the_last_is_in_the_log_where_it_was_taken(sessions, 
     assert (item.id, item.record.type) == (seq, "resized")
 
 
-async def test_two_sizes_at_once_are_taken_one_after_the_other(sessions, terminal):
+async def test_terminal_log__concurrent_resizes_are_serialized(sessions, terminal):
     async with sessions.begin() as session:
         repository = TerminalRepository(session)
         await repository.note_size(terminal.command_id, TerminalSize(cols=100, rows=30))
@@ -97,7 +97,7 @@ async def test_two_sizes_at_once_are_taken_one_after_the_other(sessions, termina
     assert (size, data) == ((120, 40), {"cols": 120, "rows": 40})
 
 
-async def test_a_terminal_that_has_ended_has_the_size_that_it_had(sessions, terminal):
+async def test_terminal_log__an_ended_terminal_keeps_its_size(sessions, terminal):
     await terminal.end()
     await resize(sessions, terminal, 100, 30)
     assert await sizes(sessions, terminal) == ((80, 24), [])

@@ -21,7 +21,7 @@ async def resumed(viewer, caller, path):
     return f"{path}?after={viewer.offset}"
 
 
-async def test_a_server_that_stops_says_so_and_another_shows_what_comes_next(
+async def test_server_stop__viewers_are_notified_and_continue_at_another_server(
     pair, caller, elsewhere, make
 ):
     made = await make(cmd=COUNT)
@@ -39,7 +39,7 @@ async def test_a_server_that_stops_says_so_and_another_shows_what_comes_next(
     pair.first.start()
 
 
-async def test_a_server_that_is_killed_leaves_the_terminal_to_another_which_says_what_may_be_missing(
+async def test_server_crash__another_server_continues_the_terminal_and_reports_a_gap(
     pair, caller, elsewhere, make
 ):
     made = await make(cmd=COUNT)
@@ -63,7 +63,7 @@ async def test_a_server_that_is_killed_leaves_the_terminal_to_another_which_says
             assert late.offset == again.offset
 
 
-async def test_a_viewer_that_reads_nothing_is_cut_off_and_the_others_see_all(
+async def test_terminal__a_viewer_that_does_not_read_is_disconnected_and_others_continue(
     caller, elsewhere, make
 ):
     async def followers():

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs_engine
 NARROW = {"cols": 40, "rows": 10}
 
 
-async def test_a_login_shell_is_typed_to_and_shows_what_comes_of_it(caller, make):
+async def test_terminal__a_login_shell_accepts_input_and_shows_output(caller, make):
     made = await make(cols=100, rows=30)
     assert (made["state"], made["cols"], made["rows"], made["cmd"]) == ("running", 100, 30, None)
     async with viewing(caller, made["path"]) as viewer:
@@ -37,7 +37,7 @@ async def test_a_login_shell_is_typed_to_and_shows_what_comes_of_it(caller, make
     assert (read["state"], read["exit_code"], read["size"]) == ("exited", 0, viewer.offset)
 
 
-async def test_nothing_is_said_before_where_the_bytes_begin(caller, shell):
+async def test_terminal__attached_is_the_first_message(caller, shell):
     async def find_first():
         async with viewing(caller, shell["path"]) as viewer:
             await viewer.say("ping")
@@ -48,7 +48,7 @@ async def test_nothing_is_said_before_where_the_bytes_begin(caller, shell):
     assert {await find_first() for _ in range(10)} == {"attached"}
 
 
-async def test_two_viewers_on_two_servers_see_the_same_and_both_type(caller, elsewhere, shell):
+async def test_terminal__viewers_on_two_servers_share_output_and_input(caller, elsewhere, shell):
     async with (
         viewing(caller, shell["path"]) as here,
         viewing(elsewhere, shell["path"]) as there,
@@ -61,7 +61,7 @@ async def test_two_viewers_on_two_servers_see_the_same_and_both_type(caller, els
         assert here.offset == there.offset
 
 
-async def test_a_viewer_that_was_cut_off_goes_on_where_it_was(caller, elsewhere, shell):
+async def test_terminal__a_viewer_reconnects_where_it_was(caller, elsewhere, shell):
     async with viewing(caller, shell["path"]) as viewer:
         await viewer.until_shown(b"> ")
         seen = viewer.offset
@@ -77,7 +77,7 @@ async def test_a_viewer_that_was_cut_off_goes_on_where_it_was(caller, elsewhere,
             assert (await later.until_shown(b"> ")).endswith(b"done\r\n> ")
 
 
-async def test_an_offset_beyond_what_was_shown_is_its_end(caller, shell):
+async def test_terminal__an_offset_beyond_the_end_is_the_end(caller, shell):
     async with viewing(caller, f"{shell['path']}?after={2**53}") as viewer:
         offset = (await viewer.until_told("attached"))["offset"]
         await viewer.type(b"echo $((6 * 7))\r")
@@ -85,7 +85,7 @@ async def test_an_offset_beyond_what_was_shown_is_its_end(caller, shell):
     assert 0 <= offset < 100
 
 
-async def test_all_who_see_a_terminal_are_told_its_size_and_the_last_one_counts(
+async def test_resize_terminal__all_viewers_are_notified_and_the_last_size_wins(
     caller, elsewhere, shell
 ):
     async with (
@@ -106,7 +106,7 @@ async def test_all_who_see_a_terminal_are_told_its_size_and_the_last_one_counts(
         assert NARROW.items() <= (await late.until_told("attached")).items()
 
 
-async def test_a_full_screen_program_is_told_that_its_window_changed(caller, make):
+async def test_resize_terminal__a_full_screen_program_is_signalled(caller, make):
     watch = "trap 'echo [$(stty size)]' WINCH; tput smcup; echo ready; while :; do sleep 0.05; done"
     made = await make(cmd=watch)
     async with viewing(caller, made["path"]) as viewer:
@@ -116,7 +116,7 @@ async def test_a_full_screen_program_is_told_that_its_window_changed(caller, mak
         await viewer.until_shown(b"[24 99]")
 
 
-async def test_every_byte_passes_both_ways_in_its_order(caller, make):
+async def test_terminal__every_byte_passes_in_order_in_both_directions(caller, make):
     made = await make(cmd="stty raw -echo; echo ready; head -c 262144 | sha256sum; sleep 60")
     typed = bytes(range(256)) * 1024
     async with viewing(caller, made["path"]) as viewer:
@@ -126,7 +126,7 @@ async def test_every_byte_passes_both_ways_in_its_order(caller, make):
         await viewer.until_shown(hashlib.sha256(typed).hexdigest().encode())
 
 
-async def test_what_is_not_understood_is_said_and_nothing_breaks(caller, shell):
+async def test_terminal__an_invalid_message_is_reported_and_closes_nothing(caller, shell):
     async with viewing(caller, shell["path"]) as viewer:
         for text in (
             "no JSON",
@@ -147,14 +147,14 @@ async def test_what_is_not_understood_is_said_and_nothing_breaks(caller, shell):
         await viewer.until_shown(b"42\r\n")
 
 
-async def test_a_message_that_is_too_large_ends_the_connection_alone(caller, shell):
+async def test_terminal__an_oversized_message_closes_only_its_connection(caller, shell):
     async with viewing(caller, shell["path"]) as viewer:
         await viewer.type(b"x" * (2**20 + 1))
         assert (await viewer.until_closed())[0] == 1009
     assert (await caller.get(shell["path"])).json()["state"] == "running"
 
 
-async def test_a_terminal_is_killed_with_what_runs_in_it(caller, elsewhere, shell):
+async def test_kill_terminal__kills_its_processes(caller, elsewhere, shell):
     async with viewing(elsewhere, shell["path"]) as viewer:
         await viewer.type(b"sleep 1000\r")
         await viewer.until_shown(b"sleep 1000\r\n")
@@ -171,9 +171,7 @@ async def test_a_terminal_is_killed_with_what_runs_in_it(caller, elsewhere, shel
     assert (too_late.status_code, too_late.json()["code"]) == (409, "command-not-running")
 
 
-async def test_terminals_are_listed_while_they_run_and_when_their_state_is_named(
-    pair, caller, make
-):
+async def test_list_terminals__lists_running_ones_or_those_in_given_states(pair, caller, make):
     running = await make(cmd="sleep 1000")
     ended = await make(cmd="exit 3")
     async with viewing(caller, ended["path"]) as viewer:
@@ -185,20 +183,20 @@ async def test_terminals_are_listed_while_they_run_and_when_their_state_is_named
     assert ended["id"] in {one["id"] for one in exited}
 
 
-async def test_what_cannot_be_started_is_refused_with_the_reason(pair, caller):
+async def test_create_terminal__a_failed_start_states_the_reason(pair, caller):
     for body in ({"cwd": "/nowhere"}, {"user": "nobody-there"}):
         refused = await caller.post(pair.path, json=body)
         assert (refused.status_code, refused.json()["code"]) == (422, "command-not-started")
 
 
-async def test_the_same_request_again_makes_no_second_terminal(pair, caller):
+async def test_idempotency_key__a_repeated_request_creates_no_second_terminal(pair, caller):
     headers = {"Idempotency-Key": new_id()}
     made = [await caller.post(pair.path, json={}, headers=headers) for _ in range(2)]
     assert made[0].json()["id"] == made[1].json()["id"]
     await caller.delete(made[0].json()["path"])
 
 
-async def test_who_may_only_read_sees_a_terminal_and_types_nothing(caller, shell):
+async def test_terminal__a_read_only_key_may_watch_but_not_type(caller, shell):
     key = (await caller.post("/v1/keys", json={"scopes": ["read"]})).json()["secret"]
     reader = httpx.AsyncClient(base_url=caller.base_url, headers={"X-API-Key": key}, timeout=60)
     async with reader, viewing(reader, shell["path"]) as watcher:
@@ -212,7 +210,7 @@ async def test_who_may_only_read_sees_a_terminal_and_types_nothing(caller, shell
         assert b"no" not in watcher.shown
 
 
-async def test_a_page_attaches_with_a_ticket_that_is_for_its_sandbox(pair, caller, shell):
+async def test_ticket__a_page_attaches_with_a_ticket_for_the_sandbox(pair, caller, shell):
     async def ticket(**body):
         made = await caller.post("/v1/tickets", json={"ttl_s": 60, **body})
         return made.json()["ticket"]
@@ -245,7 +243,7 @@ async def refused(caller):
     return refuse
 
 
-async def test_who_may_not_attach_is_told_why_before_the_connection_is_one(
+async def test_terminal__refused_viewers_get_an_error_response_before_the_handshake(
     pair, caller, shell, refused
 ):
     await caller.put("/v1/tenants/stranger", json={})
@@ -261,7 +259,7 @@ async def test_who_may_not_attach_is_told_why_before_the_connection_is_one(
     assert await refused(f"{path}?after=x") == (422, "validation-failed")
 
 
-async def test_a_key_that_is_revoked_ends_what_it_sees(caller, shell):
+async def test_revoke_key__closes_its_terminal_connections(caller, shell):
     made = (await caller.post("/v1/keys", json={})).json()
     other = httpx.AsyncClient(
         base_url=caller.base_url, headers={"X-API-Key": made["secret"]}, timeout=60
@@ -272,7 +270,7 @@ async def test_a_key_that_is_revoked_ends_what_it_sees(caller, shell):
         assert (await viewer.until_closed())[0] == 4401
 
 
-async def test_a_paused_sandbox_is_said_to_be_and_wakes_when_somebody_types(pair, caller, shell):
+async def test_terminal__reports_a_paused_sandbox_and_resumes_it_on_input(pair, caller, shell):
     sandbox = f"/v1/sandboxes/{pair.sandbox_id}"
     async with viewing(caller, shell["path"]) as viewer:
         await viewer.until_told("sandbox", state="running")
