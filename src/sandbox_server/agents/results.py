@@ -36,11 +36,11 @@ async def find_result(output: CommandOutputRepository, run: Command) -> AgentRes
     """Find how a run ended by the last that was said of it; of one that goes on there is none."""
     if run.state in COMMAND_LIVING:
         return None
-    last = await output.list_last(run.id, RecordType.STDOUT, most=LONGEST_LINE)
+    last = await output.list_last(run.id, RecordType.STDOUT, max_bytes=LONGEST_LINE)
     told = _last_line(last)
     if told.get("type") == "result":
         return _as_told(run, told)
-    errors = await output.list_last(run.id, RecordType.STDERR, most=_LAST_WORDS)
+    errors = await output.list_last(run.id, RecordType.STDERR, max_bytes=_LAST_WORDS)
     return AgentResult(
         state=state_of_run(run.state, run.exit_code or 1),
         exit_code=run.exit_code,

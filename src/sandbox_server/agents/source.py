@@ -41,7 +41,7 @@ class AgentRunSource:
     async def find_tail(self, sessions: Sessions, *, count: int) -> int:
         async with without_transaction(sessions) as session:
             output = CommandOutputRepository(session)
-            last = await output.list_last(self.run_id, RecordType.STDOUT, most=LONGEST_LINE)
+            last = await output.list_last(self.run_id, RecordType.STDOUT, max_bytes=LONGEST_LINE)
         if not last:
             return 0
         lines = Lines(after=2 * last[0].offset)

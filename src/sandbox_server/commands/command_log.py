@@ -94,10 +94,10 @@ class CommandLog:
         for stream in self._streams.values():
             stream.release()
 
-    def shed(self, most: int) -> None:
-        """Free memory: drop the oldest held output until at most `most` bytes are left."""
+    def shed(self, max_bytes: int) -> None:
+        """Free memory: drop the oldest held output until at most `max_bytes` bytes are left."""
         for stream in self._streams.values():
-            stream.shed(most // len(self._streams))
+            stream.shed(max_bytes // len(self._streams))
 
     def restore(self, records: Iterable[StoredRecord]) -> None:
         """Continue after the stored records."""
@@ -127,7 +127,7 @@ class CommandLog:
 
     def note(self, type_: RecordType, data: Mapping[str, Any], **changes: Any) -> None:
         """Append an event, with the changes to the command's row. `exit` is the last record."""
-        # What is held back comes before it.
+        # Held output precedes the event.
         for stream in self._streams.values():
             stream.charge_pending()
         self._notes.append(Piece(type_, self._next(), data=dict(data), changes=changes))
@@ -136,8 +136,8 @@ class CommandLog:
         if self._has_ended:
             self.release()
 
-    def take(self, *, most: int, rate: float = TRICKLE) -> Batch | None:
-        """Take the oldest records that may be written, up to about `most` bytes. An incomplete character stays behind.
+    def take(self, *, max_bytes: int, rate: float = TRICKLE) -> Batch | None:
+        """Take the oldest records that may be written, up to about `max_bytes` bytes. An incomplete character stays behind.
 
         Held outputs earn allowance at `rate` bytes per second.
         """
@@ -147,7 +147,7 @@ class CommandLog:
         if not self._has_ended:
             ready = ((type_, each) for type_, each in self._streams.items() if each.may_take)
             unfinished_bytes = {type_: each.take_unfinished() for type_, each in ready}
-        records = self._take_records(most)
+        records = self._take_records(max_bytes)
         self._put_back(unfinished_bytes)
         if not records:
             return None
@@ -180,11 +180,11 @@ class CommandLog:
         self._order += 1
         return self._order
 
-    def _take_records(self, most: int) -> list[Piece]:
+    def _take_records(self, max_bytes: int) -> list[Piece]:
         records: list[Piece] = []
         recorded_until = {type_: stream.recorded_until for type_, stream in self._streams.items()}
         cost = 0
-        while cost < most and (piece := self._take_first()) is not None:
+        while cost < max_bytes and (piece := self._take_first()) is not None:
             cost += piece.cost
             if piece.type in recorded_until:
                 if piece.offset > recorded_until[piece.type]:

@@ -189,7 +189,7 @@ class Recorder:
         while due and left > 0 and not (separately and batches):
             command = next(iter(due))
             del due[command]
-            batch = self._taken.get(command) or self._take_batch(command, tenant_id, most=left)
+            batch = self._taken.get(command) or self._take_batch(command, tenant_id, max_bytes=left)
             self._mark_held(command, is_held=command.log.is_held)
             if batch is not None:
                 self._taken[command] = batches[command] = batch
@@ -198,10 +198,12 @@ class Recorder:
                 self._retry_later(command)
         return batches
 
-    def _take_batch(self, command: RecordedCommand, tenant_id: str, *, most: int) -> Batch | None:
+    def _take_batch(
+        self, command: RecordedCommand, tenant_id: str, *, max_bytes: int
+    ) -> Batch | None:
         rate = self._trickle(tenant_id)
         before = command.log.earned
-        batch = command.log.take(most=most, rate=rate)
+        batch = command.log.take(max_bytes=max_bytes, rate=rate)
         self._allowances[tenant_id].spend(command.log.earned - before)
         return batch
 
@@ -303,9 +305,9 @@ class Recorder:
             all_held = [command for held in self._held.values() for command in held]
             self._shed_to(self._limits.memory // 2, all_held)
 
-    def _shed_to(self, most: int, held: list[RecordedCommand]) -> None:
+    def _shed_to(self, max_bytes: int, held: list[RecordedCommand]) -> None:
         for command in held:
-            command.log.shed(most // len(held))
+            command.log.shed(max_bytes // len(held))
             self._account(command)
 
     def _account(self, command: RecordedCommand) -> None:

@@ -300,8 +300,7 @@ class Recording:
 
 
 def time_left(row: Command, now: datetime) -> timedelta | None:
-    if (
-        row.expires_at is None or row.kind is CommandKind.SERVICE
-    ):  # which is wanted until then, and maybe longer
+    # A service has no timeout: its `expires_at` is the earliest end of its recording.
+    if row.expires_at is None or row.kind is CommandKind.SERVICE:
         return None
     return row.expires_at - now

@@ -48,6 +48,6 @@ async def find_last_line(used: UsableSandbox, run: Command) -> bytes:
         kept = await used.backend.inside(used.access).read_file(path, limit=_MAX_LAST_LINE)
     except BackendError:
         raise
-    except SandboxError:  # there is none, or nothing that could be one
+    except SandboxError:  # missing or unreadable
         return b""
     return kept if exit_code_of(kept) is not None else b""

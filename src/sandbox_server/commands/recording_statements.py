@@ -58,41 +58,41 @@ EXTEND = (
 # Numbers are taken after the commands are locked: always in this order, so that there is no deadlock.
 # LATERAL looks up each command by its id: otherwise the planner would read all that have not ended.
 STORE = text(f"""
-WITH given AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:commands AS jsonb)) AS given(
+WITH input_rows AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:commands AS jsonb)) AS input_rows(
         id text, last_seq bigint, count bigint, state text, state_reason text, exit_code int, pid int,
         started boolean, stdout_size bigint, stderr_size bigint, stdout_cut bigint, stderr_cut bigint)
-), held AS (
-    SELECT command.sandbox_id, given.*
-    FROM (SELECT * FROM given ORDER BY id) AS given, LATERAL (
+), locked AS (
+    SELECT command.sandbox_id, input_rows.*
+    FROM (SELECT * FROM input_rows ORDER BY id) AS input_rows, LATERAL (
         SELECT sandbox_id FROM commands
-        WHERE commands.id = given.id AND commands.last_seq = given.last_seq AND commands.recorded_by = :by
+        WHERE commands.id = input_rows.id AND commands.last_seq = input_rows.last_seq AND commands.recorded_by = :by
             AND commands.ended_at IS NULL
         LIMIT 1 FOR UPDATE
     ) AS command
-), placed AS (
-    SELECT held.*, sum(count) OVER (ORDER BY id) - count AS before, sum(count) OVER () AS total FROM held
+), positioned AS (
+    SELECT locked.*, sum(count) OVER (ORDER BY id) - count AS before, sum(count) OVER () AS total FROM locked
 ), taken AS (
-    INSERT INTO streams (tenant_id, next_seq) SELECT :tenant_id, 1 + max(total) FROM placed HAVING count(*) > 0
+    INSERT INTO streams (tenant_id, next_seq) SELECT :tenant_id, 1 + max(total) FROM positioned HAVING count(*) > 0
     ON CONFLICT (tenant_id) DO UPDATE SET next_seq = streams.next_seq + excluded.next_seq - 1
     RETURNING next_seq
 ), numbered AS (
-    SELECT placed.*, taken.next_seq - total + before AS first FROM placed, taken
-), kept AS (
+    SELECT positioned.*, taken.next_seq - total + before AS first FROM positioned, taken
+), inserted AS (
     INSERT INTO command_output (sandbox_id, seq, command_id, type, start, content, data)
     SELECT sandbox_id, first + record.number, id, record.type, record.start, record.content, CAST(record.data AS jsonb)
     FROM unnest(:ids, :numbers, :types, :starts, :contents, :datas)
         AS record(command_id, number, type, start, content, data)
     JOIN numbered ON numbered.id = record.command_id
-), gone AS (
-    DELETE FROM command_output USING numbered, unnest(:gone_ids, :gone_seqs) AS fallen(command_id, seq)
-    WHERE numbered.id = fallen.command_id
-        AND command_output.sandbox_id = numbered.sandbox_id AND command_output.seq = fallen.seq
+), deleted AS (
+    DELETE FROM command_output USING numbered, unnest(:deleted_ids, :deleted_seqs) AS evicted(command_id, seq)
+    WHERE numbered.id = evicted.command_id
+        AND command_output.sandbox_id = numbered.sandbox_id AND command_output.seq = evicted.seq
 ), cut AS (
-    UPDATE command_output SET type = 'gap', content = '', start = fallen.start, data = CAST(fallen.data AS jsonb)
-    FROM numbered, unnest(:cut_ids, :cut_seqs, :cut_starts, :cut_datas) AS fallen(command_id, seq, start, data)
-    WHERE numbered.id = fallen.command_id
-        AND command_output.sandbox_id = numbered.sandbox_id AND command_output.seq = fallen.seq
+    UPDATE command_output SET type = 'gap', content = '', start = evicted.start, data = CAST(evicted.data AS jsonb)
+    FROM numbered, unnest(:cut_ids, :cut_seqs, :cut_starts, :cut_datas) AS evicted(command_id, seq, start, data)
+    WHERE numbered.id = evicted.command_id
+        AND command_output.sandbox_id = numbered.sandbox_id AND command_output.seq = evicted.seq
 )
 UPDATE commands SET
     last_seq = first + count - 1,
@@ -115,8 +115,8 @@ RETURNING commands.id, commands.last_seq, commands.started_at, commands.expires_
     *(
         bindparam(name, type_=ARRAY(type_))
         for type_, names in {
-            Text: ("ids", "types", "datas", "gone_ids", "cut_ids", "cut_datas"),
-            BigInteger: ("numbers", "starts", "gone_seqs", "cut_seqs", "cut_starts"),
+            Text: ("ids", "types", "datas", "deleted_ids", "cut_ids", "cut_datas"),
+            BigInteger: ("numbers", "starts", "deleted_seqs", "cut_seqs", "cut_starts"),
             LargeBinary: ("contents",),
         }.items()
         for name in names

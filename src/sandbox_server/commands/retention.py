@@ -166,8 +166,8 @@ class BoundedStream:
         self._last_received_at = self._clock()
         self._extend(piece, content)
         # A gap may have to be recorded before the first piece.
-        most = self._max_held if self.is_held else self._most
-        self._drop_oldest(most - ROW_COST)
+        max_bytes = self._max_held if self.is_held else self._most
+        self._drop_oldest(max_bytes - ROW_COST)
 
     @property
     def is_held(self) -> bool:
@@ -212,10 +212,10 @@ class BoundedStream:
             return 0.0
         return min(max(self._allowance.seconds_until(first.charge), _MIN_WAIT_S), QUIET_S)
 
-    def shed(self, most: int) -> None:
-        """Drop the oldest held output until at most `most` bytes are left."""
+    def shed(self, max_bytes: int) -> None:
+        """Drop the oldest held output until at most `max_bytes` bytes are left."""
         if self.is_held:
-            self._drop_oldest(most)
+            self._drop_oldest(max_bytes)
 
     def take(self) -> Piece:
         """Take the oldest piece."""
@@ -268,8 +268,8 @@ class BoundedStream:
             if not in_head:
                 self._keep(row)
 
-    def _drop_oldest(self, most: int) -> None:
-        while self._tail_buffered > most and len(self._pending_tail) > 1:
+    def _drop_oldest(self, max_bytes: int) -> None:
+        while self._tail_buffered > max_bytes and len(self._pending_tail) > 1:
             dropped = self._pending_tail.popleft()
             self._account(dropped, -dropped.cost)
 

@@ -128,10 +128,10 @@ class Commands:
             raise CommandNotFound(command_id)
         return row
 
-    async def read_ends(self, command: Command, *, most: int = MAX_READ) -> Sequence[Record]:
+    async def read_ends(self, command: Command, *, max_bytes: int = MAX_READ) -> Sequence[Record]:
         """Read the retained beginning and end of a command's output."""
         async with without_transaction(self._sessions) as session:
-            return await CommandOutputRepository(session).list_ends(command.id, most=most)
+            return await CommandOutputRepository(session).list_ends(command.id, max_bytes=max_bytes)
 
     async def read_stream(
         self, command: Command, stream: RecordType, *, offset: int

@@ -82,22 +82,22 @@ class CommandOutputRepository:
         return await self._read(beyond, limit=limit)
 
     async def list_last(
-        self, command_id: str, stream: RecordType, *, most: int
+        self, command_id: str, stream: RecordType, *, max_bytes: int
     ) -> Sequence[Record]:
-        """List the last records of one stream: about `most` bytes, and none from before a gap."""
+        """List the last records of one stream: about `max_bytes` bytes, and none from before a gap."""
         found = (
             select(*_columns, _sum(CommandOutput.seq.desc()).label("behind"))
             .where(CommandOutput.command_id == command_id, _concerns(stream))
             .subquery()
         )
         rows = await self._session.execute(
-            select(found).where(found.c.behind < most).order_by(found.c.seq.desc())
+            select(found).where(found.c.behind < max_bytes).order_by(found.c.seq.desc())
         )
         last = takewhile(lambda record: record.type is stream, map(_record, rows))
         return [*last][::-1]
 
-    async def list_ends(self, command_id: str, *, most: int) -> Sequence[Record]:
-        """List the retained output; of a stream of more than `most` bytes, only the beginning and the end."""
+    async def list_ends(self, command_id: str, *, max_bytes: int) -> Sequence[Record]:
+        """List the retained output; of a stream of more than `max_bytes` bytes, only the beginning and the end."""
         before = _sum(_ascending, partition_by=CommandOutput.type)
         behind = _sum(CommandOutput.seq.desc(), partition_by=CommandOutput.type)
         ranked = (
@@ -108,7 +108,7 @@ class CommandOutputRepository:
             )
             .subquery()
         )
-        at_an_end = or_(ranked.c.before < most // 2, ranked.c.behind < most // 2)
+        at_an_end = or_(ranked.c.before < max_bytes // 2, ranked.c.behind < max_bytes // 2)
         rows = await self._session.execute(select(ranked).where(at_an_end).order_by(ranked.c.seq))
         return [_record(row) for row in rows]
 

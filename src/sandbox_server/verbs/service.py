@@ -122,7 +122,7 @@ class Verbs:
         return FileLocation(sandbox_id=sandbox_id, path=path, user=None, wait=self._patience)
 
     async def _read_output(self, command: Command) -> bytes:
-        records = await self._commands.read_ends(command, most=_MOST_OUTPUT)
+        records = await self._commands.read_ends(command, max_bytes=_MOST_OUTPUT)
         content = b"".join(record.content for record in records if record.type in OUTPUT)
         return content[-_MOST_OUTPUT:]
 

@@ -1,4 +1,4 @@
-"""Commands at a real provider, as tests start them and look at what is on record of them."""
+"""Start commands at a real provider and read their rows and records."""
 
 from datetime import timedelta
 
@@ -20,7 +20,6 @@ async def run(server, sandbox_id, cmd, **fields):
 
 
 async def records(server, command):
-    """List a command's log."""
     async with server.living.sessions() as session:
         part = await CommandOutputRepository(session).list_after(command.id, after=0, limit=10_000)
     return part.records
@@ -35,7 +34,7 @@ async def has_written(server, command, text):
 
 
 async def gaps(server, command):
-    """List why output may be missing."""
+    """List the reasons of gaps."""
     return [
         one.data["reason"] for one in await records(server, command) if one.type is RecordType.GAP
     ]

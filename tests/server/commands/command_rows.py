@@ -1,4 +1,4 @@
-"""Logs of commands as whoever records them leaves them, written down by tests."""
+"""Rows of commands and output as a recorder leaves them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from sandbox_server.domain.ids import new_id
 
 @dataclass
 class Recorded:
-    """One command's log; its numbers leave some out, which are others' of the tenant."""
+    """One command's log. Some numbers are skipped, because they belong to other logs of the tenant."""
 
     sessions: Sessions
     command_id: str
@@ -44,7 +44,7 @@ class Recorded:
         return await self.add(stream, offset=offset, content=content)
 
     async def drop(self, stream: str, fallen: list[CommandOutput]) -> None:
-        """Let the first pieces behind the beginning of a stream fall out: one gap is left of them all."""
+        """Replace the first pieces after the head of a stream by one gap."""
         of_stream = CommandOutput.data["stream"].astext == stream
         earlier = select(CommandOutput).where(
             CommandOutput.command_id == self.command_id, of_stream, CommandOutput.type == "gap"
@@ -90,7 +90,7 @@ class Recorded:
 async def record_command(
     sessions: Sessions, tenant_id: str, sandbox_id: str, **columns: Any
 ) -> Recorded:
-    """Write down a command that has been started."""
+    """Insert a started command."""
     columns = {"cmd": "true", "state": CommandState.RUNNING, "pid": 1, **columns}
     row = Command(id=new_id(), tenant_id=tenant_id, sandbox_id=sandbox_id, **columns)
     async with sessions.begin() as session:

@@ -1,4 +1,4 @@
-"""A way to PostgreSQL on which answers are lost, and which may be closed for a while."""
+"""A TCP proxy to PostgreSQL that can lose responses and be closed."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ _READY = b"Z\0\0\0\x05I"
 
 
 class LossyPostgres:
-    """Passes on what comes to `url`, as long as it is told to."""
+    """Forwards connections to `url` while it is open."""
 
     def __init__(self, database_url: str) -> None:
         self._parts = urlsplit(database_url)
@@ -32,11 +32,11 @@ class LossyPostgres:
         return f"postgresql://{account}@127.0.0.1:{port}{self._parts.path}?sslmode=disable"
 
     def lose_answer_to(self, statement: str) -> None:
-        """Have the next statement like this carried out, and break off instead of answering."""
+        """Execute the next statement like this, and close the connection instead of returning its result."""
         self._losing = re.compile(statement.encode())
 
     def close(self) -> None:
-        """Break all connections off, and let no more in."""
+        """Close all connections and refuse new ones."""
         self._is_open = False
         for connection in self._connections:
             connection.cancel()
@@ -100,7 +100,7 @@ class LossyPostgres:
         client.close()
 
     def _is_lost(self, data: bytes, prepared: dict[bytes, bytes]) -> bool:
-        """Tell whether the statement is one whose answer is to be lost: it was named when it was prepared."""
+        """Tell whether the result of this statement is to be lost. Its text was seen when it was prepared."""
         prepared |= dict(_PREPARED.findall(data))
         if self._losing is None:
             return False

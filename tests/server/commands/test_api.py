@@ -1,4 +1,4 @@
-"""Commands on a server and an engine as users have them."""
+"""Commands over HTTP, on a real server and engine."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ async def server(bundled_url, engine):
 
 @pytest.fixture(scope="module")
 def sandbox(server):
-    """Have one sandbox for all tests; gives its path."""
+    """Create one sandbox for all tests; returns its path."""
     headers = {"X-API-Key": server.admin_key}
     with httpx.Client(base_url=server.url, headers=headers, timeout=60) as caller:
         made = caller.post("/v1/sandboxes", json={})
@@ -48,7 +48,7 @@ async def caller(server):
 
 @pytest.fixture
 def run(caller, sandbox):
-    """Run a command, and wait for its end unless the test says otherwise."""
+    """Run a command and wait for its end by default."""
 
     async def run(cmd, *, params=None, headers=None, **body):
         return await caller.post(
@@ -60,7 +60,7 @@ def run(caller, sandbox):
 
 @pytest.fixture
 def begin(run, sandbox):
-    """Start a command in the background; gives its path."""
+    """Start a command in the background; returns its path."""
 
     async def begin(cmd, **body):
         begun = await run(cmd, background=True, **body)
@@ -73,7 +73,7 @@ def begin(run, sandbox):
 
 @pytest.fixture
 def ended(caller):
-    """Wait until a command has ended; gives what it is told to be."""
+    """Wait until a command has ended; returns its representation."""
 
     async def ended(path):
         async def find():

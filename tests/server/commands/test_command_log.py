@@ -1,4 +1,4 @@
-"""What is kept of a command's output, whatever it writes and however it is stored."""
+"""Retention of a command's output."""
 
 from dataclasses import dataclass, field
 
@@ -20,11 +20,11 @@ BOUND = SMALLEST_BOUND
 STDOUT, STDERR = OUTPUTS
 TEXT = "aé€😀\n"
 MOST_STORED = 3 * BOUND + 4 * LARGEST_PIECE
-"""Of one output, whatever it writes, if no time passes."""
+"""Maximum bytes stored of one output while no time passes."""
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that tests advance."""
 
     def __init__(self):
         self.now = 0.0
@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass
 class Table:
-    """The rows of one command, as the statements leave them; its tenant's other logs take numbers too."""
+    """The stored rows of one command. Other logs of the tenant use numbers too."""
 
     log: CommandLog
     rows: dict[int, StoredRecord] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class Table:
     sizes: dict[str, int] = field(default_factory=dict)
     seq: int = 0
     stored: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTPUTS, 0))
-    """How many bytes of each output were ever stored."""
+    """Total bytes that were written per stream."""
 
     def store(self, *, most=2**20):
-        batch = self.log.take(most=most)
+        batch = self.log.take(max_bytes=most)
         if batch is None:
             return False
         assert batch.last_seq == max(self.rows, default=0) or not self.rows
@@ -77,12 +77,11 @@ class Table:
             pass
 
     def restart(self, clock):
-        """Go on with another log, as another server does."""
+        """Continue with another log, as another server does."""
         self.log = CommandLog(bound=BOUND, clock=clock)
         self.log.restore(self.rows[seq] for seq in sorted(self.rows))
 
     def of(self, stream):
-        """List the rows of a stream with their ends, in order."""
         for seq in sorted(self.rows):
             row = self.rows[seq]
             if row.type is stream:

@@ -1,4 +1,4 @@
-"""A sandbox whose owner has root in it, and lets something else answer for its processes."""
+"""A sandbox whose root user replaces envd with a server that sends invalid responses."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def living(sessions, backend_at, proxy):
 
 
 def events_of(*events, ends=True):
-    """Answer with these events of a process, as E2B's protocol has them."""
+    """Answer with these process events in E2B's protocol."""
     messages = [(0, {"event": event}) for event in events]
     if ends:
         messages.append((_END, {}))

@@ -1,4 +1,4 @@
-"""Commands that write without end: what reaches the database is bounded, and what followers need is there."""
+"""Commands with endless output: writes to the database are bounded, and followers still work."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ CHUNK = 64 * 1024
 
 
 class Clock:
-    """A clock that stands still unless a test moves it: a flood earns no allowance by taking long."""
+    """A clock that only tests advance, so that a slow test earns no allowance."""
 
     def __init__(self):
         self.now = 0.0
@@ -43,7 +43,7 @@ class Clock:
 
 
 class Flood:
-    """A command whose log grows by a test's word."""
+    """A command whose output tests write."""
 
     def __init__(self, row, *, bound=BOUND, clock=None):
         self.row = row
@@ -67,7 +67,7 @@ class Flood:
             await asyncio.sleep(0)
 
     async def is_idle(self):
-        """Tell whether the recorder has written all that it may."""
+        """Tell whether the recorder has written all that the allowance permits."""
         return self.log.is_held or not self.log.buffered_bytes
 
     async def end(self, recorder):
@@ -79,7 +79,7 @@ class Flood:
 
 @pytest.fixture
 async def own_database(scratch):
-    """Run a PostgreSQL to which nobody else writes."""
+    """Run a PostgreSQL without other clients."""
     server = EmbeddedPostgres(scratch / "postgres", settings={"fsync": "off"})
     engine = create_engine(await asyncio.to_thread(server.start))
     await upgrade(engine)
@@ -110,7 +110,7 @@ async def add_flood(sessions, tenant_id, **fields):
 
 
 async def database_use(sessions):
-    """Measure how much WAL was ever written, and how large the table of output is."""
+    """Measure the WAL written so far and the size of the output table."""
     engine = sessions.kw["bind"]
     async with engine.connect() as connection:
         raw = (await connection.get_raw_connection()).driver_connection
@@ -230,7 +230,7 @@ async def test_recorder__a_prompt_after_a_flood_is_stored_while_the_command_wait
 async def ends_in(server, command, text):
     async with server.living.sessions() as session:
         output = CommandOutputRepository(session)
-        last = await output.list_last(command.id, RecordType.STDOUT, most=100)
+        last = await output.list_last(command.id, RecordType.STDOUT, max_bytes=100)
     return b"".join(record.content for record in last).endswith(text)
 
 
@@ -270,7 +270,7 @@ async def find_ended(caller, command):
 
 
 async def follow_until(caller, path, reason):
-    """Follow a log until it tells of that gap; each byte before is there, or in a gap that says how many are missing."""
+    """Follow a log until the gap with this reason. All earlier bytes are received or covered by a gap of known size."""
     position = 0
     headers = {"Accept": "text/event-stream"}
     async with asyncio.timeout(90), caller.stream("GET", path, headers=headers) as answer:

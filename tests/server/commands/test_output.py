@@ -1,4 +1,4 @@
-"""What of a command's log is told by one answer, tried on logs that are there already."""
+"""Output in responses, from rows that exist already."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is read of one command costs the same however many others there are, and however much it wrote."""
+"""Query plans: reading one command costs the same with any number of other commands and any amount of output."""
 
 import pytest
 from sqlalchemy import text
@@ -50,7 +50,7 @@ async def test_output_query__a_stream_is_read_without_other_commands(filled):
     async def act(session):
         output = CommandOutputRepository(session)
         await output.list_stream("c7", RecordType.STDOUT, offset=9_000, limit=20)
-        await output.list_ends("c7", most=100)
+        await output.list_ends("c7", max_bytes=100)
 
     for plan in await explain(filled, act):
         assert reads_by_index(plan, _INDEX)

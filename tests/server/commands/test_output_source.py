@@ -1,4 +1,4 @@
-"""What a reader of a command's output is told, wherever it begins and however often it breaks off."""
+"""The stream of a command's output, from any position and across reconnects."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ def source(recorded):
 
 @pytest.fixture
 def read(sessions, source):
-    """Read on after a number; gives the page, and what its items say."""
+    """Read the page after a number; returns the page and its decoded items."""
 
     async def read(after=0, *, limit=100):
         page = await source.read(sessions, after=after, limit=limit)
@@ -130,7 +130,7 @@ async def test_output_source__equal_sources_are_the_same_stream(recorded, source
 
 
 class Reader:
-    """Remembers what it was told, and until where."""
+    """Collects received items and the position."""
 
     def __init__(self):
         self.last = 0

@@ -1,4 +1,4 @@
-"""What is written about commands arrives once, whatever happens to the database and the way to it."""
+"""The recorder stores output exactly once, across outages of the database and its connection."""
 
 import asyncio
 from datetime import timedelta
@@ -23,7 +23,7 @@ STORE = "INSERT INTO command_output"
 
 
 class Told:
-    """A command whose log grows by a test's word."""
+    """A command whose output tests write."""
 
     def __init__(self, row):
         self.row = row
@@ -71,7 +71,7 @@ async def recorder(lossy):
 
 @pytest.fixture
 async def add(sessions):
-    """Write down commands that are recorded by somebody; each of a tenant of its own, unless one is named."""
+    """Insert running commands with a recorder, each for its own tenant by default."""
 
     async def add(by="me", tenant_id=None):
         own = tenant_id or new_id()

@@ -1,4 +1,4 @@
-"""What is written of one command costs the same however many others there are, and however much they wrote."""
+"""Query plans: recording one command costs the same with any number of other commands and any amount of output."""
 
 from datetime import timedelta
 

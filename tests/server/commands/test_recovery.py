@@ -1,4 +1,4 @@
-"""Commands whose recording broke off: the server is gone, the sandbox paused, the way to it cut."""
+"""Recording after interruptions: server stopped or killed, sandbox paused, connection lost."""
 
 import asyncio
 from contextlib import AsyncExitStack, aclosing
@@ -68,7 +68,7 @@ async def has_gap(server, command):
 
 
 async def left_by_a_server_that_died(living, sandbox_id, cmd, *, state="running", **columns):
-    """Leave a command as a server does that is killed: on record, perhaps running, and its lease not extended."""
+    """Leave a command as a killed server does: stored, perhaps running, its lease expired."""
     command_id = new_id()
     if cmd is not None:
         row = await living.row(sandbox_id)
@@ -92,7 +92,7 @@ async def left_by_a_server_that_died(living, sandbox_id, cmd, *, state="running"
 
 @pytest.fixture
 def hasty(database, living):
-    """Run a server that looks for what others left all the time."""
+    """Run a server that looks for released commands continuously."""
     return running_server(database, living, lease=timedelta(seconds=1))
 
 

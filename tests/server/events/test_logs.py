@@ -1,4 +1,4 @@
-"""What happened to sandboxes and what ran in them, in one order."""
+"""Merged logs: events and output of sandboxes in one order."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ async def row(sessions, tenant_id):
 
 @pytest.fixture
 def run(sessions, tenant_id):
-    """Have something run in a sandbox; gives its id."""
+    """Insert a command in a sandbox; returns its id."""
 
     async def run(row, **fields):
         command = Command(
@@ -48,7 +48,7 @@ def run(sessions, tenant_id):
 
 @pytest.fixture
 def write(sessions, tenant_id):
-    """Record what a command wrote, as a recorder does."""
+    """Store output as a recorder does."""
 
     async def write(command, content, *, kind="stdout", **data):
         async with sessions.begin() as session:
@@ -72,7 +72,7 @@ def write(sessions, tenant_id):
 
 @pytest.fixture
 async def told(sessions, tenant_id, row, run, write):
-    """Have a sandbox with something of every kind, of which each says its own number."""
+    """Create a sandbox with records of every kind, each containing its own number."""
     await add_event(sessions, tenant_id, row.id, "1")
     command, terminal = await run(row), await run(row, kind="terminal")
     service = await run(row, kind="service", name="web")

@@ -1,4 +1,4 @@
-"""What a follower reads costs what is new to it, however long the logs are."""
+"""Query plans: a read costs as much as there is new data, whatever the length of the logs."""
 
 import pytest
 from sqlalchemy import text

@@ -1,4 +1,4 @@
-"""Logs of services in real sandboxes, recorded while somebody follows them."""
+"""Logs of services in real sandboxes, recorded while they are followed."""
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,7 +29,7 @@ async def sandbox_id(server):
 
 @asynccontextmanager
 async def service_logs_of(server, **options):
-    """Have a server record logs of services, looking for them all the time."""
+    """Record logs of services at a server, with short intervals."""
     living = server.living
     logs = ServiceLogRecorder(
         living.sessions,
@@ -44,7 +44,7 @@ async def service_logs_of(server, **options):
 
 
 async def write(server, sandbox_id, name, text):
-    """Have a service write to its log."""
+    """Append to the log of a service."""
     cmd = f"sudo mkdir -p /var/log/sandbox && echo '{text}' | sudo tee -a '/var/log/sandbox/{name}' > /dev/null"
     assert (await run(server, sandbox_id, cmd)).exit_code == 0
 
@@ -58,7 +58,7 @@ async def recordings(server, sandbox_id):
 
 
 async def read(server, sandbox_id):
-    """Read what is told of the services of a sandbox: what each wrote."""
+    """Read the recorded output of each service of a sandbox."""
     source = LogSource(
         tenant_id=server.living.tenant_id,
         sandbox_ids=(sandbox_id,),

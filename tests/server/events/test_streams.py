@@ -1,4 +1,4 @@
-"""Events as they happen, over sockets."""
+"""Event streams over sockets."""
 
 import signal
 
@@ -48,7 +48,7 @@ async def test_event_stream__sends_past_events_and_then_new_ones(reader, session
 
 @pytest.fixture
 async def told(sessions, tenant_id, row):
-    """Have four things happen, which are of two types."""
+    """Append four events of two types."""
     for reason in ("First.", "Second.", "Third."):
         await add_event(sessions, tenant_id, row.id, reason)
     async with sessions.begin() as session:

@@ -25,7 +25,7 @@ MEGABYTE = 2**20
 
 
 class Files:
-    """The files of one sandbox, as a caller has them."""
+    """Files of one sandbox over HTTP."""
 
     def __init__(self, api, sandbox_id):
         self.api = api
@@ -63,7 +63,7 @@ class Files:
 
 @pytest.fixture
 async def elsewhere(api, served, database_url):
-    """Call another server, which shares nothing with the first but the database and the provider."""
+    """Call another server, which shares only the database and the provider."""
     engine = create_engine(database_url)
     locks = Locks(create_sessions(engine))
     path_locks = PathLocks(locks)

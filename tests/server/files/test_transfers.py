@@ -1,4 +1,4 @@
-"""What becomes of a transfer whose other side stands still."""
+"""Transfers whose other side stalls."""
 
 import asyncio
 from collections.abc import AsyncIterator

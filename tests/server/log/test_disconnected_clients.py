@@ -1,4 +1,4 @@
-"""Clients that hang up in the middle of what they follow: that is no fault, and costs no connection to the database."""
+"""Clients that disconnect during a stream: no error is logged, and no database connection is lost."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ EVENTS = {"Accept": "text/event-stream"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(outside):
-    """Have a sandbox in which something writes all the time; gives its path."""
+    """Create a sandbox with a command that writes continuously; returns its path."""
     async with outside.api() as api:
         made = await api.post("/v1/sandboxes", json={"template": "base"})
         path = f"/v1/sandboxes/{made.json()['id']}"
@@ -33,7 +33,7 @@ async def sandbox(outside):
 
 @pytest.fixture
 def lost(outside):
-    """Note the connections that the pool gives up."""
+    """Record connections that the pool discards."""
     lost = []
     pool = outside.components.sessions.kw["bind"].sync_engine.pool
 
@@ -50,7 +50,7 @@ def lost(outside):
 
 @pytest.fixture
 async def unharmed(outside, lost, caplog):
-    """Check afterwards that nothing was logged as a fault, and that all connections are back in the pool."""
+    """Check at the end that no error was logged and all connections are back in the pool."""
     caplog.set_level(logging.INFO)
 
     @asynccontextmanager
@@ -70,7 +70,7 @@ async def unharmed(outside, lost, caplog):
 
 @asynccontextmanager
 async def writing(api, sandbox, kind="commands"):
-    """Run a command or a terminal that writes without end."""
+    """Start a command or a terminal that writes without end."""
     body = {"cmd": LINES} | ({"background": True} if kind == "commands" else {})
     made = await api.post(f"{sandbox}/{kind}", json=body)
     assert made.status_code == httpx.codes.CREATED, made.text
@@ -85,7 +85,7 @@ async def writing(api, sandbox, kind="commands"):
 
 
 async def read_some(api, method, path, **request):
-    """Follow until some lines have come, and hang up."""
+    """Follow until some lines have arrived, and disconnect."""
     async with asyncio.timeout(30), api.stream(method, path, **request, headers=EVENTS) as answer:
         assert answer.status_code == httpx.codes.OK
         told = 0

@@ -1,4 +1,4 @@
-"""What followers that do not read cost the others, and how many streams there may be."""
+"""Followers that do not read, and the limit of concurrent streams."""
 
 import asyncio
 import re
@@ -52,7 +52,7 @@ async def reader(port, key):
 
 @pytest.fixture
 async def happen(reader, sessions):
-    """Have so many things happen of which much is to be told."""
+    """Append so many large events."""
     tenant_id = await find_tenant(sessions)
     row = await add_sandbox(sessions, tenant_id)
 
@@ -64,7 +64,7 @@ async def happen(reader, sessions):
 
 
 async def ask_and_not_read(port, key):
-    """Ask for a stream over a connection with a small buffer; gives the socket."""
+    """Request a stream over a connection with a small buffer; returns the socket."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.setblocking(False)

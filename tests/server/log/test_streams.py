@@ -1,4 +1,4 @@
-"""Those who follow a stream, whenever they come and however slowly they read, get all of it once."""
+"""Followers receive each event once, whenever they connect and however slowly they read."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ def source(tenant_id):
 
 @pytest.fixture
 def append(sessions, tenant_id):
-    """Have so many things happen, all in one transaction."""
+    """Append so many events in one transaction."""
 
     async def append(count=1, *, reason="It was time."):
         event = Stopping(sandbox_id=SANDBOX, cause=Cause.EXPIRY, actor=SERVER, reason=reason)
@@ -49,7 +49,7 @@ def append(sessions, tenant_id):
 
 @asynccontextmanager
 async def open_streams(database, *, check_interval=CHECK_INTERVAL, hears=True):
-    """Have streams at work, as one server has them."""
+    """Run streams as one server does."""
     notifications = Notifications(database)
     streams = StreamHub(create_sessions(database), notifications, check_interval=check_interval)
     async with AsyncExitStack() as stack:
@@ -180,7 +180,7 @@ async def test_server_stop__ends_all_streams(streams, source, append):
 
 @dataclass(frozen=True)
 class Stuck:
-    """A stream that takes for ever to read."""
+    """A stream whose reads never finish."""
 
     tenant_id: str
     number: int

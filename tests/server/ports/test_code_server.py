@@ -1,4 +1,4 @@
-"""What code-server 4.139 compares and answers, at a host of a sandbox's own; the real one is in tests/template."""
+"""What code-server 4.139 checks and answers at the host of a sandbox; the real one is in tests/template."""
 
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.needs_engine
 
 
 def host_compared(seen):
-    """Find the host as code-server does."""
+    """Determine the host as code-server does."""
     assert seen.header("Forwarded") is None
     named = seen.header("X-Forwarded-Host") or seen.header("Host") or ""
     return named.split(",")[0].strip().lower()

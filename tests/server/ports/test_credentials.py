@@ -1,4 +1,4 @@
-"""Nothing that authenticated a caller reaches a sandbox, whichever way it takes."""
+"""Credentials of callers never reach a sandbox."""
 
 import re
 
@@ -22,7 +22,7 @@ def require_none_of_ours(got, *secrets):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def link(outside, sandbox_id):
-    """Make a link to the recorder; gives the path and query of it, and the ticket."""
+    """Create a link to the recorder; returns its path and query, and the ticket."""
     async with outside.api() as api:
         made = await api.post(
             f"/v1/sandboxes/{sandbox_id}/ports/{PORT}/links", json={"path": "/a?b=1"}

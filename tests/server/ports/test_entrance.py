@@ -1,4 +1,4 @@
-"""Who and what is let in to a sandbox's ports, and what everybody else is told."""
+"""Access control of ports, and the error responses."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ ABSENT = "0" * 20
 
 
 def targets(outside, sandbox_id, port=PORT, **headers):
-    """List both forms of a port: a client, and the path to ask it for."""
+    """Return a client and a path for the host form and the path form of a port."""
     return [
         (outside.at(sandbox_id, port, **headers), "/a"),
         (

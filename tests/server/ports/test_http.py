@@ -17,12 +17,12 @@ MIB = 2**20
 
 @pytest.fixture
 def at_port(outside, sandbox_id):
-    """Call the recorder with a key."""
+    """Call the recorder with an API key."""
     return outside.at(sandbox_id, PORT, **{"X-API-Key": outside.key})
 
 
 def answer_of(at_port, *lines, body=b""):
-    """Have the server in the sandbox answer with just these bytes."""
+    """Answer with exactly these bytes in the sandbox."""
     return at_port.post("/answer", content=b"\r\n".join([*lines, b"", body]))
 
 

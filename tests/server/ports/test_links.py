@@ -1,4 +1,4 @@
-"""Links for people without a key: what they open, what they do not, and when they end."""
+"""Preview links: what they open, what they do not, and when they expire."""
 
 import pytest
 import pytest_asyncio
@@ -17,7 +17,7 @@ BROWSER = {"Accept": "text/html,*/*", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-S
 
 
 async def make_link(outside, sandbox_id, *, port=PORT, key=None, **fields):
-    """Give the path and query of a new link, and its ticket."""
+    """Create a link; returns its path and query, and the ticket."""
     async with outside.api(**({} if key is None else {"X-API-Key": key})) as api:
         made = await api.post(f"/v1/sandboxes/{sandbox_id}/ports/{port}/links", json=fields)
     assert made.status_code == 201, made.text
@@ -31,13 +31,13 @@ async def ticket(outside, sandbox_id):
 
 
 def visitor(outside, sandbox_id, ticket, *, port=PORT, **headers):
-    """Come with the cookie that a link left."""
+    """Create a client with the cookie of a link."""
     cookie = {"Cookie": f"sandbox-preview={ticket}"}
     return outside.at(sandbox_id, port, **BROWSER, **cookie, **headers)
 
 
 async def end(outside, ticket_hash=None):
-    """Let the time of all tickets be up."""
+    """Expire all tickets."""
     async with outside.components.sessions.begin() as session:
         await session.execute(update(Ticket).values(expires_at=func.clock_timestamp()))
     outside.components.authenticator.forget()

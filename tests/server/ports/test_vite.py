@@ -1,4 +1,4 @@
-"""A development server in a sandbox, whose page a person has open who came by a link."""
+"""A Vite development server in a sandbox, with a browser page opened by a link."""
 
 import io
 import tarfile
@@ -19,13 +19,13 @@ PAGE = '<!doctype html><link rel="icon" href="data:,"><h1 id="said">nothing</h1>
 
 
 def script(text: str) -> str:
-    """Say this on the page, now and whenever the script changes."""
+    """Show this text on the page, also after the script changes."""
     return f'document.getElementById("said").textContent = "{text}";\nimport.meta.hot.accept();\n'
 
 
 @pytest.fixture(scope="module")
 def vite():
-    """Get Vite once, as an archive of all that it consists of."""
+    """Download Vite once, as an archive with its dependencies."""
     modules = install("vite", VERSION)
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as opened:

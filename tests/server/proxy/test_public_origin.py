@@ -1,4 +1,4 @@
-"""A provider that tells sandboxes apart by their hosts: what is passed on names the provider's host in all places."""
+"""A provider that distinguishes sandboxes by host: forwarded headers consistently name the provider's host."""
 
 import ssl
 

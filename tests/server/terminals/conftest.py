@@ -12,7 +12,7 @@ from tests.server.support.server_process import ServerProcess, server_process, v
 
 @dataclass(frozen=True)
 class Pair:
-    """Two servers on one database, and a sandbox of theirs."""
+    """Run two servers on one database, with one sandbox."""
 
     first: ServerProcess
     other: ServerProcess
@@ -50,14 +50,14 @@ async def caller(pair):
 
 @pytest.fixture
 async def elsewhere(pair):
-    """Call the other server."""
+    """Create a client of the other server."""
     async with pair.other.client() as caller:
         yield caller
 
 
 @pytest.fixture
 async def make(pair, caller):
-    """Make terminals, which end with the test."""
+    """Create terminals that are killed at the end of the test."""
     async with AsyncExitStack() as ending:
 
         async def make(**body):
@@ -71,5 +71,5 @@ async def make(pair, caller):
 
 @pytest.fixture
 async def shell(make):
-    """Make a shell that shows no more than what is typed and answered."""
+    """Start a shell without prompt and echo."""
     return await make(cmd="PS1='> ' exec sh -i")

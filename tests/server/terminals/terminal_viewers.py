@@ -1,4 +1,4 @@
-"""Viewers of terminals, as programs of callers are."""
+"""WebSocket clients of terminals."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ PATIENCE_S = 30
 
 
 class Viewer:
-    """One connection to a terminal: what was shown and told on it so far."""
+    """One connection to a terminal, with the output and messages received so far."""
 
     def __init__(self, socket):
         self._socket = socket
@@ -21,7 +21,7 @@ class Viewer:
         self.close = None
 
     async def read(self):
-        """Read one message; tells whether there was one."""
+        """Receive one message; returns whether there was one."""
         try:
             message = await self._socket.recv()
         except ConnectionClosed as closed:
@@ -40,7 +40,7 @@ class Viewer:
         return True
 
     async def until_shown(self, text):
-        """Read on until this was shown; gives all that was shown until then, which it forgets."""
+        """Receive until the output contains this; returns and clears the output up to there."""
         async with asyncio.timeout(PATIENCE_S):
             while text not in self.shown:
                 assert await self.read(), (self.close, self.told, self.shown)
@@ -48,7 +48,7 @@ class Viewer:
         return shown + text
 
     async def until_told(self, kind, **fields):
-        """Read on until such a message has come; gives it and forgets it with all before it."""
+        """Receive until such a message arrives; returns it and clears all earlier ones."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 while self.told:
@@ -58,13 +58,13 @@ class Viewer:
                 assert await self.read(), (self.close, self.told, self.shown)
 
     async def drain(self):
-        """Read to the end, however much and long that is, and keep nothing; gives the code and the reason of it."""
+        """Receive to the end without keeping anything; returns close code and reason."""
         while await self.read():
             self.shown = b""
         return self._ending
 
     async def until_closed(self):
-        """Read to the end; gives the code and the reason of it."""
+        """Receive to the end; returns close code and reason."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.read():
                 pass
@@ -84,13 +84,13 @@ class Viewer:
         await self._socket.send(text)
 
     def leave(self):
-        """Be gone without a word."""
+        """Disconnect without a close frame."""
         self._socket.transport.abort()
 
 
 @asynccontextmanager
 async def viewing(caller, path, **options):
-    """Attach to a terminal as the caller of an API client."""
+    """Attach to a terminal with the credentials of an API client."""
     url = str(caller.base_url.join(path)).replace("http", "ws", 1)
     headers = {name: key for name, key in caller.headers.items() if name == "x-api-key"}
     async with connect(url, additional_headers=headers, max_size=None, **options) as socket:

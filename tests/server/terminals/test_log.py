@@ -1,4 +1,4 @@
-"""What of a terminal's log is found by its bytes, and what is kept of its sizes."""
+"""Positions and sizes in the log of a terminal."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Terminals whose servers stop, crash and come back, and viewers that take nothing."""
+"""Terminals across stops and crashes of servers, and viewers that do not read."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ COUNT = r"i=0; while read line; do i=$((i + 1)); echo [$i:$line]; done"
 
 
 async def resumed(viewer, caller, path):
-    """Tell how much a terminal has shown, as its viewer knows it."""
+    """Return the number of bytes shown, as the viewer knows it."""
     read = (await caller.get(path)).json()
     assert read["state"] == "running"
     assert viewer.offset <= read["size"]

@@ -1,4 +1,4 @@
-"""Terminals as callers see them: over sockets, from several places at once, on any server."""
+"""Terminals over WebSockets, with several viewers on two servers."""
 
 import hashlib
 import json
