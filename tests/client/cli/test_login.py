@@ -30,7 +30,7 @@ def test_a_key_is_asked_for_tried_and_written_down_for_nobody_else(unknown, sit,
 def test_a_key_that_is_not_good_is_not_written_down(unknown, sbx, server, home):
     done = sbx("login", server.url, stdin=b"sbx_wrong\n")
     assert done.returncode == 1
-    assert "no API key that is known here" in done.stderr
+    assert "Missing or invalid API key" in done.stderr
     assert not (home / "client.toml").exists()
 
 

@@ -47,7 +47,7 @@ def test_the_two_limits_are_told_apart_by_code_and_say_when_to_come_back():
     fast = RateLimited(per_second=2.5, retry_after=wait)
     assert (full.code, fast.code) == ("queue-full", "rate-limited")
     assert full.retry_after == fast.retry_after == wait
-    assert str(fast) == "This API key may make 2.5 requests per second."
+    assert str(fast) == "Rate limit exceeded: this API key may send 2.5 requests per second."
 
 
 def test_what_is_not_there_is_named():

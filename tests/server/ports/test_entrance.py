@@ -68,7 +68,7 @@ async def test_port_access__a_closed_port_is_a_distinct_error(outside, sandbox_i
         )
     assert page.status_code == posted.status_code == 502
     assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "nothing listens at its port 4999" in page.text
+    assert "Nothing listens on port 4999" in page.text
     assert posted.json()["code"] == "port-not-open"
 
 

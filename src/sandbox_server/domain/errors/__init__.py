@@ -1,71 +1,72 @@
-"""What can go wrong in the server.
+"""The errors of the server.
 
 SandboxError
-  InvalidRequest              what was asked cannot be carried out as it stands
-    ControlNotUnderstood      what a viewer of a terminal sends
+  InvalidRequest              the request cannot be carried out as it is
+    ControlNotUnderstood      an invalid control message on a terminal's WebSocket
   NotFound
     SandboxNotFound  TenantNotFound  KeyNotFound  TemplateNotFound  BackendNotFound  JobNotFound
     PathNotFound              no such file in the sandbox
     SnapshotNotFound  CommandNotFound  TerminalNotFound  AgentRunNotFound
   Conflict
-    InvalidTransition         a stopped sandbox cannot be resumed
-    SandboxPaused             using it does not wake it
-    IdempotencyMismatch       the key stands for another request
+    InvalidTransition         for example: resume a deleted sandbox
+    SandboxPaused             requests do not resume it
+    IdempotencyMismatch       the key was used for another request
     NameTaken
     TooManyTemplates
-    KeyIssuedBefore           its secret was told then
-    Superseded                another worker went on with the sandbox in the meantime
-    PathRefused               there is something else at that path, or it may not be touched
-    CommandNotRunning         it has ended, and takes neither input nor signals
-    StdinClosed               it was started without, or its input has been ended
-    FileBusy                  others have been replacing it all the time
+    KeyIssuedBefore           its secret was returned then
+    Superseded                another worker has changed the sandbox meanwhile
+    PathRefused               something else exists at that path, or permissions are missing
+    CommandNotRunning         no input, no signals
+    StdinClosed               started without stdin, or closed since
+    FileBusy                  other requests kept replacing it
     DirectoryNotEmpty
   AccessDenied
-    Unauthenticated           no key, or none that is known
+    Unauthenticated           missing or invalid key
       MetricsRefused          not from this machine, or without the token
     ScopeMissing              the key may not do this
-    TicketRefused             the ticket is not for this
-    LoginRefused              who is signed in asks by another way than our own page
+    TicketRefused             the ticket is for something else
+    LoginRefused              the login cookie was sent by something other than our own page
   LimitReached
     QueueFull
-    RateLimited               a key asks too often
-    TooManyAtOnce             a tenant does not wait for its answers
-    TooManyCommands           a sandbox or a tenant runs as many as it may
-    TooManyStreams            a tenant follows more than one server keeps open for it
-    TooManyTickets            a tenant makes more than end
-  FileChanged               it is not the version that the request is about
-  RangeOutside              the file is shorter
-  FileTooLarge              too large to be told in one answer
-  TooManyEntries            the same of a directory
-  TransferStalled           the caller sent nothing for too long
-  ArchiveFailed             the sandbox could not pack or unpack it
-  DiskFull                  the sandbox's own disk has no room for it
-  CommandNotStarted         the sandbox would not start it
-  CommandTimedOut           the command was killed when its time was up
-  StartFailed                 the provider would not start it
-    StartRefused              nor would it later: it cannot be as it was asked for
-  ResumeFailed                it is still there, paused
-  SandboxFailed               it is gone, and nobody asked for that
-  SnapshotFailed              the provider would not copy the sandbox
-  ToolsNotRunning             nothing listens where the sandbox's tool server belongs
-  AgentsNotRunning            nor where its agent server does
-  ToolsRefused                a service does not take the token that it was given, or the sandbox no settings
-  PortNotOpen                 nothing in the sandbox listens there
-  PortBroken                  what listens there answers no HTTP
-  PortSilent                  it does not answer for very long
-  NotPassedOn                 the request is one that cannot be passed on faithfully
-  NoBackend                   there is none that could have a sandbox
-  NotReady                    the caller's wait is over, the sandbox is still on its way
+    RateLimited               requests per second of a key
+    TooManyAtOnce             concurrent requests of a tenant
+    TooManyCommands           running commands of a sandbox or a tenant
+    TooManyStreams            open streams of a tenant at one server
+    TooManyTickets            valid tickets of a tenant
+  FileChanged                 If-Match names another version
+  RangeOutside                the file is shorter
+  FileTooLarge                too large for one answer
+  TooManyEntries              a directory too large for one answer
+  TransferStalled             the caller sent nothing for too long
+  ArchiveFailed               the sandbox could not pack or unpack it
+  DiskFull                    the sandbox's disk
+  CommandNotStarted           the sandbox refused to start it
+  CommandTimedOut             killed after its timeout
+  StartFailed                 the provider did not start the sandbox
+    StartRefused              and never will, as it was requested
+  ResumeFailed                the sandbox stays paused
+  SandboxFailed               it was lost, or never started
+  SnapshotFailed              the provider did not copy the sandbox
+  ToolsNotRunning             nothing listens on the tool server's port
+  AgentsNotRunning            nothing listens on the agent server's port
+  ToolsRefused                a service rejects its token, or the sandbox rejects the settings file
+  PortNotOpen                 nothing listens on the port
+  PortBroken                  what listens there does not speak HTTP
+  PortSilent                  no answer for very long
+  NotPassedOn                 the proxy cannot forward this request unchanged
+  NoBackend                   none is configured
+  NotReady                    the wait is over, the sandbox does not run yet
   BackendError
-    BackendUnavailable        it does not answer
-    BackendBusy               it has no room or wants fewer calls: backpressure
-    BackendRefused            it answered, and said no
-    and, for the lifecycle to act on, those of providers/protocol/errors.py
+    BackendUnavailable        no answer
+    BackendBusy               no capacity, or rate limited: backpressure
+    BackendRefused            the provider answered, and refused
+    and, for the lifecycle, those of providers/protocol/errors.py
 
 Each class has a stable `code`. Its HTTP status and title are in the table `sandbox_client/models/error_codes.py`.
 """
 
 from sandbox_server.domain.errors.access import (
+    AccessDenied,
     LoginRefused,
     MetricsRefused,
     ScopeMissing,
@@ -114,7 +115,6 @@ from sandbox_server.domain.errors.inside import (
     PathRefused,
 )
 from sandbox_server.domain.errors.kinds import (
-    AccessDenied,
     Conflict,
     InvalidRequest,
     LimitReached,
@@ -138,11 +138,14 @@ from sandbox_server.domain.errors.missing import (
     TemplateNotFound,
     TenantNotFound,
 )
-from sandbox_server.domain.errors.passing import (
+from sandbox_server.domain.errors.ports import (
+    AgentsNotRunning,
     NotPassedOn,
     PortBroken,
     PortNotOpen,
     PortSilent,
+    ToolsNotRunning,
+    ToolsRefused,
 )
 from sandbox_server.domain.errors.sandboxes import (
     NotReady,
@@ -152,7 +155,6 @@ from sandbox_server.domain.errors.sandboxes import (
     StartFailed,
     StartRefused,
 )
-from sandbox_server.domain.errors.tools import AgentsNotRunning, ToolsNotRunning, ToolsRefused
 
 __all__ = [
     "AccessDenied",

@@ -6,14 +6,16 @@ from sandbox_server.domain.texts import storable
 
 class NoBackend(SandboxError):
     code = "no-backend"
-    remediation = "The server's settings have to name a provider; /readyz says when one is known."
+    remediation = (
+        "Configure a backend in the server's settings. /readyz reports whether one is configured."
+    )
 
     def __init__(self) -> None:
-        super().__init__("The server knows no provider of sandboxes.")
+        super().__init__("No backend is configured.")
 
 
 class BackendError(SandboxError):
-    """A provider of sandboxes did not do what it was asked."""
+    """A request to a provider of sandboxes failed."""
 
     code = "backend-error"
 
@@ -27,12 +29,14 @@ class BackendError(SandboxError):
 
 class BackendUnavailable(BackendError):
     code = "backend-unavailable"
-    remediation = "Try again; what was asked of existing sandboxes is carried out once it answers."
+    remediation = "Try again. Changes of existing sandboxes are carried out as soon as the backend is available."
 
 
 class BackendBusy(BackendError):
     code = "backend-busy"
+    remediation = "Try again later; Retry-After says when, if the provider said so."
 
 
 class BackendRefused(BackendError):
     code = "backend-refused"
+    remediation = "Read the provider's message and change the request."

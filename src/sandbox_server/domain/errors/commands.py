@@ -4,34 +4,38 @@ from sandbox_server.domain.errors.kinds import Conflict, InvalidRequest, NotFoun
 class CommandNotFound(NotFound):
     code = "command-not-found"
     noun = "command"
-    remediation = "Commands are removed with their sandbox, and a while after they have ended."
+    remediation = (
+        "Records of commands are deleted with their sandbox, and some days after the command ended."
+    )
 
 
 class AgentRunNotFound(NotFound):
     code = "agent-run-not-found"
     noun = "run"
-    remediation = "Runs are removed with their sandbox, and a while after they have ended."
+    remediation = (
+        "Records of runs are deleted with their sandbox, and some days after the run ended."
+    )
 
 
 class CommandNotRunning(Conflict):
     code = "command-not-running"
-    remediation = "Read its state; one that has ended cannot come back."
+    remediation = "Read the command's state. A command that has ended cannot be resumed."
 
     def __init__(self, state: str) -> None:
-        super().__init__(f"The command is {state}, and takes neither input nor signals.")
+        super().__init__(f"The command is {state}: it accepts no input and no signals.")
 
 
 class StdinClosed(Conflict):
     code = "stdin-closed"
-    remediation = "Start it with `stdin: true`, and close that only after all input."
+    remediation = "Start the command with `stdin: true`, and close stdin only after the last input."
 
     def __init__(self) -> None:
-        super().__init__("The command's stdin was not left open, or has been closed since.")
+        super().__init__("The command's stdin is closed.")
 
 
 class CommandNotStarted(SandboxError):
     code = "command-not-started"
-    remediation = "See whether its directory and its user are there in the sandbox."
+    remediation = "Check that the working directory and the user exist in the sandbox."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The command did not start: {reason}")
@@ -40,12 +44,12 @@ class CommandNotStarted(SandboxError):
 class TerminalNotFound(NotFound):
     code = "terminal-not-found"
     noun = "terminal"
-    remediation = "Terminals are removed with their sandbox, and a while after they have ended."
+    remediation = "Records of terminals are deleted with their sandbox, and some days after the terminal ended."
 
 
 class ControlNotUnderstood(InvalidRequest):
     code = "control-not-understood"
-    remediation = "Send what is typed as binary messages, and control as JSON with a `type`."
+    remediation = "Send input as binary messages and control messages as JSON with a `type`."
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"The message is no control of a terminal: {reason}")
+        super().__init__(f"Invalid control message: {reason}")

@@ -5,13 +5,13 @@ from sandbox_server.domain.errors.kinds import Conflict, SandboxError
 
 class FileChanged(SandboxError):
     code = "file-changed"
-    remediation = "Read it again, and send the ETag that it has now."
+    remediation = "Read the file again and send its current ETag."
 
     def __init__(self, path: str, *, etag: str | None) -> None:
         super().__init__(
-            f"There is no file {path!r}."
+            f"The file {path!r} does not exist."
             if etag is None
-            else f"The file {path!r} has the ETag {etag}."
+            else f"The file {path!r} has changed: its ETag is {etag}."
         )
         self.etag = etag
 
@@ -20,7 +20,7 @@ class RangeOutside(SandboxError):
     code = "range-outside"
 
     def __init__(self, path: str, *, size: int) -> None:
-        super().__init__(f"The file {path!r} has {size} bytes.")
+        super().__init__(f"The range is outside the file {path!r}, which has {size} bytes.")
         self.size = size
 
 
@@ -29,12 +29,12 @@ class FileBusy(Conflict):
     remediation = "Try again."
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"Others have been replacing {path!r} all the time.")
+        super().__init__(f"Other requests kept replacing {path!r}.")
 
 
 class DirectoryNotEmpty(Conflict):
     code = "directory-not-empty"
-    remediation = "Ask with `recursive=true` to delete all that is in it."
+    remediation = "Use `recursive=true` to delete a directory with its content."
 
     def __init__(self, path: str) -> None:
         super().__init__(f"The directory {path!r} is not empty.")
@@ -42,23 +42,23 @@ class DirectoryNotEmpty(Conflict):
 
 class TooManyEntries(SandboxError):
     code = "too-many-entries"
-    remediation = "List a directory further down, or fewer levels."
+    remediation = "List a subdirectory, or fewer levels."
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"There is more below {path!r} than one listing may hold.")
+        super().__init__(f"The directory {path!r} has too many entries for one listing.")
 
 
 class TransferStalled(SandboxError):
     code = "transfer-stalled"
-    remediation = "Send it again."
+    remediation = "Repeat the upload."
 
     def __init__(self, limit: timedelta) -> None:
-        super().__init__(f"Nothing was received for {limit.total_seconds():g} s.")
+        super().__init__(f"No data was received for {limit.total_seconds():g} s.")
 
 
 class ArchiveFailed(SandboxError):
     code = "archive-failed"
-    remediation = "See what is said of it; some of an archive may have been unpacked."
+    remediation = "Read the message. A part of the archive may have been unpacked."
 
     def __init__(self, path: str, said: str) -> None:
         super().__init__(f"In {path!r}: {said}")

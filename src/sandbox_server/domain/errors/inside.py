@@ -7,7 +7,7 @@ class PathNotFound(NotFound):
     code = "path-not-found"
     noun = "file"
     remediation = (
-        "A relative path is in the working directory: the template's WORKDIR, else the user's home."
+        "Relative paths start in the template's WORKDIR, or in the user's home if it has none."
     )
 
     def __init__(self, path: str, *, reason: str | None = None) -> None:
@@ -18,7 +18,7 @@ class PathNotFound(NotFound):
 
 class PathRefused(Conflict):
     code = "path-refused"
-    remediation = "Look at what is there, and whether the sandbox's user may use it."
+    remediation = "Check what exists at this path, and its permissions."
 
     def __init__(self, path: str, said: str) -> None:
         super().__init__(f"The sandbox refuses {path!r}: {said}")
@@ -26,7 +26,7 @@ class PathRefused(Conflict):
 
 class FileTooLarge(SandboxError):
     code = "file-too-large"
-    remediation = "Read a part of it by a command, or have a command upload it."
+    remediation = "Read a part of the file with a command, or download it with GET /v1/sandboxes/{id}/files/content."
 
     def __init__(self, path: str, *, limit: int) -> None:
         super().__init__(f"The file {path!r} has more than {limit} bytes.")
@@ -34,15 +34,15 @@ class FileTooLarge(SandboxError):
 
 class DiskFull(SandboxError):
     code = "disk-full"
-    remediation = "Delete what the sandbox no longer needs."
+    remediation = "Delete files in the sandbox that are no longer needed."
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"There is no room for {path!r} on the sandbox's disk.")
+        super().__init__(f"The sandbox's disk is full: {path!r} was not written.")
 
 
 class CommandTimedOut(SandboxError):
     code = "command-timed-out"
-    remediation = "Give it more time, or run it in the background."
+    remediation = "Use a longer timeout, or run the command in the background."
 
     def __init__(self, timeout: timedelta, *, output: str) -> None:
         super().__init__(

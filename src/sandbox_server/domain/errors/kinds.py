@@ -3,7 +3,7 @@ from typing import ClassVar
 
 
 class SandboxError(Exception):
-    """A failure with a text for the caller."""
+    """A failure with a message for the caller."""
 
     code: ClassVar[str] = "internal-error"
     remediation: ClassVar[str | None] = None
@@ -15,7 +15,7 @@ class InvalidRequest(SandboxError):
 
 
 class NotFound(SandboxError):
-    """Nothing has this name, or it is another tenant's, which is not told apart."""
+    """Nothing has this name, or it belongs to another tenant; the answer does not tell which."""
 
     code = "not-found"
     noun: ClassVar[str] = "thing"
@@ -26,10 +26,6 @@ class NotFound(SandboxError):
 
 class Conflict(SandboxError):
     code = "conflict"
-
-
-class AccessDenied(SandboxError):
-    code = "access-denied"
 
 
 class LimitReached(SandboxError):

@@ -8,59 +8,62 @@ class QueueFull(LimitReached):
     remediation = "Try again later, or delete sandboxes that are no longer needed."
 
     def __init__(self, *, limit: int, retry_after: timedelta) -> None:
-        super().__init__(f"All {limit} places in the queue are taken.", retry_after=retry_after)
+        super().__init__(
+            f"The queue is full: {limit} sandboxes are waiting.", retry_after=retry_after
+        )
 
 
 class RateLimited(LimitReached):
     code = "rate-limited"
-    remediation = "Wait for as long as Retry-After says."
+    remediation = "Retry after the time in Retry-After."
 
     def __init__(self, *, per_second: float, retry_after: timedelta) -> None:
         super().__init__(
-            f"This API key may make {per_second:g} requests per second.", retry_after=retry_after
+            f"Rate limit exceeded: this API key may send {per_second:g} requests per second.",
+            retry_after=retry_after,
         )
 
 
 class TooManyAtOnce(LimitReached):
     code = "too-many-at-once"
-    remediation = "Wait for answers before asking for more."
+    remediation = "Wait for responses before sending more requests."
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"Your tenant has {limit} requests under way at this server, as many as it may.",
+            f"Your tenant has {limit} concurrent requests at this server, which is the limit.",
             retry_after=timedelta(seconds=1),
         )
 
 
 class TooManyCommands(LimitReached):
     code = "too-many-commands"
-    remediation = "Wait for some to end, or end them."
+    remediation = "Wait until some commands end, or kill them."
 
     def __init__(self, whose: str, most: int) -> None:
         super().__init__(
-            f"{whose} has {most} commands running, as many as it may.",
+            f"{whose} has {most} running commands, which is the limit.",
             retry_after=timedelta(seconds=5),
         )
 
 
 class TooManyStreams(LimitReached):
     code = "too-many-streams"
-    remediation = (
-        "Close streams that are not needed, or follow several sandboxes by one of their logs."
-    )
+    remediation = "Close streams that are no longer needed, or follow several sandboxes with one stream: GET /v1/logs."
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"Your tenant follows {limit} streams at this server, as many as it may.",
+            f"Your tenant has {limit} open streams at this server, which is the limit.",
             retry_after=timedelta(seconds=5),
         )
 
 
 class TooManyTickets(LimitReached):
     code = "too-many-tickets"
-    remediation = "Make tickets that end sooner, or use one for all streams of a page."
+    remediation = (
+        "Create tickets with a shorter lifetime, or use one ticket for all streams of a page."
+    )
 
     def __init__(self, most: int, *, retry_after: timedelta) -> None:
         super().__init__(
-            f"Your tenant has {most} tickets that are still good.", retry_after=retry_after
+            f"Your tenant has {most} valid tickets, which is the limit.", retry_after=retry_after
         )

@@ -4,31 +4,31 @@ from sandbox_server.domain.errors.kinds import NotFound
 class SandboxNotFound(NotFound):
     code = "sandbox-not-found"
     noun = "sandbox"
-    remediation = (
-        "Sandboxes that ended are removed after a while; another tenant's are not told apart."
-    )
+    remediation = "Records of ended sandboxes are deleted after some days. Sandboxes of other tenants are not visible."
 
 
 class TenantNotFound(NotFound):
     code = "tenant-not-found"
     noun = "tenant"
+    remediation = "List the tenants with GET /v1/tenants."
 
 
 class KeyNotFound(NotFound):
     code = "key-not-found"
     noun = "API key"
+    remediation = "List the API keys with GET /v1/keys."
 
 
 class TemplateNotFound(NotFound):
     code = "template-not-found"
     noun = "template"
-    remediation = "List the templates, or build one of this name."
+    remediation = "List the templates, or build a template with this name."
 
 
 class BackendNotFound(NotFound):
     code = "backend-not-found"
     noun = "backend"
-    remediation = "List the backends, or leave the backend out to have one chosen."
+    remediation = "List the backends, or omit the backend to have one chosen."
 
 
 class JobNotFound(NotFound):

@@ -5,7 +5,7 @@ from sandbox_server.domain.errors.kinds import SandboxError
 
 class StartFailed(SandboxError):
     code = "start-failed"
-    remediation = "The sandbox's state_reason and its events say what the provider answered."
+    remediation = "Read the sandbox's state_reason and events for the provider's answer."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The sandbox did not start: {reason}")
@@ -13,12 +13,12 @@ class StartFailed(SandboxError):
 
 class StartRefused(StartFailed):
     code = "start-refused"
-    remediation = "See what the provider says of it, as of a template that it does not have."
+    remediation = "Read the provider's message; for example, the template may not exist there."
 
 
 class ResumeFailed(SandboxError):
     code = "resume-failed"
-    remediation = "It is still paused with its files; try again."
+    remediation = "The sandbox is still paused and keeps its files. Try again."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The sandbox did not resume and stays paused: {reason}")
@@ -26,7 +26,7 @@ class ResumeFailed(SandboxError):
 
 class SandboxFailed(SandboxError):
     code = "sandbox-failed"
-    remediation = "Create another one."
+    remediation = "Create another sandbox."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The sandbox has failed: {reason}")
@@ -34,7 +34,7 @@ class SandboxFailed(SandboxError):
 
 class SnapshotFailed(SandboxError):
     code = "snapshot-failed"
-    remediation = "The sandbox itself goes on; try again."
+    remediation = "The sandbox itself keeps running. Try again."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The snapshot was not taken: {reason}")
@@ -42,8 +42,8 @@ class SnapshotFailed(SandboxError):
 
 class NotReady(SandboxError):
     code = "not-ready"
-    remediation = "Ask again; its place in the queue and its deadlines are kept."
+    remediation = "Repeat the request. The sandbox keeps its place in the queue and its deadlines."
 
     def __init__(self, state: str, *, retry_after: timedelta) -> None:
-        super().__init__(f"The sandbox is {state} and not usable yet.")
+        super().__init__(f"The sandbox is {state} and cannot be used yet.")
         self.retry_after = retry_after

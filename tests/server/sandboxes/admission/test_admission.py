@@ -284,7 +284,7 @@ async def test_a_queue_takes_no_more_than_its_tenant_may_have(sessions):
         with pytest.raises(QueueFull) as refused:
             await require_queue_slot(session, "t")
         await session.rollback()
-    assert str(refused.value) == "All 2 places in the queue are taken."
+    assert str(refused.value) == "The queue is full: 2 sandboxes are waiting."
     assert refused.value.retry_after
     assert not await read(sessions)
 

@@ -1,0 +1,56 @@
+from sandbox_server.domain.errors.kinds import SandboxError
+
+
+class PortNotOpen(SandboxError):
+    code = "port-not-open"
+    remediation = "Start a server on this port, or try again when it has started."
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"Nothing listens on port {port} of the sandbox.")
+
+
+class PortBroken(SandboxError):
+    code = "port-broken"
+    remediation = "Read the log of the server in the sandbox."
+
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(f"The server on port {port} of the sandbox {reason}.")
+
+
+class PortSilent(SandboxError):
+    code = "port-silent"
+    remediation = "Check what the server in the sandbox is doing."
+
+    def __init__(self, port: int, *, seconds: float) -> None:
+        super().__init__(
+            f"The server on port {port} of the sandbox did not answer within {seconds:g} s."
+        )
+
+
+class NotPassedOn(SandboxError):
+    code = "not-passed-on"
+
+
+class ToolsNotRunning(SandboxError):
+    code = "tools-not-running"
+    remediation = (
+        "Use a template that starts a tool server on port 6060, such as `agent`, or start one."
+    )
+
+    def __init__(self) -> None:
+        super().__init__("No tool server answers on port 6060 of the sandbox.")
+
+
+class AgentsNotRunning(SandboxError):
+    code = "agent-server-not-running"
+    remediation = "Use a template that starts an agent server on port 3000, such as `agent-full`."
+
+    def __init__(self) -> None:
+        super().__init__("No agent server answers on port 3000 of the sandbox.")
+
+
+class ToolsRefused(SandboxError):
+    code = "tools-refused"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
