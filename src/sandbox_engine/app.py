@@ -16,8 +16,8 @@ from sandbox_engine.http.routing import (
     SandboxTraffic,
     route,
 )
-from sandbox_engine.ports.auto_resume import Waking
-from sandbox_engine.ports.port_access import find_refusal, shown_host
+from sandbox_engine.ports.auto_resume import AutoResume
+from sandbox_engine.ports.port_access import find_rejection, forwarded_host
 from sandbox_engine.ports.proxy import PortProxy
 from sandbox_engine.records.sandbox import SandboxRecord
 from sandbox_engine.sandboxes.sandbox import Sandbox
@@ -30,8 +30,8 @@ class App:
     def __init__(self, api: ASGIApp, services: Services) -> None:
         self._api = api
         self._api_key = services.api_key.encode()
-        self._engine = services.engine
-        self._waking = Waking(services.engine)
+        self._service = services.sandboxes
+        self._auto_resume = AutoResume(services.sandboxes)
         self._domain = services.domain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +52,7 @@ class App:
     async def _control(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not is_signed(scope):
             await self._api(scope, receive, send)
-        elif signer := find_signer(self._engine.sandboxes(), scope):
+        elif signer := find_signer(self._service.sandboxes(), scope):
             await self._traffic(SandboxTraffic(signer.id, ENVD_PORT), scope, receive, send)
         else:
             await error_answer(401, "invalid signature")(scope, receive, send)
@@ -60,7 +60,7 @@ class App:
     async def _traffic(
         self, traffic: SandboxTraffic, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        found = await self._waking.find(traffic.sandbox_id, traffic.port, scope)
+        found = await self._auto_resume.find(traffic.sandbox_id, traffic.port, scope)
         if not isinstance(found, Sandbox):
             await found(scope, receive, send)
         elif traffic.port == ENVD_PORT:
@@ -77,7 +77,7 @@ class App:
         receive: Receive,
         send: Send,
     ) -> None:
-        refusal = find_refusal(sandbox.record, scope["headers"])
+        refusal = find_rejection(sandbox.record, scope["headers"])
         if refusal is not None:
             await refusal(scope, receive, send)
             return
@@ -86,7 +86,7 @@ class App:
             receive,
             send,
             port=traffic.port,
-            host=shown_host(sandbox.record, traffic.port),
+            host=forwarded_host(sandbox.record, traffic.port),
             forwarded=traffic.by_headers,
         )
 
@@ -94,14 +94,14 @@ class App:
         def make() -> PortProxy:
             secrets = {self._api_key, *(secret.encode() for secret in sandbox.secrets)}
             proxy = PortProxy(sandbox.dial, sandbox_id=sandbox.id, secrets=secrets)
-            sandbox.on_cut(proxy.close)
+            sandbox.on_disconnect(proxy.close)
             return proxy
 
-        return sandbox.companion(PortProxy, make)
+        return sandbox.get_or_create(PortProxy, make)
 
 
 def _envd(sandbox: Sandbox) -> EnvdApp:
-    return sandbox.companion(EnvdApp, lambda: EnvdApp(sandbox))
+    return sandbox.get_or_create(EnvdApp, lambda: EnvdApp(sandbox))
 
 
 def is_signed(scope: Scope) -> bool:

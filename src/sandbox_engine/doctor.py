@@ -85,7 +85,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from _limits()
         yield _memory_room(settings)
         yield _disk_room(settings)
-        yield _memory_return()
+        yield _memory_reclaim()
         if os.geteuid() == 0:
             yield _connection_table()
         if os.geteuid() == 0 and shutil.which("nft"):
@@ -254,7 +254,7 @@ def _disk_room(settings: Settings) -> Finding:
     )  # fmt: skip
 
 
-def _memory_return() -> Finding:
+def _memory_reclaim() -> Finding:
     possible = memory_reclaim.is_possible()
     return Finding(
         "memory of paused sandboxes", possible,

@@ -18,7 +18,7 @@ from sandbox_engine.system.log import get_logger
 log = get_logger(__name__)
 
 
-class Start:
+class ProvisionalStart:
     """Whether this engine stays; one that is not provisional does."""
 
     def __init__(self, *, provisional: bool) -> None:
@@ -35,7 +35,7 @@ class Start:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
-        def hear() -> None:
+        def read_answer() -> None:
             loop.remove_reader(self._pipe)
             self.is_confirmed = bool(os.read(self._pipe, 1))
             if not self.is_confirmed:
@@ -43,7 +43,7 @@ class Start:
                 self.is_withdrawn = True
                 task.cancel()
 
-        loop.add_reader(self._pipe, hear)
+        loop.add_reader(self._pipe, read_answer)
         try:
             yield
         finally:

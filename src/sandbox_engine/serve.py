@@ -11,8 +11,8 @@ from sandbox_engine.container import cgroup_controllers
 from sandbox_engine.control.app import build_api
 from sandbox_engine.control.services import Services
 from sandbox_engine.http import server
-from sandbox_engine.provisional_start import Start
-from sandbox_engine.sandboxes.infrastructure import Ground, sole_owner
+from sandbox_engine.provisional_start import ProvisionalStart
+from sandbox_engine.sandboxes.infrastructure import Infrastructure, sole_owner
 from sandbox_engine.system.log import get_logger
 from sandbox_engine.system.settings import Settings
 from sandbox_engine.wiring import assemble, say
@@ -28,7 +28,7 @@ async def serve(settings: Settings, *, provisional: bool = False) -> None:
     os.umask(0o022)  # sandboxes' own users read some of what is written here
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    start = Start(provisional=provisional)
+    start = ProvisionalStart(provisional=provisional)
     try:
         await _serve(settings, start)
     except asyncio.CancelledError:
@@ -36,23 +36,23 @@ async def serve(settings: Settings, *, provisional: bool = False) -> None:
             raise
 
 
-async def _serve(settings: Settings, start: Start) -> None:
+async def _serve(settings: Settings, start: ProvisionalStart) -> None:
     async with AsyncExitStack() as stack:
         stack.enter_context(sole_owner(settings))
         listeners = server.listen(settings.host, settings.port)
         port = listeners[0].getsockname()[1]
         cgroup_controllers.enable()
-        ground = await Ground.prepare(settings)
-        stack.push_async_callback(_leave, ground, start)
+        infrastructure = await Infrastructure.prepare(settings)
+        stack.push_async_callback(_leave, infrastructure, start)
         with start.awaiting_confirmation():
-            for conflict in await ground.network.conflicts():
+            for conflict in await infrastructure.network.conflicts():
                 log.warning("the host's firewall is in the way", conflict=conflict)
-            services = await assemble(settings, ground, port=port, running=stack)
+            services = await assemble(settings, infrastructure, port=port, running=stack)
             stack.push_async_callback(_leave_sandboxes, services, start)
             await server.serve(
                 App(build_api(services), services),
                 listeners,
-                on_started=lambda: _greet(settings, port),
+                on_started=lambda: _print_instructions(settings, port),
                 on_stopping=lambda: _stop(services),
                 tls_cert=settings.tls_cert,
                 tls_key=settings.tls_key,
@@ -60,36 +60,36 @@ async def _serve(settings: Settings, start: Start) -> None:
 
 
 async def _stop(services: Services) -> None:
-    services.reserve.stop()
-    await services.engine.close()
+    services.warm_pool.stop()
+    await services.sandboxes.close()
 
 
-async def _leave_sandboxes(services: Services, start: Start) -> None:
+async def _leave_sandboxes(services: Services, start: ProvisionalStart) -> None:
     if not start.is_confirmed:
-        await services.reserve.undo()
+        await services.warm_pool.remove_created()
 
 
-async def _leave(ground: Ground, start: Start) -> None:
+async def _leave(infrastructure: Infrastructure, start: ProvisionalStart) -> None:
     if start.is_confirmed:
-        await ground.leave()
+        await infrastructure.leave()
     else:
-        await ground.undo()
+        await infrastructure.undo()
 
 
 async def reset(settings: Settings) -> None:
     """End every sandbox of this state directory and delete its files."""
     with sole_owner(settings):
         cgroup_controllers.enable()
-        ground = await Ground.prepare(settings)
-        lifecycle = await ground.adopt()
+        infrastructure = await Infrastructure.prepare(settings)
+        lifecycle = await infrastructure.adopt()
         for record in list(lifecycle.records.values()):
             await lifecycle.kill(record, "the engine is being reset")
-        await ground.foundations.collect([])
-        await ground.foundations.sweep()
-        await ground.clear()
+        await infrastructure.snapshot_bases.collect([])
+        await infrastructure.snapshot_bases.sweep()
+        await infrastructure.clear()
 
 
-def _greet(settings: Settings, port: int) -> None:
+def _print_instructions(settings: Settings, port: int) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     host = settings.host if ":" not in settings.host else f"[{settings.host}]"
     url = f"{scheme}://{host}:{port}"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_engine.control.services import Services
-from sandbox_engine.images.bases.bases import Bases
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.bases.bases import BaseImages
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.registry.registry import Registry
 from sandbox_engine.images.store import ImageStore
@@ -19,10 +19,10 @@ from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.records.catalog import Catalog
 from sandbox_engine.records.snapshot_store import SnapshotStore
 from sandbox_engine.sandboxes.disk_guard import DiskGuard
-from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.infrastructure import Infrastructure
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
-from sandbox_engine.sandboxes.service import Engine
-from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.sandboxes.service import SandboxService
+from sandbox_engine.sandboxes.warm_pool import WarmPool
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.system.private_files import write_private
@@ -36,51 +36,57 @@ _BYTES = 20  # the SDK expects `e2b_` and forty hex digits
 
 
 async def assemble(
-    settings: Settings, ground: Ground, *, port: int, running: AsyncExitStack
+    settings: Settings, infrastructure: Infrastructure, *, port: int, running: AsyncExitStack
 ) -> Services:
     """Put together what the API calls; `running` ends what works in the background."""
     images = ImageStore(settings.images, owner=settings.state_dir)
     recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
-    bases = Bases(images, recipe=recipe, registry=_registry(settings))
-    base = await bases.provide_own(say=say)
+    bases = BaseImages(images, recipe=recipe, registry=_registry(settings))
+    base = await bases.ensure_base(say=say)
     api_key = find_api_key(settings)
-    lifecycle = await ground.adopt()
-    builder = Builder(settings, ground, lifecycle, images=images, bases=bases)
+    lifecycle = await infrastructure.adopt()
+    builder = Builder(settings, infrastructure, lifecycle, images=images, bases=bases)
     templates = await Templates.open(
-        settings, ground.capacity, base=base, builder=builder, key=api_key
+        settings, infrastructure.capacity, base=base, builder=builder, key=api_key
     )
     running.push_async_callback(templates.close)
     catalog = Catalog()
     catalog.add(templates.library.find)
     catalog.on_use(templates.library.note_use)
-    catalog.add(ground.snapshots.find_template)
-    in_use = partial(_layers_in_use, templates, builder, lifecycle, ground.snapshots)
+    catalog.add(infrastructure.snapshots.find_template)
+    in_use = partial(_layers_in_use, templates, builder, lifecycle, infrastructure.snapshots)
     housekeeping = Housekeeping(images, builder, templates, layers_in_use=in_use)
     await housekeeping.tidy()
     always = (*settings.ready_templates, BASE)
-    reserve = Reserve(settings, lifecycle, catalog=catalog, always=always)
-    engine = Engine(settings, lifecycle, catalog=catalog, source=reserve, volumes=ground.volumes)
-    snapshots = await Snapshots.open(ground, lifecycle, engine=engine, catalog=catalog)
-    sampler = Sampler(engine.running, find_running=engine.find_running, directory=ground.store.path)
-    guard = DiskGuard(engine, builder, capacity=ground.capacity, images=ground.containers.images)
+    warm_pool = WarmPool(settings, lifecycle, catalog=catalog, always=always)
+    service = SandboxService(
+        settings, lifecycle, catalog=catalog, source=warm_pool, volumes=infrastructure.volumes
+    )
+    snapshots = await Snapshots.open(infrastructure, lifecycle, service=service, catalog=catalog)
+    sampler = Sampler(
+        service.running, find_running=service.find_running, directory=infrastructure.store.path
+    )
+    guard = DiskGuard(
+        service, builder, capacity=infrastructure.capacity, images=infrastructure.containers.images
+    )
     _work(
         running,
         templates.library.keep_counts(),
         lifecycle.deadlines.run(),
         sampler.run(),
-        reserve.run(),
+        warm_pool.run(),
         guard.run(),
         housekeeping.run(),
     )
     return Services(
-        engine=engine,
-        reserve=reserve,
+        sandboxes=service,
+        warm_pool=warm_pool,
         catalog=catalog,
         sampler=sampler,
-        volumes=ground.volumes,
+        volumes=infrastructure.volumes,
         templates=templates,
         snapshots=snapshots,
-        forks=Forks(ground.snapshots, snapshots, lifecycle, engine=engine),
+        forks=Forks(infrastructure.snapshots, snapshots, lifecycle, service=service),
         disk_mb=settings.disk_mb,
         api_key=api_key,
         domain=settings.domain or f"localhost:{port}",
@@ -93,7 +99,7 @@ def _work(running: AsyncExitStack, *background: Coroutine[Any, Any, None]) -> No
 
 
 def _registry(settings: Settings) -> Registry:
-    room = Room(
+    room = DiskSpace(
         settings.images, limit=settings.image_mb * MIB, kept_free=settings.min_free_disk_mb * MIB
     )
     return Registry(insecure=frozenset(settings.insecure_registries), room=room)

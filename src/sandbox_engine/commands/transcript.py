@@ -10,7 +10,7 @@ _LONGEST_LINE = 1 << 14
 _TAIL_CHARACTERS = 1 << 13
 
 
-class HeardEnough(Exception):
+class StopReading(Exception):
     """Raised by who is told the lines, and wants no more of them."""
 
 
@@ -58,7 +58,7 @@ class Transcript:
         if self._on_line is not None:
             try:
                 self._on_line(stream, line)
-            except HeardEnough:
+            except StopReading:
                 self._on_line = None
 
 

@@ -30,7 +30,7 @@ def is_possible() -> bool:
     return has_way and resources.memory().swap_total > 0
 
 
-class MemoryReturn:
+class MemoryReclaim:
     """Gives the memory of paused sandboxes back to the machine, one after the other."""
 
     def __init__(self, *, after: timedelta) -> None:

@@ -14,7 +14,7 @@ from sandbox_engine.system.log import get_logger
 log = get_logger(__name__)
 
 
-class Foundations:
+class SnapshotBases:
     """The snapshots' disks, each mounted once, read-only, beneath every sandbox that stands on it."""
 
     def __init__(self, store: SnapshotStore) -> None:

@@ -8,8 +8,8 @@ from fastapi import Depends, Header, Path, Request
 from sandbox_engine.control.services import Services
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.records.catalog import Catalog
-from sandbox_engine.sandboxes.service import Engine
-from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.sandboxes.service import SandboxService
+from sandbox_engine.sandboxes.warm_pool import WarmPool
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.system.errors import InvalidRequest, Unauthorized
@@ -60,9 +60,9 @@ def _of_services(path: str) -> Any:
     return Depends(get)
 
 
-EngineDep = Annotated[Engine, _of_services("engine")]
+SandboxServiceDep = Annotated[SandboxService, _of_services("sandboxes")]
 SamplerDep = Annotated[Sampler, _of_services("sampler")]
-ReserveDep = Annotated[Reserve, _of_services("reserve")]
+WarmPoolDep = Annotated[WarmPool, _of_services("warm_pool")]
 SnapshotsDep = Annotated[Snapshots, _of_services("snapshots")]
 ForksDep = Annotated[Forks, _of_services("forks")]
 DomainDep = Annotated[str, _of_services("domain")]

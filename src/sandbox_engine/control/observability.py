@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from sandbox_engine.control.deps import (
-    EngineDep,
     SamplerDep,
     SandboxId,
+    SandboxServiceDep,
     check_api_key,
 )
 from sandbox_engine.control.models.sandboxes import (
@@ -34,39 +34,41 @@ class Direction(StrEnum):
 
 
 @router.get("/sandboxes/metrics")
-async def get_metrics_of_many(engine: EngineDep, sandbox_ids: str) -> dict[str, dict[str, Metric]]:
+async def get_metrics_of_many(
+    service: SandboxServiceDep, sandbox_ids: str
+) -> dict[str, dict[str, Metric]]:
     """Get the latest measurement of each of several sandboxes."""
     ids = [one for one in sandbox_ids.split(",") if one]
     if len(ids) > _MOST_SANDBOXES:
         raise InvalidRequest(f"Too many sandboxes requested, maximum is {_MOST_SANDBOXES}")
-    running = [sandbox for one in ids if (sandbox := engine.find_running(one)) is not None]
+    running = [sandbox for one in ids if (sandbox := service.find_running(one)) is not None]
     return {"sandboxes": {one.id: Metric.of(one.usage()) for one in running}}
 
 
 @router.get("/sandboxes/{sandbox_id}/metrics")
 async def get_metrics(
     sandbox_id: SandboxId,
-    engine: EngineDep,
+    service: SandboxServiceDep,
     sampler: SamplerDep,
     start: Annotated[int | None, Query(ge=0)] = None,
     end: Annotated[int | None, Query(ge=0)] = None,
 ) -> list[Metric]:
     """Get CPU, memory and disk of a sandbox over its last seven days, oldest first."""
     since, until = start or 0, end or _LAST_INSTANT
-    samples = sampler.samples(engine.get(sandbox_id).id)
+    samples = sampler.samples(service.get(sandbox_id).id)
     return [Metric.of(one) for one in samples if since <= int(one.at) <= until]
 
 
 @router.get("/sandboxes/{sandbox_id}/logs")
 async def get_logs(
     sandbox_id: SandboxId,
-    engine: EngineDep,
+    service: SandboxServiceDep,
     start: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
 ) -> Logs:
     """Tell what happened to a sandbox, oldest first; `start` is in milliseconds."""
     since = _instant(start)
-    shown = [one for one in engine.journal(sandbox_id).entries() if one.at >= since][:limit]
+    shown = [one for one in service.journal(sandbox_id).entries() if one.at >= since][:limit]
     return Logs(
         logs=[LogLine.of(entry) for entry in shown],
         log_entries=[LogEntryBody.of(entry) for entry in shown],
@@ -83,14 +85,14 @@ async def log_filter(
 @router.get("/v2/sandboxes/{sandbox_id}/logs")
 async def get_logs_v2(
     sandbox_id: SandboxId,
-    engine: EngineDep,
+    service: SandboxServiceDep,
     wanted: Annotated[Callable[[Entry], bool], Depends(log_filter)],
     cursor: Annotated[int | None, Query(ge=0)] = None,
     limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
     direction: Direction = Direction.FORWARD,
 ) -> LogsV2:
     """Tell what happened to a sandbox since `cursor` (in milliseconds), or before it, newest first."""
-    entries = [one for one in engine.journal(sandbox_id).entries() if wanted(one)]
+    entries = [one for one in service.journal(sandbox_id).entries() if wanted(one)]
     if direction is Direction.FORWARD:
         since = _instant(cursor or 0)
         found = (one for one in entries if one.at >= since)

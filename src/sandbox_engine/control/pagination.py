@@ -10,7 +10,7 @@ from sandbox_engine.system.errors import InvalidRequest
 
 _SEPARATOR = "__"
 
-Place = tuple[float, str]
+Position = tuple[float, str]
 
 
 class _Identified(Protocol):
@@ -32,7 +32,7 @@ def page(
     """Cut out one page, and make the token of the next one if there is one."""
     sign = 1 if ascending else -1
 
-    def place(item: T) -> Place:
+    def place(item: T) -> Position:
         return sign * at(item).timestamp(), item.id
 
     found = sorted(items, key=place)
@@ -47,7 +47,7 @@ def _token(time: datetime, last: str) -> str:
     return base64.urlsafe_b64encode(f"{time.timestamp()!r}{_SEPARATOR}{last}".encode()).decode()
 
 
-def _parse_token(token: str) -> Place:
+def _parse_token(token: str) -> Position:
     try:
         time, separator, last = base64.urlsafe_b64decode(token).decode().partition(_SEPARATOR)
         if not separator:

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from sandbox_engine.control import sandbox_filters
 from sandbox_engine.control.deps import (
     DomainDep,
-    EngineDep,
     SandboxId,
+    SandboxServiceDep,
     check_api_key,
 )
 from sandbox_engine.control.models.network import NetworkUpdate
@@ -57,23 +57,23 @@ IdempotencyDep = Annotated[IdempotencyRecord | None, Depends(idempotency)]
 
 @router.post("/v2/sandboxes", status_code=201)
 async def create_sandbox(
-    body: NewSandboxBody, engine: EngineDep, domain: DomainDep, key: IdempotencyDep
+    body: NewSandboxBody, service: SandboxServiceDep, domain: DomainDep, key: IdempotencyDep
 ) -> Sandbox:
     """Start a sandbox of a template; it is usable when this answers."""
-    refuse_what_is_missing(body)
-    return Sandbox.of(await engine.create(body.to_request(), idempotency=key), domain)
+    reject_unsupported(body)
+    return Sandbox.of(await service.create(body.to_request(), idempotency=key), domain)
 
 
 @router.post("/sandboxes", status_code=201)
 async def create_sandbox_v1(
-    body: NewSandboxBodyV1, engine: EngineDep, domain: DomainDep
+    body: NewSandboxBodyV1, service: SandboxServiceDep, domain: DomainDep
 ) -> Sandbox:
     """Start a sandbox, as older clients ask for it."""
-    refuse_what_is_missing(body)
-    return Sandbox.of(await engine.create(body.to_request()), domain)
+    reject_unsupported(body)
+    return Sandbox.of(await service.create(body.to_request()), domain)
 
 
-def refuse_what_is_missing(body: NewSandboxBody) -> None:
+def reject_unsupported(body: NewSandboxBody) -> None:
     """Say what this engine does not do, rather than leave it out in silence."""
     if not body.auto_pause_memory and not body.auto_pause:
         raise InvalidRequest("autoPauseMemory=false only applies when autoPause is true.")
@@ -103,13 +103,13 @@ async def list_query(
 @router.get("/v2/sandboxes", response_model_exclude_none=True)
 async def list_sandboxes(
     response: Response,
-    engine: EngineDep,
+    service: SandboxServiceDep,
     query: Annotated[sandbox_filters.Query, Depends(list_query)],
     limit: Annotated[int, Query(ge=1, le=100)] = 100,
     next_token: Annotated[str | None, Query(alias="nextToken")] = None,
 ) -> list[ListedSandbox]:
     """List sandboxes that run or are paused, newest first, a page at a time."""
-    found = [one for one in engine.sandboxes() if query.matches(one)]
+    found = [one for one in service.sandboxes() if query.matches(one)]
     shown, following = page(
         found,
         at=lambda one: one.started_at,
@@ -127,27 +127,29 @@ async def list_sandboxes(
 
 @router.get("/sandboxes", response_model_exclude_none=True)
 async def list_running_sandboxes(
-    engine: EngineDep, metadata: str | None = None
+    service: SandboxServiceDep, metadata: str | None = None
 ) -> list[ListedSandbox]:
     """List sandboxes that run, newest first, all of them."""
     query = sandbox_filters.Query(
         states=frozenset((State.RUNNING,)), metadata=sandbox_filters.parse_metadata(metadata)
     )
-    found = [one for one in engine.sandboxes() if query.matches(one)]
+    found = [one for one in service.sandboxes() if query.matches(one)]
     found.sort(key=lambda one: one.started_at, reverse=True)
     return [ListedSandbox.of(record) for record in found]
 
 
 @router.get("/sandboxes/{sandbox_id}")
-async def get_sandbox(sandbox_id: SandboxId, engine: EngineDep, domain: DomainDep) -> SandboxDetail:
+async def get_sandbox(
+    sandbox_id: SandboxId, service: SandboxServiceDep, domain: DomainDep
+) -> SandboxDetail:
     """Tell all that is known of a sandbox."""
-    return SandboxDetail.detail_of(engine.get(sandbox_id), domain)
+    return SandboxDetail.detail_of(service.get(sandbox_id), domain)
 
 
 @router.delete("/sandboxes/{sandbox_id}", status_code=204)
-async def kill_sandbox(sandbox_id: SandboxId, engine: EngineDep) -> None:
+async def kill_sandbox(sandbox_id: SandboxId, service: SandboxServiceDep) -> None:
     """End a sandbox and delete its files."""
-    await engine.kill(sandbox_id)
+    await service.kill(sandbox_id)
 
 
 @router.post("/v2/sandboxes/{sandbox_id}/connect")
@@ -155,13 +157,13 @@ async def kill_sandbox(sandbox_id: SandboxId, engine: EngineDep) -> None:
 async def connect_sandbox(
     sandbox_id: SandboxId,
     response: Response,
-    engine: EngineDep,
+    service: SandboxServiceDep,
     domain: DomainDep,
     body: ConnectBody | None = None,
 ) -> Sandbox:
     """Make a sandbox usable: resume it if it is paused; its deadline is never shortened."""
     body = body or ConnectBody()
-    record, resumed = await engine.connect(
+    record, resumed = await service.connect(
         sandbox_id, seconds(body.timeout), keep_memory=body.memory
     )
     response.status_code = 201 if resumed else 200
@@ -170,40 +172,45 @@ async def connect_sandbox(
 
 @router.post("/sandboxes/{sandbox_id}/resume", status_code=201)
 async def resume_sandbox(
-    sandbox_id: SandboxId, engine: EngineDep, domain: DomainDep, body: ResumeBody | None = None
+    sandbox_id: SandboxId,
+    service: SandboxServiceDep,
+    domain: DomainDep,
+    body: ResumeBody | None = None,
 ) -> Sandbox:
     """Resume a paused sandbox."""
     body = body or ResumeBody()
     timeout = seconds(body.timeout)
-    return Sandbox.of(await engine.resume(sandbox_id, timeout, keep_memory=body.memory), domain)
+    return Sandbox.of(await service.resume(sandbox_id, timeout, keep_memory=body.memory), domain)
 
 
 @router.post("/sandboxes/{sandbox_id}/pause", status_code=204)
 async def pause_sandbox(
-    sandbox_id: SandboxId, engine: EngineDep, body: PauseBody | None = None
+    sandbox_id: SandboxId, service: SandboxServiceDep, body: PauseBody | None = None
 ) -> None:
     """Freeze a sandbox, or end its processes; its files are kept until it is resumed."""
-    await engine.pause(sandbox_id, keep_memory=(body or PauseBody()).memory)
+    await service.pause(sandbox_id, keep_memory=(body or PauseBody()).memory)
 
 
 @router.post("/sandboxes/{sandbox_id}/timeout", status_code=204)
-async def set_timeout(sandbox_id: SandboxId, body: TimeoutBody, engine: EngineDep) -> None:
+async def set_timeout(sandbox_id: SandboxId, body: TimeoutBody, service: SandboxServiceDep) -> None:
     """Let a sandbox end this many seconds from now, sooner or later than before."""
-    await engine.set_timeout(sandbox_id, seconds(body.timeout))
+    await service.set_timeout(sandbox_id, seconds(body.timeout))
 
 
 @router.post("/sandboxes/{sandbox_id}/refreshes", status_code=204)
 async def refresh_sandbox(
-    sandbox_id: SandboxId, engine: EngineDep, body: RefreshBody | None = None
+    sandbox_id: SandboxId, service: SandboxServiceDep, body: RefreshBody | None = None
 ) -> None:
     """Keep a sandbox for at least this many seconds from now."""
     duration = (body or RefreshBody()).duration
-    await engine.refresh(sandbox_id, timedelta(seconds=duration))
+    await service.refresh(sandbox_id, timedelta(seconds=duration))
 
 
 @router.put("/sandboxes/{sandbox_id}/network", status_code=204)
-async def update_network(sandbox_id: SandboxId, body: NetworkUpdate, engine: EngineDep) -> None:
+async def update_network(
+    sandbox_id: SandboxId, body: NetworkUpdate, service: SandboxServiceDep
+) -> None:
     """Replace what a running sandbox may reach; connections to what it may not are cut."""
-    await engine.update_network(
+    await service.update_network(
         sandbox_id, body.to_record(), allow_internet=body.allow_internet_access
     )

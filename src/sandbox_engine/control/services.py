@@ -2,8 +2,8 @@ from dataclasses import dataclass
 
 from sandbox_engine.metrics.sampler import Sampler
 from sandbox_engine.records.catalog import Catalog
-from sandbox_engine.sandboxes.service import Engine
-from sandbox_engine.sandboxes.warm_pool import Reserve
+from sandbox_engine.sandboxes.service import SandboxService
+from sandbox_engine.sandboxes.warm_pool import WarmPool
 from sandbox_engine.snapshots.forks import Forks
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.templates.templates import Templates
@@ -14,9 +14,9 @@ from sandbox_engine.volumes.volumes import Volumes
 class Services:
     """What the routers call, and what they have to know of this engine."""
 
-    engine: Engine
+    sandboxes: SandboxService
     catalog: Catalog
-    reserve: Reserve
+    warm_pool: WarmPool
     sampler: Sampler
     volumes: Volumes
     templates: Templates

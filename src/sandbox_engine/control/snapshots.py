@@ -20,7 +20,7 @@ from sandbox_engine.system.errors import EngineError
 router = APIRouter(tags=["snapshots"], dependencies=[Depends(check_api_key)])
 
 
-async def say_files_only(response: Response) -> None:
+async def add_snapshot_mode_header(response: Response) -> None:
     """Tell what E2B would keep and this engine cannot: memory, and the processes in it."""
     response.headers["X-Snapshot-Mode"] = "filesystem"
 
@@ -59,7 +59,9 @@ class Fork(WireModel):
 
 
 @router.post(
-    "/sandboxes/{sandbox_id}/snapshots", status_code=201, dependencies=[Depends(say_files_only)]
+    "/sandboxes/{sandbox_id}/snapshots",
+    status_code=201,
+    dependencies=[Depends(add_snapshot_mode_header)],
 )
 async def take_snapshot(
     sandbox_id: SandboxId, snapshots: SnapshotsDep, body: SnapshotBody | None = None
@@ -73,7 +75,7 @@ async def take_snapshot(
     "/sandboxes/{sandbox_id}/fork",
     status_code=201,
     response_model_exclude_none=True,
-    dependencies=[Depends(say_files_only)],
+    dependencies=[Depends(add_snapshot_mode_header)],
 )
 async def fork_sandbox(
     sandbox_id: SandboxId, forks: ForksDep, domain: DomainDep, body: ForkBody | None = None

@@ -48,7 +48,7 @@ async def list_templates(
     shown, following = page(
         library.list_all(), at=_created_at, limit=limit, token=next_token, ascending=True
     )
-    _point_on(response, following)
+    _set_next_token(response, following)
     return [Template.of(one, disk_mb=disk_mb) for one in shown]
 
 
@@ -93,7 +93,7 @@ async def get_template(
     """Tell all that is known of a template, with a page of its builds, the newest first."""
     template = library.resolve(template_id)
     shown, following = page(template.builds, at=_created_at, limit=limit, token=next_token)
-    _point_on(response, following)
+    _set_next_token(response, following)
     return TemplateWithBuilds.of(template, shown, disk_mb=disk_mb)
 
 
@@ -130,7 +130,7 @@ async def _update(template_id: str, body: UpdateBody, library: LibraryDep) -> Te
     return await library.publish(template_id, public=body.public)
 
 
-def _point_on(response: Response, token: str | None) -> None:
+def _set_next_token(response: Response, token: str | None) -> None:
     if token is not None:
         response.headers["X-Next-Token"] = token
 

@@ -21,7 +21,7 @@ from sandbox_engine.envd.files.download import Download, OpenFile
 from sandbox_engine.rootfs.ownership import Owner
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.system.errors import Unauthorized
-from sandbox_engine.system.file_threads import Workers
+from sandbox_engine.system.file_threads import FileThreads
 from sandbox_engine.volumes import content
 from sandbox_engine.volumes.new_file import NewFile
 from sandbox_engine.volumes.volume import DEFAULT_ID, DIRECTORY_MODE
@@ -68,7 +68,7 @@ class OpenVolume:
     """A volume that stays mounted until the answer is sent."""
 
     root: Root
-    workers: Workers
+    workers: FileThreads
     disk_room: Callable[[], int]
 
     async def run(self, work: Callable[[], T]) -> T:

@@ -4,9 +4,9 @@ from typing import Self
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from sandbox_engine.control.deps import ReserveDep, check_api_key
+from sandbox_engine.control.deps import WarmPoolDep, check_api_key
 from sandbox_engine.control.models.wire import WireModel
-from sandbox_engine.sandboxes.warm_pool import Stock
+from sandbox_engine.sandboxes.warm_pool import PoolLevel
 
 router = APIRouter(tags=["ready sandboxes"], dependencies=[Depends(check_api_key)])
 
@@ -23,23 +23,23 @@ class ReadySandboxes(WireModel):
     next_try: datetime | None
 
     @classmethod
-    def of(cls, stock: Stock) -> Self:
+    def of(cls, level: PoolLevel) -> Self:
         return cls(
-            template_id=stock.model.template,
-            alias=stock.model.template_name,
-            ready=len(stock.ready),
-            wanted=stock.wanted,
-            failures=stock.attempts.failures,
-            failure=stock.attempts.reason or None,
-            next_try=stock.attempts.next_try,
+            template_id=level.model.template,
+            alias=level.model.template_name,
+            ready=len(level.ready),
+            wanted=level.wanted,
+            failures=level.attempts.failures,
+            failure=level.attempts.reason or None,
+            next_try=level.attempts.next_try,
         )
 
 
 @router.get("/ready-sandboxes")
-async def list_ready_sandboxes(reserve: ReserveDep) -> list[ReadySandboxes]:
+async def list_ready_sandboxes(warm_pool: WarmPoolDep) -> list[ReadySandboxes]:
     """Tell which templates sandboxes are kept ready of, and why where there are none.
 
     After three failures in a row nothing more is tried until a create of that template succeeds, or
     the template is built anew.
     """
-    return [ReadySandboxes.of(stock) for stock in reserve.stocks()]
+    return [ReadySandboxes.of(level) for level in warm_pool.levels()]

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from sandbox_engine.envd.cors import allowing_origins, preflight
 from sandbox_engine.envd.files.body import BadEncoding, ClientLeft
-from sandbox_engine.envd.files.download import BrokenOff
+from sandbox_engine.envd.files.download import FileTruncated
 from sandbox_engine.envd.files.encodings import NotAcceptable
 from sandbox_engine.envd.files.handlers import FileRoutes
 from sandbox_engine.envd.files.multipart import BadForm
@@ -24,7 +24,7 @@ from sandbox_engine.envd.rpc import RpcRoutes
 from sandbox_engine.http.error_pages import sandbox_not_found
 from sandbox_engine.rootfs.accounts import UnknownUser
 from sandbox_engine.rootfs.handle import RootClosed
-from sandbox_engine.system.file_threads import Workers
+from sandbox_engine.system.file_threads import FileThreads
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -52,7 +52,7 @@ class EnvdApp:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._workers = Workers()
+        self._workers = FileThreads()
         self._rpc = RpcRoutes(sandbox, self._workers)
         files = FileRoutes(sandbox, self._workers)
         self._routes: dict[str, dict[str, ASGIApp]] = {
@@ -110,7 +110,7 @@ class EnvdApp:
         try:
             await self._require_known_user(Headers(scope=scope))
             await handler(scope, receive, send)
-        except (BrokenOff, ClientLeft):
+        except (FileTruncated, ClientLeft):
             return  # an answer that stays incomplete is how the client learns
         except FileError as error:
             answer: ASGIApp = error_answer(error.status, error.message)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from sandbox_engine.sandboxes.sandbox import Sandbox
-    from sandbox_engine.system.file_threads import Workers
+    from sandbox_engine.system.file_threads import FileThreads
 
 _MESSAGE_LIMIT = 64 << 20
 
@@ -26,7 +26,7 @@ _MESSAGE_LIMIT = 64 << 20
 class RpcRoutes:
     """E2B's two Connect services for one sandbox, by the first part of their paths."""
 
-    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+    def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         process = ProcessASGIApplication(
             ProcessService(sandbox),
             interceptors=(FaultInterceptor(),),

@@ -26,7 +26,7 @@ _PAGE = """<!doctype html>
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ErrorPage:
     """An ASGI application that says why a sandbox's traffic goes no further."""
 
     status: int
@@ -59,53 +59,53 @@ class Refusal:
         return Response(page, self.status, _ANY_ORIGIN, "text/html; charset=utf-8")
 
 
-def sandbox_not_found(sandbox_id: str) -> Refusal:
+def sandbox_not_found(sandbox_id: str) -> ErrorPage:
     """Say that there is no such sandbox, or none that traffic wakes."""
-    return Refusal(502, "The sandbox was not found", sandbox_id, "Sandbox not found")
+    return ErrorPage(502, "The sandbox was not found", sandbox_id, "Sandbox not found")
 
 
-def port_closed(sandbox_id: str, port: int) -> Refusal:
+def port_closed(sandbox_id: str, port: int) -> ErrorPage:
     """Say that nothing listens on the port."""
     message = "The sandbox is running but port is not open"
-    return Refusal(502, message, sandbox_id, "Closed Port Error", port)
+    return ErrorPage(502, message, sandbox_id, "Closed Port Error", port)
 
 
-def traffic_token_missing(sandbox_id: str) -> Refusal:
+def traffic_token_missing(sandbox_id: str) -> ErrorPage:
     """Say that the sandbox is private and the request carries no token."""
     message = (
         "Sandbox is secured with traffic access token. "
         "Token header 'e2b-traffic-access-token' is missing"
     )
-    return Refusal(403, message, sandbox_id, "This sandbox is private")
+    return ErrorPage(403, message, sandbox_id, "This sandbox is private")
 
 
-def traffic_token_invalid(sandbox_id: str) -> Refusal:
+def traffic_token_invalid(sandbox_id: str) -> ErrorPage:
     """Say that the sandbox is private and the request's token is not its own."""
     message = (
         "Sandbox is secured with traffic access token. "
         "Provided token in header 'e2b-traffic-access-token' is invalid"
     )
-    return Refusal(403, message, sandbox_id, "This sandbox is private")
+    return ErrorPage(403, message, sandbox_id, "This sandbox is private")
 
 
-def resume_refused(sandbox_id: str) -> Refusal:
+def resume_refused(sandbox_id: str) -> ErrorPage:
     """Say that the request may not wake the paused sandbox it is for."""
     message = (
         "This sandbox can't be resumed with the credentials provided. "
         "Check your access token and try again."
     )
-    return Refusal(403, message, sandbox_id, "This sandbox is paused")
+    return ErrorPage(403, message, sandbox_id, "This sandbox is paused")
 
 
-def machine_full(sandbox_id: str, message: str) -> Refusal:
+def machine_full(sandbox_id: str, message: str) -> ErrorPage:
     """Say that the paused sandbox cannot be woken now."""
-    return Refusal(503, message, sandbox_id, "No room on this machine")
+    return ErrorPage(503, message, sandbox_id, "No room on this machine")
 
 
-def sandbox_in_transition(sandbox_id: str) -> Refusal:
+def sandbox_in_transition(sandbox_id: str) -> ErrorPage:
     """Say that the sandbox is neither running nor paused yet."""
     message = "The sandbox is still transitioning. Try again in a moment."
-    return Refusal(409, message, sandbox_id, "One moment")
+    return ErrorPage(409, message, sandbox_id, "One moment")
 
 
 def bad_route(message: str) -> ASGIApp:

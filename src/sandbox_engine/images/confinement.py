@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.jail import Specification
 from sandbox_engine.images.scratch import Scratch
 from sandbox_engine.images.sources import program_environment
@@ -38,7 +38,7 @@ class Confinement:
 
     scratch: Scratch
     work: Path
-    room: Room
+    room: DiskSpace
     time_limit: timedelta
 
     async def fetch(

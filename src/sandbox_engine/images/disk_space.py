@@ -14,7 +14,7 @@ _SHARE_OF_LOOKING = 0.1
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskSpace:
     """What an image may take up, unpacked, on a disk that must not get full."""
 
     directory: Path

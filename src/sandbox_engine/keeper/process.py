@@ -140,7 +140,7 @@ class Keeper:
         self._selector.register(connection, selectors.EVENT_READ, self._receive)
         self._link = Link(connection, lambda full: self._await_room(connection, full))
         self._greeting_due = True
-        self._greet()
+        self._print_instructions()
 
     def _unlink(self) -> None:
         if self._link is not None:
@@ -153,7 +153,7 @@ class Keeper:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0)
         self._selector.modify(connection, events, self._receive)
 
-    def _greet(self) -> None:
+    def _print_instructions(self) -> None:
         """Hand everything over, once nothing is being started for an earlier engine any more."""
         link = self._link
         if link is None or not self._greeting_due:
@@ -256,7 +256,7 @@ class Keeper:
             answer["event"] = "started"
         if asker is self._link:
             self._tell({**answer, "id": launch.id}, descriptors)
-        self._greet()
+        self._print_instructions()
 
     def _keep(self, command: HeldCommand) -> None:
         self._commands[command.key] = command

@@ -10,7 +10,7 @@ from sandbox_engine.network.kernel.links import Link
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 
 
-class Wiring:
+class LinkSetup:
     """Makes links and removes them."""
 
     def __init__(self, keeper: Keeper, *, gateway: IPv4Address, group: int) -> None:

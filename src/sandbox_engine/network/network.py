@@ -17,12 +17,12 @@ from sandbox_engine.network.kernel.interfaces import ADDRESS_CHANGES, routes
 from sandbox_engine.network.kernel.links import Link
 from sandbox_engine.network.kernel.netlink import NETFILTER, ROUTE, Watch
 from sandbox_engine.network.kernel.nftables import RULE_CHANGES
-from sandbox_engine.network.link_allocation import Roster, existing_links
-from sandbox_engine.network.link_setup import Wiring
+from sandbox_engine.network.link_allocator import LinkAllocator, existing_links
+from sandbox_engine.network.link_setup import LinkSetup
 from sandbox_engine.network.naming import link_prefix
 from sandbox_engine.network.subnets import Subnet, claim
 from sandbox_engine.system.log import get_logger
-from sandbox_engine.system.prefilled_pool import Pool
+from sandbox_engine.system.prefilled_pool import PrefilledPool
 
 __all__ = ["Link", "Network"]
 
@@ -49,10 +49,12 @@ class Network:
         self._prefix = prefix
         self._subnet = subnet
         self._places = places
-        self._roster = Roster(prefix, network=subnet.network, places=places)
-        self._strays = {name: self._roster.keep(name) for name in existing_links(prefix, places)}
+        self._link_allocator = LinkAllocator(prefix, network=subnet.network, places=places)
+        self._strays = {
+            name: self._link_allocator.keep(name) for name in existing_links(prefix, places)
+        }
         group = int(instance, 16) | 1  # group 0 is that of every other interface
-        self._wiring = Wiring(keeper, gateway=subnet.gateway, group=group)
+        self._link_setup = LinkSetup(keeper, gateway=subnet.gateway, group=group)
         table = Table(keeper.run, f"sandbox_engine_{instance}")
         rules = partial(
             ruleset,
@@ -63,14 +65,14 @@ class Network:
             allowed=allow,
         )
         self._firewall = Firewall(table, rules=rules)
-        self._pool = Pool(self._make, self.release, pool_size)
+        self._pool = PrefilledPool(self._make, self.release, pool_size)
         self._changed = asyncio.Event()
         self._connected: set[IPv4Network] = set()
         self._mtu = 0
         self._dns_ports = (0, 0)
         self._opened = AsyncExitStack()
         self._opened.callback(subnet.release)
-        self._opened.callback(self._wiring.close)
+        self._opened.callback(self._link_setup.close)
         self._opened.callback(table.close)
 
     @classmethod
@@ -127,16 +129,16 @@ class Network:
         """Remove a link with all that belongs to it."""
         self._strays.pop(link.name, None)
         await self._firewall.forget(link)
-        await self._wiring.remove(link)
-        self._roster.free(link)
+        await self._link_setup.remove(link)
+        self._link_allocator.free(link)
 
     async def restore(self, link: Link, policy: Policy = OPEN) -> None:
         """Go on with a link that a sandbox got from an engine before this one."""
         self._strays.pop(link.name, None)
-        self._roster.keep(link.name)
+        self._link_allocator.keep(link.name)
         await self._firewall.admit(link, policy)
 
-    async def police(self, link: Link, policy: Policy) -> None:
+    async def apply_network_policy(self, link: Link, policy: Policy) -> None:
         """Have another policy for a link in use, and end what it does not permit."""
         await self._firewall.admit(link, policy)
         await self._firewall.cut(link)
@@ -148,9 +150,9 @@ class Network:
         """
         gone = {link.name for link in keep if self._strays.pop(link.name, None) is None}
         strays, self._strays = self._strays, {}
-        await self._wiring.remove(*strays.values())
+        await self._link_setup.remove(*strays.values())
         for stray in strays.values():
-            self._roster.free(stray)
+            self._link_allocator.free(stray)
         return gone
 
     async def conflicts(self) -> list[str]:
@@ -174,7 +176,7 @@ class Network:
     async def destroy(self) -> None:
         """Stop, and leave nothing behind."""
         await self.drain()
-        await self._wiring.remove(*self._strays.values(), *self._firewall.admitted())
+        await self._link_setup.remove(*self._strays.values(), *self._firewall.admitted())
         await self.close()
         await self._firewall.remove()
         host_network.remove_address(self._subnet.gateway)
@@ -196,9 +198,9 @@ class Network:
         self._pool.refill()
 
     async def _make(self) -> Link:
-        link = self._roster.take()
+        link = self._link_allocator.take()
         try:
-            await self._wiring.make(link, mtu=self._mtu)
+            await self._link_setup.make(link, mtu=self._mtu)
             await self._firewall.admit(link, OPEN)
         except Exception:
             await self.release(link)

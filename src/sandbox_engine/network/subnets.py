@@ -45,7 +45,7 @@ def claim(
     A range `in_use`, by sandboxes that an earlier engine left running, is taken or nothing is.
     """
     _LOCKS.mkdir(parents=True, exist_ok=True)
-    for network in _candidates(pool, _recall(memory), routes, in_use=in_use):
+    for network in _candidates(pool, _find_cached(memory), routes, in_use=in_use):
         lock = os.open(_LOCKS / f"{network.network_address}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +99,7 @@ def _gateway(network: IPv4Network) -> IPv4Address:
     return network[1]
 
 
-def _recall(memory: Path) -> IPv4Network | None:
+def _find_cached(memory: Path) -> IPv4Network | None:
     try:
         return IPv4Network(memory.read_text().strip())
     except (FileNotFoundError, ValueError):

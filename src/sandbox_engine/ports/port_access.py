@@ -1,5 +1,5 @@
 from sandbox_engine.envd.protocol.access import is_token
-from sandbox_engine.http.error_pages import Refusal, traffic_token_invalid, traffic_token_missing
+from sandbox_engine.http.error_pages import ErrorPage, traffic_token_invalid, traffic_token_missing
 from sandbox_engine.ports.headers import TRAFFIC_TOKEN
 from sandbox_engine.records.sandbox import SandboxRecord
 from sandbox_http.headers import Headers, find_header
@@ -7,7 +7,7 @@ from sandbox_http.headers import Headers, find_header
 _PORT = "${PORT}"
 
 
-def find_refusal(record: SandboxRecord, headers: Headers) -> Refusal | None:
+def find_rejection(record: SandboxRecord, headers: Headers) -> ErrorPage | None:
     """Say why a request may not go to a port of the sandbox, if it may not."""
     if record.traffic_token is None:
         return None
@@ -19,7 +19,7 @@ def find_refusal(record: SandboxRecord, headers: Headers) -> Refusal | None:
     return None
 
 
-def shown_host(record: SandboxRecord, port: int) -> str | None:
+def forwarded_host(record: SandboxRecord, port: int) -> str | None:
     """Give the host that an application is told it was called by, if not the one that was."""
     mask = record.network.mask_request_host
     return mask.replace(_PORT, str(port)) if mask else None

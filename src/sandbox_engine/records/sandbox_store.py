@@ -2,10 +2,10 @@ from pathlib import Path
 
 from sandbox_engine.records.journal import Journal
 from sandbox_engine.records.sandbox import SandboxRecord
-from sandbox_engine.system.json_store import Shelf
+from sandbox_engine.system.json_store import JsonStore
 
 
-class RecordStore(Shelf[SandboxRecord]):
+class RecordStore(JsonStore[SandboxRecord]):
     """The sandboxes' directories, each with its record."""
 
     def __init__(self, directory: Path) -> None:

@@ -6,10 +6,10 @@ from sandbox_engine.records.catalog import Template
 from sandbox_engine.records.snapshot import SnapshotRecord, SnapshotState
 from sandbox_engine.records.template_names import Reference
 from sandbox_engine.system.errors import InvalidRequest
-from sandbox_engine.system.json_store import Shelf
+from sandbox_engine.system.json_store import JsonStore
 
 
-class SnapshotStore(Shelf[SnapshotRecord]):
+class SnapshotStore(JsonStore[SnapshotRecord]):
     """The snapshots' directories, each with a record and a disk image, and who needs them."""
 
     def __init__(self, directory: Path) -> None:

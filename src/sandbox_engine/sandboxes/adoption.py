@@ -22,7 +22,7 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
         await lifecycle.kill(record, "left half done by a crash")
         return
     if record.filesystem_only and record.init is not None:
-        await lifecycle.lose_container(record, record.reason)
+        await lifecycle.container_lost(record, record.reason)
     sandbox = await containers.reattach(record)
     if sandbox is not None:
         if record.state is State.RUNNING:
@@ -30,11 +30,11 @@ async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Life
         elif record.state is State.PAUSED:
             await containers.freeze(record)
         if record.policing:
-            await lifecycle.police(record)
+            await lifecycle.apply_network_policy(record)
         lifecycle.take(record, sandbox)
     elif record.state is State.RESERVED:
         await lifecycle.kill(record, "it ended before anybody asked for it")
         return
     elif record.init is not None or record.link is not None:
-        await lifecycle.lose_container(record, "its processes ended while the engine was away")
+        await lifecycle.container_lost(record, "its processes ended while the engine was away")
     log.info("adopted", id=record.id, state=record.state)

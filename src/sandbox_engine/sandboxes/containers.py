@@ -12,7 +12,7 @@ from sandbox_engine.container import cgroups
 from sandbox_engine.container.boot_id import give_boot_id
 from sandbox_engine.container.cgroups import Cgroup
 from sandbox_engine.container.freezer import FreezeFailed, Freezer, freezer_of
-from sandbox_engine.container.memory_reclaim import MemoryReturn
+from sandbox_engine.container.memory_reclaim import MemoryReclaim
 from sandbox_engine.container.oci_config import (
     ContainerSpec,
     ProcessUser,
@@ -20,7 +20,7 @@ from sandbox_engine.container.oci_config import (
     process,
 )
 from sandbox_engine.container.oci_runtime import OciRuntime
-from sandbox_engine.container.snapshot_bases import Foundations
+from sandbox_engine.container.snapshot_bases import SnapshotBases
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.machine.capacity import Capacity
 from sandbox_engine.network.network import Link, Network
@@ -29,7 +29,7 @@ from sandbox_engine.records.sandbox_store import RecordStore
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.sandboxes.init_process import identify, is_alive, wait_exit
-from sandbox_engine.sandboxes.root_filesystems import Roots
+from sandbox_engine.sandboxes.root_filesystems import RootFilesystems
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.system.settings import Settings
 from sandbox_engine.volumes.volumes import Volumes
@@ -49,7 +49,7 @@ class Containers:
         network: Network,
         volumes: Volumes,
         capacity: Capacity,
-        foundations: Foundations,
+        snapshot_bases: SnapshotBases,
         init: Path,
     ) -> None:
         self._settings = settings
@@ -59,16 +59,18 @@ class Containers:
         self._volumes = volumes
         self._capacity = capacity
         self._init = init
-        self._roots = Roots(settings, store=store, foundations=foundations, run=keeper.run)
+        self._root_filesystems = RootFilesystems(
+            settings, store=store, snapshot_bases=snapshot_bases, run=keeper.run
+        )
         self._cgroup_parent = settings.cgroup
-        self._memory = MemoryReturn(after=settings.return_memory_after)
+        self._memory = MemoryReclaim(after=settings.return_memory_after)
         self._runtime = OciRuntime(
             keeper.run, binary=settings.runtime, state_dir=settings.instance_run_dir / "runtime"
         )
 
     async def prepare(self) -> None:
         """Make what all sandboxes share."""
-        await self._roots.prepare(nameserver=self._network.dns_address)
+        await self._root_filesystems.prepare(nameserver=self._network.dns_address)
 
     async def start(self, record: SandboxRecord) -> Sandbox:
         """Bring up the sandbox's container from its image and its disk, if it has one already."""
@@ -78,8 +80,8 @@ class Containers:
         link = await self._network.acquire(record.policy)
         record.link = LinkRecord(name=link.name, netns=link.netns, address=link.address)
         self._store.save(record)
-        await self._roots.mount(record)
-        await self._volumes.mount(record, self._roots.path(record.id))
+        await self._root_filesystems.mount(record)
+        await self._volumes.mount(record, self._root_filesystems.path(record.id))
         _write_config(directory / "bundle", self._spec(record, link))
         pid = await self._runtime.start(
             record.id, bundle=directory / "bundle", pid_file=directory / "init.pid"
@@ -93,21 +95,21 @@ class Containers:
         """Find the sandbox's container as an engine before this one left it, if it still runs."""
         if record.init is None or record.link is None or not is_alive(record.init):
             return None
-        await self._roots.keep(record)
+        await self._root_filesystems.keep(record)
         await self._network.restore(_link(record.link), record.policy)
         self._volumes.note_mounted(record)
         sandbox = self._sandbox(record, record.init, record.link)
         sandbox.commands.adopt()
         return sandbox
 
-    async def police(self, record: SandboxRecord) -> None:
+    async def apply_network_policy(self, record: SandboxRecord) -> None:
         """Have another network policy take effect."""
         if record.link is not None:
-            await self._network.police(_link(record.link), record.policy)
+            await self._network.apply_network_policy(_link(record.link), record.policy)
 
     def images(self, record: SandboxRecord) -> list[Path]:
         """List the files of the machine that grow by what the sandbox writes."""
-        return [self._roots.image(record.id), *self._volumes.images(record)]
+        return [self._root_filesystems.image(record.id), *self._volumes.images(record)]
 
     async def freeze(self, record: SandboxRecord) -> None:
         """Stop every process where it stands; its memory stays, in swap where there is some."""
@@ -126,7 +128,7 @@ class Containers:
             await self._runtime.delete(record.id)
         else:
             await self._destroy(record.id)
-        await self._roots.unmount(record.id)
+        await self._root_filesystems.unmount(record.id)
         await self._volumes.unmount(record.id)
         if record.link is not None:
             await self._network.release(_link(record.link))
@@ -159,13 +161,13 @@ class Containers:
         kept = list(records)
         for record in kept:
             self._volumes.keep(record)
-            self._roots.thaw(record.id)
+            self._root_filesystems.thaw(record.id)
         for stray in self._there() - {record.id for record in kept}:
             await self._destroy(stray)
             cgroups.remove(f"{self._cgroup_parent}/{stray}")
-            await self._roots.unmount(stray)
+            await self._root_filesystems.unmount(stray)
         for directory in list(self._store.without_record()):
-            await self._roots.unmount(directory.name)
+            await self._root_filesystems.unmount(directory.name)
             await asyncio.to_thread(self._store.remove, directory.name)
         links = [_link(record.link) for record in kept if record.link is not None]
         gone = await self._network.sweep(links)
@@ -182,11 +184,11 @@ class Containers:
         """List the sandboxes with a container, a control group or a mounted root, whatever the records say."""
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
-        return known | cgroups.children(self._cgroup_parent) | self._roots.mounted()
+        return known | cgroups.children(self._cgroup_parent) | self._root_filesystems.mounted()
 
     def _spec(self, record: SandboxRecord, link: Link) -> ContainerSpec:
         return ContainerSpec(
-            root=str(self._roots.path(record.id)),
+            root=str(self._root_filesystems.path(record.id)),
             userns=link.userns,
             netns=link.netns,
             cgroup=self._cgroup(record.id).path,

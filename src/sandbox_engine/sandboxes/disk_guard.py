@@ -29,7 +29,7 @@ class Runner(Protocol):
     def running(self) -> Iterable[Sandbox]:
         """List those that run."""
 
-    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+    async def pause_if_running(self, sandbox_id: str, reason: str) -> None:
         """Stop one if it still runs."""
 
 
@@ -95,7 +95,7 @@ def _growth(before: dict[Sandbox, int], now: dict[Sandbox, int]) -> dict[Sandbox
 
 async def _stop(sandbox_id: str, runner: Runner) -> None:
     try:
-        await runner.put_to_rest(sandbox_id, REASON)
+        await runner.pause_if_running(sandbox_id, REASON)
     except (EngineError, OSError) as error:
         log.error("a sandbox that fills the disk goes on", id=sandbox_id, error=error)
     else:

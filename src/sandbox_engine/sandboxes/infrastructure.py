@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from sandbox_engine.container import cgroups
-from sandbox_engine.container.snapshot_bases import Foundations
+from sandbox_engine.container.snapshot_bases import SnapshotBases
 from sandbox_engine.keeper.client import Keeper
 from sandbox_engine.machine.capacity import Capacity
 from sandbox_engine.machine.resources import MIB
@@ -24,7 +24,7 @@ from sandbox_engine.volumes.volumes import Volumes
 
 
 @dataclass(frozen=True)
-class Ground:
+class Infrastructure:
     """What sandboxes stand on, whoever asks for them."""
 
     settings: Settings
@@ -33,7 +33,7 @@ class Ground:
     store: RecordStore
     volumes: Volumes
     snapshots: SnapshotStore
-    foundations: Foundations
+    snapshot_bases: SnapshotBases
     containers: Containers
     capacity: Capacity
 
@@ -54,7 +54,7 @@ class Ground:
         init = shutil.which("catatonit")
         assert init is not None, "checked before the engine starts"
         snapshots = SnapshotStore(settings.state_dir / "snapshots")
-        foundations = Foundations(snapshots)
+        snapshot_bases = SnapshotBases(snapshots)
         capacity = Capacity(
             settings.state_dir,
             min_free_memory=settings.min_free_memory_mb * MIB,
@@ -73,7 +73,7 @@ class Ground:
             network=network,
             volumes=volumes,
             capacity=capacity,
-            foundations=foundations,
+            snapshot_bases=snapshot_bases,
             init=Path(init),
         )
         await containers.prepare()
@@ -84,7 +84,7 @@ class Ground:
             store=store,
             volumes=volumes,
             snapshots=snapshots,
-            foundations=foundations,
+            snapshot_bases=snapshot_bases,
             containers=containers,
             capacity=capacity,
         )

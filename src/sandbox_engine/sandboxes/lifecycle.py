@@ -21,7 +21,7 @@ from sandbox_engine.records.sandbox import OnTimeout, SandboxRecord, State
 from sandbox_engine.records.sandbox_store import RecordStore
 from sandbox_engine.sandboxes.containers import Containers
 from sandbox_engine.sandboxes.deadlines import RETRY_AFTER, Deadlines
-from sandbox_engine.sandboxes.pending_starts import Startups
+from sandbox_engine.sandboxes.pending_starts import PendingStarts
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.system.errors import EngineError, SandboxNotFound, StartFailed
 from sandbox_engine.system.log import get_logger
@@ -49,7 +49,7 @@ class Lifecycle:
         self._store = store
         self._containers = containers
         self._capacity = capacity
-        self._startups = Startups(timeout=start_timeout)
+        self._pending_starts = PendingStarts(timeout=start_timeout)
         self._locks: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._on_removed: list[Callable[[], Awaitable[None]]] = []
@@ -68,9 +68,9 @@ class Lifecycle:
         """Have something done whenever a sandbox is gone with its files."""
         self._on_removed.append(hear)
 
-    def give_up(self, sandbox_id: str, reason: str) -> None:
+    def cancel_start(self, sandbox_id: str, reason: str) -> None:
         """Have a sandbox that comes up fail to, so that its lock is free soon."""
-        self._startups.give_up(sandbox_id, reason)
+        self._pending_starts.cancel(sandbox_id, reason)
 
     async def create(self, record: SandboxRecord) -> None:
         """Write the record down, then bring the sandbox up."""
@@ -84,7 +84,7 @@ class Lifecycle:
             self._store.save(record)
             self.take(record, sandbox)
 
-    def hand_out(self, record: SandboxRecord) -> None:
+    def assign(self, record: SandboxRecord) -> None:
         """Let callers have a reserved sandbox, whose record says by now what they asked for."""
         self._run(record, self.live[record.id], record.timeout, "created")
 
@@ -108,14 +108,14 @@ class Lifecycle:
         try:
             sandbox = await self._bring_up(record)
         except (EngineError, OSError) as error:
-            await self.lose_container(record, f"could not be resumed: {error}")
+            await self.container_lost(record, f"could not be resumed: {error}")
             raise StartFailed(f"The sandbox could not be resumed: {error}") from error
         self._run(record, sandbox, timeout, "resumed from its files")
 
     async def pause(self, record: SandboxRecord, reason: str, *, keep_memory: bool = True) -> None:
         """Freeze a running sandbox, or end its processes, once no command is half started in it."""
         sandbox = self.live[record.id]
-        async with sandbox.gate.exclusive():
+        async with sandbox.pause_lock.exclusive():
             if keep_memory:
                 await self._containers.freeze(record)
             before = record.ends_at
@@ -149,7 +149,7 @@ class Lifecycle:
         for hear in self._on_removed:
             await hear()
 
-    async def lose_container(self, record: SandboxRecord, reason: str) -> None:
+    async def container_lost(self, record: SandboxRecord, reason: str) -> None:
         """Go on as a paused sandbox: the processes are gone and the files are not."""
         await self._end_container(record, reason)
         log.warning("container lost", id=record.id, reason=reason)
@@ -160,11 +160,11 @@ class Lifecycle:
         self._store.save(record)
         self.deadlines.arm(record.id, ends_at)
 
-    async def police(self, record: SandboxRecord) -> None:
+    async def apply_network_policy(self, record: SandboxRecord) -> None:
         """Hold a running sandbox to the network policy that its record has now."""
         record.policing = True
         self._store.save(record)
-        await self._containers.police(record)
+        await self._containers.apply_network_policy(record)
         record.policing = False
         self._store.save(record)
 
@@ -178,7 +178,7 @@ class Lifecycle:
 
     async def close(self) -> None:
         """Leave every sandbox as it is; the next engine takes them over."""
-        self._startups.give_up_all("the engine is stopping")
+        self._pending_starts.cancel_all("the engine is stopping")
         for watch in self._watches.values():
             watch.cancel()
         for sandbox in self.live.values():
@@ -202,10 +202,10 @@ class Lifecycle:
 
     async def _bring_up(self, record: SandboxRecord) -> Sandbox:
         """Start a container anew, and in it what its template starts."""
-        with self._startups.announced(record.id):
+        with self._pending_starts.registered(record.id):
             sandbox = await self._containers.start(record)
             try:
-                await self._startups.start_up(sandbox)
+                await self._pending_starts.run_start_command(sandbox)
             except BaseException:
                 sandbox.close("it did not start")
                 raise
@@ -267,7 +267,7 @@ class Lifecycle:
         if record.state is State.RESERVED:
             await self.kill(record, reason)
         else:
-            await self.lose_container(record, reason)
+            await self.container_lost(record, reason)
 
     async def _expire(self, sandbox_id: str) -> None:
         if sandbox_id not in self.records:

@@ -4,11 +4,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from sandbox_engine.sandboxes.sandbox import Sandbox
-from sandbox_engine.sandboxes.start_command import start_up
+from sandbox_engine.sandboxes.start_command import run_start_command
 from sandbox_engine.system.errors import StartFailed
 
 
-class Startups:
+class PendingStarts:
     """The sandboxes that come up at the moment, each of which can be told to give up."""
 
     def __init__(self, *, timeout: timedelta) -> None:
@@ -16,7 +16,7 @@ class Startups:
         self._under_way: dict[str, asyncio.Future[str]] = {}
 
     @contextmanager
-    def announced(self, sandbox_id: str) -> Iterator[None]:
+    def registered(self, sandbox_id: str) -> Iterator[None]:
         """Let the sandbox be told to give up, from before it has a container."""
         self._under_way[sandbox_id] = asyncio.get_running_loop().create_future()
         try:
@@ -24,27 +24,27 @@ class Startups:
         finally:
             del self._under_way[sandbox_id]
 
-    async def start_up(self, sandbox: Sandbox) -> None:
+    async def run_start_command(self, sandbox: Sandbox) -> None:
         """Run what the template starts, until it is ready or to be given up."""
         if not sandbox.record.starts_something:
             return
-        given_up = self._under_way[sandbox.id]
-        starting = asyncio.create_task(start_up(sandbox, timeout=self._timeout))
+        cancelled = self._under_way[sandbox.id]
+        starting = asyncio.create_task(run_start_command(sandbox, timeout=self._timeout))
         try:
-            await asyncio.wait((starting, given_up), return_when=asyncio.FIRST_COMPLETED)
-            if given_up.done():
-                raise StartFailed(given_up.result())
+            await asyncio.wait((starting, cancelled), return_when=asyncio.FIRST_COMPLETED)
+            if cancelled.done():
+                raise StartFailed(cancelled.result())
             await starting
         finally:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
 
-    def give_up(self, sandbox_id: str, reason: str) -> None:
+    def cancel(self, sandbox_id: str, reason: str) -> None:
         """Have the sandbox's start fail, if it is under way."""
-        given_up = self._under_way.get(sandbox_id)
-        if given_up is not None and not given_up.done():
-            given_up.set_result(reason)
+        cancelled = self._under_way.get(sandbox_id)
+        if cancelled is not None and not cancelled.done():
+            cancelled.set_result(reason)
 
-    def give_up_all(self, reason: str) -> None:
+    def cancel_all(self, reason: str) -> None:
         for sandbox_id in self._under_way:
-            self.give_up(sandbox_id, reason)
+            self.cancel(sandbox_id, reason)

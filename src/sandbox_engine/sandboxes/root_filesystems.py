@@ -6,7 +6,7 @@ from pathlib import Path
 from sandbox_engine.container import disk, search_path
 from sandbox_engine.container.disk_freeze import thaw
 from sandbox_engine.container.overlay import mount_overlay, write_engine_layer
-from sandbox_engine.container.snapshot_bases import Foundations
+from sandbox_engine.container.snapshot_bases import SnapshotBases
 from sandbox_engine.records.sandbox import SandboxRecord
 from sandbox_engine.records.sandbox_store import RecordStore
 from sandbox_engine.rootfs.ownership import UID_BASE
@@ -19,7 +19,7 @@ _LONGEST_RELEASE_S = 30.0
 _RELEASE_POLL_S = 0.01
 
 
-class Roots:
+class RootFilesystems:
     """The sandboxes' root file systems.
 
     The layers of an image lie lowest, then the disks of the snapshots that the sandbox stands on,
@@ -27,10 +27,10 @@ class Roots:
     """
 
     def __init__(
-        self, settings: Settings, *, store: RecordStore, foundations: Foundations, run: Runner
+        self, settings: Settings, *, store: RecordStore, snapshot_bases: SnapshotBases, run: Runner
     ) -> None:
         self._store = store
-        self._foundations = foundations
+        self._snapshot_bases = snapshot_bases
         self._run = run
         self._engine_layer = settings.state_dir / "engine-layer"
         self._disk_templates = settings.state_dir / "disks"
@@ -63,19 +63,19 @@ class Roots:
         if image.exists():
             await wait_released(image)
         template = await self._disk_template(record.resources.disk_mb)
-        snapshots = await self._foundations.hold(record.base, holder=record.id)
+        snapshots = await self._snapshot_bases.hold(record.base, holder=record.id)
         layers = [*record.layers, self._engine_layer, *snapshots]
         await asyncio.to_thread(self._mount, record, layers, image, template)
 
     async def keep(self, record: SandboxRecord) -> None:
         """Go on with a root that an engine before this one has mounted."""
         with suppress(StartFailed):  # a snapshot's record is lost; what is mounted goes on
-            await self._foundations.hold(record.base, holder=record.id)
+            await self._snapshot_bases.hold(record.base, holder=record.id)
 
     async def unmount(self, sandbox_id: str) -> None:
         """Unmount the root and the disk, as far as they are mounted."""
         await asyncio.to_thread(self._unmount, sandbox_id)
-        await self._foundations.release(sandbox_id)
+        await self._snapshot_bases.release(sandbox_id)
 
     def thaw(self, sandbox_id: str) -> None:
         """Let the sandbox write where an engine was killed while it copied the disk."""

@@ -21,12 +21,12 @@ from sandbox_engine.records.sandbox import (
 from sandbox_engine.rootfs.accounts import Account, Accounts
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.sandboxes.init_process import wait_exit
-from sandbox_engine.system.shared_lock import Gate
+from sandbox_engine.system.shared_lock import SharedLock
 
 T = TypeVar("T")
 
 # The loop holds its tasks weakly.
-_farewells: set[asyncio.Future[None]] = set()
+_disconnect_callbacks: set[asyncio.Future[None]] = set()
 
 
 class Connection(Protocol):
@@ -73,18 +73,18 @@ class Sandbox:
         disk_room: Callable[[], int],
     ) -> None:
         self.record = record
-        self.gate = Gate()
+        self.pause_lock = SharedLock()
         self.cgroup = cgroup
         self.disk_room = disk_room
         self.root = root
         self._directory = directory
         self._link = link
         self._init = init
-        self._is_coming_up = False
+        self._is_starting_up = False
         self._cpu_mark = (time.monotonic(), cgroup.usage().cpu_seconds)
         self._connections: set[Connection] = set()
         self._companions: dict[type[object], object] = {}
-        self._farewells: list[Callable[[], Awaitable[None]]] = []
+        self._disconnect_callbacks: list[Callable[[], Awaitable[None]]] = []
         self.commands = commands(self)
 
     @property
@@ -141,19 +141,19 @@ class Sandbox:
         return self._directory
 
     @contextmanager
-    def coming_up(self) -> Iterator[None]:
+    def starting_up(self) -> Iterator[None]:
         """Let the engine's own commands start before callers may come."""
-        self._is_coming_up = True
+        self._is_starting_up = True
         try:
             yield
         finally:
-            self._is_coming_up = False
+            self._is_starting_up = False
 
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[None]:
         """Hold the sandbox awake while a command is being started in it."""
-        async with self.gate.shared():
-            if self.record.state is not State.RUNNING and not self._is_coming_up:
+        async with self.pause_lock.shared():
+            if self.record.state is not State.RUNNING and not self._is_starting_up:
                 raise SandboxNotRunning(self.id)
             yield
 
@@ -194,41 +194,41 @@ class Sandbox:
         finally:
             self._connections.discard(connection)
 
-    def companion(self, kind: type[T], make: Callable[[], T]) -> T:
+    def get_or_create(self, kind: type[T], make: Callable[[], T]) -> T:
         """Get what goes with this run of the sandbox, made when it is first asked for."""
         if kind not in self._companions:
             self._companions[kind] = make()
         return cast("T", self._companions[kind])
 
-    def on_cut(self, farewell: Callable[[], Awaitable[None]]) -> None:
+    def on_disconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Have something done whenever the sandbox stops answering."""
-        self._farewells.append(farewell)
+        self._disconnect_callbacks.append(callback)
 
     def suspend(self, reason: str) -> None:
         """Cut everyone off from a container that is frozen now; its commands go on later."""
-        self._cut()
+        self._disconnect()
         self.commands.detach(reason)
 
     def close(self, reason: str) -> None:
         """Cut everyone off from a container that is gone."""
-        self._cut()
+        self._disconnect()
         self.commands.abandon(reason)
         self.root.close()
 
     def leave(self, reason: str) -> None:
         """Let go of a container that goes on, with its commands, for the next engine."""
-        self._cut()
+        self._disconnect()
         self.commands.leave(reason)
         self.root.close()
 
-    def _cut(self) -> None:
+    def _disconnect(self) -> None:
         # A stream that ends in good order would tell SDKs that the sandbox still answers.
         for connection in list(self._connections):
             connection.cut()
-        for farewell in self._farewells:
-            task = asyncio.ensure_future(farewell())
-            _farewells.add(task)
-            task.add_done_callback(_farewells.discard)
+        for callback in self._disconnect_callbacks:
+            task = asyncio.ensure_future(callback())
+            _disconnect_callbacks.add(task)
+            task.add_done_callback(_disconnect_callbacks.discard)
 
 
 def _login(account: Account) -> Mapping[str, str]:

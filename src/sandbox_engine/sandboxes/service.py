@@ -19,7 +19,7 @@ from sandbox_engine.system.settings import Settings
 from sandbox_engine.volumes.volumes import Volumes
 
 _SHORTEST_REFRESH = timedelta(seconds=15)
-_SHORTEST_WAKE = timedelta(minutes=5)
+_SHORTEST_AUTO_RESUME = timedelta(minutes=5)
 _KILLED = "killed by request"
 _SHOWN = (State.RUNNING, State.PAUSED)
 
@@ -30,7 +30,7 @@ class SandboxSource(Protocol):
     async def create(self, wanted: SandboxRecord, *, reference: str) -> SandboxRecord: ...
 
 
-class Engine:
+class SandboxService:
     """The use cases: what callers may do with sandboxes."""
 
     def __init__(
@@ -125,20 +125,20 @@ class Engine:
             await self._lifecycle.resume(record, timeout, keep_memory=keep_memory)
             return record
 
-    def find_wakeable(self, sandbox_id: str) -> SandboxRecord | None:
+    def find_auto_resumable(self, sandbox_id: str) -> SandboxRecord | None:
         """Find the sandbox if it is paused and traffic is to resume it."""
         record = self._lifecycle.records.get(sandbox_id)
         if record is None or record.state is not State.PAUSED or record.filesystem_only:
             return None
         return record if record.auto_resume else None
 
-    async def wake(self, sandbox_id: str) -> None:
+    async def auto_resume(self, sandbox_id: str) -> None:
         """Resume a paused sandbox for traffic, for as long as it was created for."""
         async with self._lifecycle.transition(sandbox_id):
-            record = self.find_wakeable(sandbox_id)
+            record = self.find_auto_resumable(sandbox_id)
             if record is not None:
                 timeout = min(record.timeout, self._settings.max_timeout)
-                await self._lifecycle.resume(record, max(timeout, _SHORTEST_WAKE))
+                await self._lifecycle.resume(record, max(timeout, _SHORTEST_AUTO_RESUME))
 
     async def pause(self, sandbox_id: str, *, keep_memory: bool = True) -> None:
         """Put the sandbox to rest; its files, and unless told otherwise its memory, stay."""
@@ -150,7 +150,7 @@ class Engine:
                 )
             await self._lifecycle.pause(record, "paused by request", keep_memory=keep_memory)
 
-    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+    async def pause_if_running(self, sandbox_id: str, reason: str) -> None:
         """Pause the sandbox for a reason of ours, if it still runs."""
         async with self._lifecycle.transition(sandbox_id):
             record = self._lifecycle.records.get(sandbox_id)
@@ -159,7 +159,7 @@ class Engine:
 
     async def kill(self, sandbox_id: str) -> None:
         """End the sandbox and delete its files, also one that is being resumed at the moment."""
-        self._lifecycle.give_up(self.get(sandbox_id).id, _KILLED)
+        self._lifecycle.cancel_start(self.get(sandbox_id).id, _KILLED)
         async with self._lifecycle.transition(sandbox_id):
             await self._lifecycle.kill(self.get(sandbox_id), _KILLED)
 
@@ -179,7 +179,7 @@ class Engine:
             record = self._running_record(sandbox_id)
             record.network = record.network.model_copy(update=dict(egress))
             record.allow_internet = allow_internet
-            await self._lifecycle.police(record)
+            await self._lifecycle.apply_network_policy(record)
 
     async def refresh(self, sandbox_id: str, duration: timedelta) -> None:
         """Keep the sandbox for at least `duration` from now."""

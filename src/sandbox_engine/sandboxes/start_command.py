@@ -18,12 +18,14 @@ _LONGEST_PAUSE = timedelta(seconds=1)
 _DEFAULT_READY_COMMAND = "sleep 20"
 
 
-async def start_up(sandbox: Sandbox, *, timeout: timedelta, on_line: OnLine | None = None) -> None:
+async def run_start_command(
+    sandbox: Sandbox, *, timeout: timedelta, on_line: OnLine | None = None
+) -> None:
     """Start the template's start command and wait until its ready command holds."""
     if not sandbox.record.starts_something:
         return
     try:
-        with sandbox.coming_up():
+        with sandbox.starting_up():
             async with asyncio.timeout(timeout.total_seconds()):
                 await _start_up(sandbox, on_line)
     except NotStarted as error:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from sandbox_engine.records.sandbox import SandboxRecord, State
 from sandbox_engine.records.snapshot_store import SnapshotStore
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
-from sandbox_engine.sandboxes.service import Engine
+from sandbox_engine.sandboxes.service import SandboxService
 from sandbox_engine.snapshots.snapshots import Snapshots
 from sandbox_engine.system.errors import EngineError, InvalidRequest
 from sandbox_engine.system.ids import new_id
@@ -18,21 +18,26 @@ class Forks:
     """Makes sandboxes with the files that another has at this moment."""
 
     def __init__(
-        self, store: SnapshotStore, snapshots: Snapshots, lifecycle: Lifecycle, *, engine: Engine
+        self,
+        store: SnapshotStore,
+        snapshots: Snapshots,
+        lifecycle: Lifecycle,
+        *,
+        service: SandboxService,
     ) -> None:
         self._store = store
         self._snapshots = snapshots
         self._lifecycle = lifecycle
-        self._engine = engine
+        self._service = service
 
     async def fork(
         self, sandbox_id: str, *, count: int, timeout: timedelta
     ) -> Sequence[SandboxRecord | EngineError]:
         """Start `count` sandboxes on one copy of the files; each comes up or fails by itself."""
-        self._engine.check_timeout(timeout)
+        self._service.check_timeout(timeout)
         if not 1 <= count <= MOST_FORKS:
             raise InvalidRequest(f"Count must be between 1 and {MOST_FORKS}")
-        source = self._engine.get(sandbox_id)
+        source = self._service.get(sandbox_id)
         snapshot = await self._snapshots.copy(sandbox_id)
         with self._store.pinned(snapshot.id):
             forks = [_fork_of(source, base=snapshot.id, timeout=timeout) for _ in range(count)]

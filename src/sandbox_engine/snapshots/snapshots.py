@@ -9,9 +9,9 @@ from sandbox_engine.records.catalog import Catalog
 from sandbox_engine.records.sandbox import SandboxRecord
 from sandbox_engine.records.snapshot import SnapshotRecord, SnapshotState
 from sandbox_engine.records.template_names import DEFAULT_TAG, Reference
-from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.infrastructure import Infrastructure
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
-from sandbox_engine.sandboxes.service import Engine
+from sandbox_engine.sandboxes.service import SandboxService
 from sandbox_engine.system.errors import InvalidRequest, SnapshotFailed, TemplateNotFound
 from sandbox_engine.system.log import get_logger
 
@@ -30,24 +30,34 @@ class Snapshots:
     """
 
     def __init__(
-        self, ground: Ground, lifecycle: Lifecycle, *, engine: Engine, catalog: Catalog
+        self,
+        infrastructure: Infrastructure,
+        lifecycle: Lifecycle,
+        *,
+        service: SandboxService,
+        catalog: Catalog,
     ) -> None:
-        self._sandboxes = ground.store
-        self._capacity = ground.capacity
-        self._store = ground.snapshots
-        self._is_shared = is_shared(ground.snapshots.directory)
-        self._foundations = ground.foundations
+        self._sandboxes = infrastructure.store
+        self._capacity = infrastructure.capacity
+        self._store = infrastructure.snapshots
+        self._is_shared = is_shared(infrastructure.snapshots.directory)
+        self._snapshot_bases = infrastructure.snapshot_bases
         self._lifecycle = lifecycle
-        self._engine = engine
+        self._service = service
         self._catalog = catalog
         self._writing: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
-        cls, ground: Ground, lifecycle: Lifecycle, *, engine: Engine, catalog: Catalog
+        cls,
+        infrastructure: Infrastructure,
+        lifecycle: Lifecycle,
+        *,
+        service: SandboxService,
+        catalog: Catalog,
     ) -> Self:
         """Take over the snapshots that are there, and from now on delete those nobody needs."""
-        snapshots = cls(ground, lifecycle, engine=engine, catalog=catalog)
+        snapshots = cls(infrastructure, lifecycle, service=service, catalog=catalog)
         await snapshots._settle()
         lifecycle.on_removed(snapshots.collect)
         return snapshots
@@ -68,7 +78,7 @@ class Snapshots:
     ) -> SnapshotRecord:
         """Copy the sandbox's disk; what runs in it goes on, and waits if it writes meanwhile."""
         async with self._lifecycle.transition(sandbox_id):
-            sandbox = self._engine.get(sandbox_id)
+            sandbox = self._service.get(sandbox_id)
             if len(self._store.chain(sandbox.base)) >= _MOST_LEVELS:
                 raise InvalidRequest(
                     f"It stands on {_MOST_LEVELS} snapshots, one on another, and no more go: build "
@@ -104,12 +114,12 @@ class Snapshots:
 
     async def collect(self) -> None:
         """Delete the files of snapshots that nobody can ask for and no sandbox stands on."""
-        await self._foundations.collect(one.base for one in self._lifecycle.records.values())
+        await self._snapshot_bases.collect(one.base for one in self._lifecycle.records.values())
 
     async def _settle(self) -> None:
         """Remove what a crash left half done, and what it left unwritten as far as it is lost."""
         for directory in list(self._store.without_record()):
-            await self._foundations.remove(directory.name)
+            await self._snapshot_bases.remove(directory.name)
         for snapshot in list(self._store.records.values()):
             if snapshot.state is SnapshotState.TAKING:
                 snapshot.listed = False
@@ -119,7 +129,7 @@ class Snapshots:
                 log.error("a snapshot was lost when the machine went down", id=snapshot.id)
                 self._unlist(snapshot)
         await self.collect()
-        await self._foundations.sweep()
+        await self._snapshot_bases.sweep()
 
     async def _copy(self, sandbox: SandboxRecord, snapshot: SnapshotRecord) -> None:
         source = self._sandboxes.path(sandbox.id)
@@ -127,12 +137,12 @@ class Snapshots:
             self._store.records[snapshot.id] = snapshot
             try:
                 self._store.add(snapshot)
-                await self._foundations.lay(snapshot.id, source)
+                await self._snapshot_bases.lay(snapshot.id, source)
                 snapshot.state, snapshot.unwritten_since = SnapshotState.READY, _boot_id()
                 self._store.save(snapshot)
             except BaseException as error:
                 del self._store.records[snapshot.id]
-                await self._foundations.remove(snapshot.id)
+                await self._snapshot_bases.remove(snapshot.id)
                 if isinstance(error, OSError):
                     raise SnapshotFailed(f"The disk could not be copied: {error}") from error
                 raise
@@ -150,7 +160,7 @@ class Snapshots:
         await asyncio.sleep(_WRITE_OUT_AFTER.total_seconds())
         try:
             await asyncio.to_thread(write_out, self._store.image(snapshot.id))
-            await self._foundations.leave(snapshot.id)
+            await self._snapshot_bases.leave(snapshot.id)
             if snapshot.id in self._store.records:
                 snapshot.unwritten_since = None
                 self._store.save(snapshot)

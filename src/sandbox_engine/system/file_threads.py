@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 _THREADS = 8
 
 
-class Workers:
+class FileThreads:
     """Threads for the file work of one sandbox or volume, so few that its neighbours get theirs."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ class Record(Protocol):
 R = TypeVar("R", bound=Record)
 
 
-class Shelf(Generic[R]):
+class JsonStore(Generic[R]):
     """A directory per record; each is replaced atomically and is the truth after a crash."""
 
     def __init__(self, directory: Path, kind: type[R]) -> None:

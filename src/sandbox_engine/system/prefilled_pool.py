@@ -14,7 +14,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 T = TypeVar("T")
 
 
-class Pool(Generic[T]):
+class PrefilledPool(Generic[T]):
     """Up to `size` things made ahead of need, one after the other in the background.
 
     `failure` is why the latest attempt to make one failed, None when it did not.

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Gate:
+class SharedLock:
     """Many may be inside at once, or one alone; whoever wants to be alone goes before newcomers.
 
     It orders the start of commands against pause: the runtime's exec hangs in a frozen container.
@@ -28,7 +28,7 @@ class Gate:
             if self._inside == 0:
                 self._empty.set()
 
-    async def wait_open(self) -> None:
+    async def wait_unlocked(self) -> None:
         """Wait until nobody is inside alone or about to be."""
         if self._alone.locked():
             async with self._alone:

@@ -3,11 +3,11 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_engine.system.json_store import Shelf
+from sandbox_engine.system.json_store import JsonStore
 from sandbox_engine.templates.records import TemplateRecord
 
 
-class TemplateStore(Shelf[TemplateRecord]):
+class TemplateStore(JsonStore[TemplateRecord]):
     """A directory per template, with its record and the logs of its builds."""
 
     def __init__(self, directory: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sandbox_engine.container import disk
 from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.root import Root
-from sandbox_engine.system.file_threads import Workers
+from sandbox_engine.system.file_threads import FileThreads
 from sandbox_engine.system.private_files import flush
 from sandbox_engine.system.subprocesses import Runner
 from sandbox_engine.volumes.record import VolumeRecord
@@ -27,7 +27,7 @@ class Volume:
     def __init__(self, record: VolumeRecord, directory: Path) -> None:
         self.record = record
         self.keepers: set[str] = set()
-        self.workers = Workers()
+        self.workers = FileThreads()
         self.ending = asyncio.Lock()
         self.image = directory / "volume.img"
         self._place = directory / "content"

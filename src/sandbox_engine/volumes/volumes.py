@@ -11,7 +11,7 @@ from sandbox_engine.records.sandbox import MountRecord, SandboxRecord
 from sandbox_engine.rootfs.root import Root
 from sandbox_engine.system.errors import EngineError, InvalidRequest
 from sandbox_engine.system.ids import new_id
-from sandbox_engine.system.json_store import Shelf
+from sandbox_engine.system.json_store import JsonStore
 from sandbox_engine.system.log import get_logger
 from sandbox_engine.system.subprocesses import Runner
 from sandbox_engine.volumes.errors import VolumeNotFound
@@ -30,13 +30,13 @@ class Volumes:
 
     def __init__(self, directory: Path, *, size_mb: int, capacity: Capacity, run: Runner) -> None:
         self.capacity = capacity
-        self._shelf = Shelf(directory, VolumeRecord)
+        self._records_on_disk = JsonStore(directory, VolumeRecord)
         self._size_mb = size_mb
         self._run = run
         self._creating = asyncio.Lock()
         self._volumes = {
-            record.id: Volume(record, self._shelf.path(record.id))
-            for record in self._shelf.load_all()
+            record.id: Volume(record, self._records_on_disk.path(record.id))
+            for record in self._records_on_disk.load_all()
         }
 
     async def create(self, name: str) -> VolumeRecord:
@@ -55,9 +55,9 @@ class Volumes:
                 size_mb=self._size_mb,
                 created_at=datetime.now(UTC),
             )
-            volume = Volume(record, self._shelf.path(record.id))
+            volume = Volume(record, self._records_on_disk.path(record.id))
             self._volumes[record.id] = volume
-            self._shelf.add(record)
+            self._records_on_disk.add(record)
             try:
                 with self.capacity.reserve(disk=START_DISK):
                     await volume.make(self._run)
@@ -151,8 +151,8 @@ class Volumes:
 
     async def sweep(self) -> None:
         """Put away what a crash left: mounts nobody uses, files nobody has."""
-        for directory in list(self._shelf.without_record()):
-            await asyncio.to_thread(self._shelf.remove, directory.name)
+        for directory in list(self._records_on_disk.without_record()):
+            await asyncio.to_thread(self._records_on_disk.remove, directory.name)
         for volume in self._all():
             if not volume.is_used:
                 await volume.unmount()
@@ -175,8 +175,8 @@ class Volumes:
 
     async def _become(self, volume: Volume, state: VolumeState) -> None:
         volume.record.state = state
-        self._shelf.save(volume.record)
-        await asyncio.to_thread(self._shelf.flush, volume.record.id)
+        self._records_on_disk.save(volume.record)
+        await asyncio.to_thread(self._records_on_disk.flush, volume.record.id)
 
     async def _discard_if_nobodys(self, volume: Volume) -> None:
         is_deleted = volume.record.state is VolumeState.DELETED
@@ -187,4 +187,4 @@ class Volumes:
         async with volume.ending:
             self._volumes.pop(volume.record.id, None)
             await volume.unmount()
-            await asyncio.to_thread(self._shelf.remove, volume.record.id)
+            await asyncio.to_thread(self._records_on_disk.remove, volume.record.id)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_engine.images.bases.bases import Bases
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.bases.bases import BaseImages
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.registry.registry import Registry
 from sandbox_engine.images.store import ImageStore
@@ -23,11 +23,11 @@ def bases_in(
     recipe: BaseRecipe | None = None,
     insecure: str = "",
     largest_mb: int = 1024,
-) -> Bases:
+) -> BaseImages:
     """Keep bases in this directory, which may be others' too."""
     directory.mkdir(exist_ok=True)
     store = ImageStore(directory, owner=directory)
-    room = Room(directory, limit=largest_mb * MIB, kept_free=0)
+    room = DiskSpace(directory, limit=largest_mb * MIB, kept_free=0)
     registry = Registry(insecure=frozenset([insecure]), room=room)
     recipe = recipe or BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
-    return Bases(store, recipe=recipe, registry=registry)
+    return BaseImages(store, recipe=recipe, registry=registry)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_engine.images.confinement import Confinement, OutputTooLong
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.scratch import Scratch
 from sandbox_engine.machine.resources import MIB
 from sandbox_engine.rootfs.ownership import UID_BASE
@@ -41,7 +41,7 @@ def confinement(tmp_path):
     work = scratch.path / "work"
     work.mkdir(mode=0o700)
     yield Confinement(
-        scratch, work, Room(tmp_path, limit=64 * MIB, kept_free=0), timedelta(minutes=1)
+        scratch, work, DiskSpace(tmp_path, limit=64 * MIB, kept_free=0), timedelta(minutes=1)
     )
     scratch.discard()
 

@@ -56,7 +56,7 @@ def stored(directory):
 def base():
     """Build the base image of this machine once; it is kept for the next run."""
     recipe = BaseRecipe.of_host(certificates_dir=Settings().certificates_dir)
-    return asyncio.run(bases_in(IMAGES, recipe=recipe).provide_own(say=print))
+    return asyncio.run(bases_in(IMAGES, recipe=recipe).ensure_base(say=print))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
     recipe = small_recipe()
     engines = [bases_in(tmp_path / "images", recipe=recipe) for _ in range(2)]
     first, second = await asyncio.gather(
-        *(bases.provide_own(say=lines.append) for bases in engines)
+        *(bases.ensure_base(say=lines.append) for bases in engines)
     )
     assert first == second
     assert sum("extracting" in line for line in lines) == 1
@@ -175,7 +175,7 @@ async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_
 async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
     started = asyncio.Event()
     bases = bases_in(tmp_path, recipe=small_recipe())
-    build = asyncio.create_task(bases.provide_own(say=lambda _: started.set()))
+    build = asyncio.create_task(bases.ensure_base(say=lambda _: started.set()))
     await started.wait()
     build.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -191,7 +191,7 @@ async def test_failed_build_says_why_and_leaves_nothing(tmp_path):
     )
     bases = bases_in(tmp_path, recipe=recipe)
     with pytest.raises(CannotRun, match="Connection refused"):
-        await bases.provide_own(say=print)
+        await bases.ensure_base(say=print)
     assert stored(tmp_path) == [[], []]
 
 

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from sandbox_engine.network.firewall.openings import MOST
 from sandbox_engine.network.firewall.policy import CLOSED, Policy
+from sandbox_engine.network.firewall.resolved_addresses import MOST
 from sandbox_engine.network.kernel.netns import visiting
 from tests.engine.dns_resolvers import (
     LOOKUP_REFUSED,

@@ -37,7 +37,7 @@ async def test_a_connection_outlives_the_answer_it_was_made_by(place, network, b
             run("nft", "flush", "set", *place.table, f"opened_{link.name}")
             assert await is_refused(link.netns, beyond.internet, port)
             assert await talking.says(b"two") == b"two"
-            await network.police(link, only(NAME, beyond.elsewhere))
+            await network.apply_network_policy(link, only(NAME, beyond.elsewhere))
             assert await talking.says(b"three") == b"three"
 
 
@@ -50,14 +50,14 @@ async def test_an_update_cuts_what_it_closes_and_nothing_else(network, beyond):
         talk(link.netns, beyond.elsewhere, other) as spared,
     ):
         assert [await one.says(b"hello") for one in (cut, spared)] == [b"hello", b"hello"]
-        await network.police(link, Policy.parse(deny_out=[beyond.internet]))
+        await network.apply_network_policy(link, Policy.parse(deny_out=[beyond.internet]))
         with pytest.raises(ConnectionError):
             await cut.says(b"still there?")
         assert await spared.says(b"still there?") == b"still there?"
-        await network.police(link, CLOSED)
+        await network.apply_network_policy(link, CLOSED)
         with pytest.raises(ConnectionError):
             await spared.says(b"and now?")
-        await network.police(link, OPEN)
+        await network.apply_network_policy(link, OPEN)
         async with talk(link.netns, beyond.internet, one) as anew:
             assert await anew.says(b"hello") == b"hello"
 
@@ -73,9 +73,9 @@ async def test_nothing_more_comes_in_from_what_an_update_closes(network, beyond)
         await loop.sock_connect(caller, sender.getsockname())
         await loop.sock_sendall(caller, b"send me more")
         _, whence = await loop.sock_recvfrom(sender, 100)
-        await network.police(link, only(beyond.elsewhere))
+        await network.apply_network_policy(link, only(beyond.elsewhere))
         sender.sendto(b"closed", whence)
-        await network.police(link, OPEN)
+        await network.apply_network_policy(link, OPEN)
         await loop.sock_sendall(caller, b"send me more")
         _, whence = await loop.sock_recvfrom(sender, 100)
         sender.sendto(b"open", whence)
@@ -91,7 +91,7 @@ async def test_names_that_an_update_allows_need_not_be_asked_for_again(network, 
     ):
         for name in (NAME, "other.example"):
             await learns(network, link, name)
-    await network.police(link, only(NAME))
+    await network.apply_network_policy(link, only(NAME))
     assert await call(link.netns, *reached) == beyond.host_in_lan
     assert await is_refused(link.netns, *refused)
 
@@ -113,7 +113,7 @@ async def test_a_policy_and_what_it_opened_outlive_the_engine(place, servers, be
                 assert await talking.says(b"still there?") == b"still there?"
                 assert await call(link.netns, *reached) == beyond.host_in_lan
                 assert await is_refused(link.netns, *refused)
-                await network.police(link, only(NAME, beyond.elsewhere))
+                await network.apply_network_policy(link, only(NAME, beyond.elsewhere))
                 assert await talking.says(b"and now?") == b"and now?"
 
 
@@ -132,7 +132,7 @@ async def test_nothing_is_left_of_policies_when_links_are_released(place, beyond
     async with place.network() as network:
         for policy in (only(NAME), only(beyond.internet), CLOSED, OPEN):
             links = await network.acquire(policy), await network.acquire()
-            await network.police(links[1], policy)
+            await network.apply_network_policy(links[1], policy)
             await asyncio.gather(*map(network.release, links))
         assert set(place.traces().values()) == {0}
 
@@ -151,7 +151,7 @@ async def test_an_update_ends_flows_of_datagrams_as_well(network, beyond):
         _, whence = await loop.sock_recvfrom(heard, 100)
         heard.sendto(b"so that the kernel takes it for a lasting one", whence)
         await loop.sock_recv(caller, 100)
-        await network.police(link, only(beyond.elsewhere))
+        await network.apply_network_policy(link, only(beyond.elsewhere))
         await loop.sock_sendall(caller, b"after")
         other.sendto(b"the other's", heard.getsockname())
         async with asyncio.timeout(30):
@@ -162,7 +162,7 @@ async def test_rules_that_are_gone_for_a_moment_fail_nobody(place, network, serv
     reached, refused = servers
     one, other = [await network.acquire(only(NAME)) for _ in range(2)]
     run("nft", "delete", "table", *place.table)
-    await network.police(one, only(beyond.internet))
+    await network.apply_network_policy(one, only(beyond.internet))
     assert await call(one.netns, *reached) == beyond.host_in_lan
     assert await is_refused(one.netns, *refused)
     run("nft", "delete", "table", *place.table)

@@ -3,10 +3,10 @@ import itertools
 
 import pytest
 
-from sandbox_engine.system.prefilled_pool import Pool
+from sandbox_engine.system.prefilled_pool import PrefilledPool
 
 
-class Workshop:
+class BuildSandbox:
     """Makes numbered things when it may, and notes what becomes of them."""
 
     def __init__(self):
@@ -44,12 +44,12 @@ async def until(condition):
 
 @pytest.fixture
 def workshop():
-    return Workshop()
+    return BuildSandbox()
 
 
 @pytest.fixture
 async def pool(workshop):
-    pool = Pool(workshop.make, workshop.discard, 3)
+    pool = PrefilledPool(workshop.make, workshop.discard, 3)
     yield pool
     workshop.open.set()
     await pool.close()

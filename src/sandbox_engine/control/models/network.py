@@ -21,7 +21,7 @@ class _Egress(WireModel):
     egress_proxy: dict[str, Any] | None = None
     rules: dict[str, list[Any]] | None = None
 
-    def refuse_what_is_missing(self) -> None:
+    def reject_unsupported(self) -> None:
         """Say what this engine does not do, rather than leave it out in silence."""
         if self.egress_proxy:
             raise NotImplementedHere("Sending traffic through an egress proxy")
@@ -38,7 +38,7 @@ class NetworkConfig(_Egress):
 
     def to_record(self, *, allow_internet: bool | None) -> NetworkRecord:
         """Take what was asked for, if all of it can be done."""
-        self.refuse_what_is_missing()
+        self.reject_unsupported()
         if self.https_ports:
             raise NotImplementedHere("Reaching ports that serve HTTPS")
         mask = self.mask_request_host
@@ -56,7 +56,7 @@ class NetworkUpdate(_Egress):
 
     def to_record(self) -> EgressRecord:
         """Take what was asked for, if all of it can be done."""
-        self.refuse_what_is_missing()
+        self.reject_unsupported()
         return EgressRecord(**self.model_dump(include=set(EgressRecord.model_fields)))
 
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import Receive
 
-    from sandbox_engine.system.file_threads import Workers
+    from sandbox_engine.system.file_threads import FileThreads
 
 _PIECE_BYTES = 1 << 20
 _COMPRESSED_BYTES = 64 * 1024
@@ -44,7 +44,7 @@ async def read_body(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
-async def gunzip(body: AsyncIterator[bytes], workers: Workers) -> AsyncIterator[bytes]:
+async def gunzip(body: AsyncIterator[bytes], workers: FileThreads) -> AsyncIterator[bytes]:
     """Decompress a body, however far it expands, a piece at a time."""
     stream = _GzipStream()
     waiting = bytearray()
@@ -99,7 +99,7 @@ class Spools:
     the host's disk.
     """
 
-    def __init__(self, directory: Path, workers: Workers) -> None:
+    def __init__(self, directory: Path, workers: FileThreads) -> None:
         self.directory = directory
         self.workers = workers
         self._kept = 0

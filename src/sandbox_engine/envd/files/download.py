@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from sandbox_engine.rootfs.root import Root
-    from sandbox_engine.system.file_threads import Workers
+    from sandbox_engine.system.file_threads import FileThreads
 
 _PIECE_BYTES = 256 * 1024
 # The fastest: a sandbox is nearer than a site on the internet.
@@ -41,7 +41,7 @@ _GZIP = 31  # zlib's number for the format
 _LATEST = 253_402_300_799  # the last second of the year 9999
 
 
-class BrokenOff(Exception):
+class FileTruncated(Exception):
     """The answer ends before its promised length: the file became shorter, or its sandbox is gone."""
 
 
@@ -93,7 +93,7 @@ class Download:
         encoding: str,
         headers: Mapping[str, str],
         is_head: bool,
-        workers: Workers,
+        workers: FileThreads,
     ) -> None:
         self._file = opened
         self._encoding = encoding
@@ -107,7 +107,7 @@ class Download:
             with anyio.CancelScope() as sending, _ending_with(root, sending):
                 await (await self._response())(scope, receive, send)
             if sending.cancelled_caught:
-                raise BrokenOff
+                raise FileTruncated
         finally:
             self._file.close()
 
@@ -207,7 +207,7 @@ class Download:
             size = min(_PIECE_BYTES, end - offset)
             piece = await self._workers.run(partial(self._file.read, offset, size))
             if not piece:
-                raise BrokenOff
+                raise FileTruncated
             offset += len(piece)
             yield piece
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from sandbox_engine.sandboxes.sandbox import Sandbox
-    from sandbox_engine.system.file_threads import Workers
+    from sandbox_engine.system.file_threads import FileThreads
 
 _COMPOSE_LIMIT = 1 << 20
 
@@ -47,7 +47,7 @@ class _ReadableInside(Exception):
 class FileRoutes:
     """What E2B's daemon answers under `/files`."""
 
-    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+    def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         self._sandbox = sandbox
         self._workers = workers
         self._uploads = Uploads(sandbox, workers)

@@ -31,10 +31,10 @@ class PartEnd:
     """The part is complete."""
 
 
-Happening = PartStart | bytes | PartEnd
+FormEvent = PartStart | bytes | PartEnd
 
 
-async def read_form(body: AsyncIterator[bytes], content_type: str) -> AsyncIterator[Happening]:
+async def read_form(body: AsyncIterator[bytes], content_type: str) -> AsyncIterator[FormEvent]:
     """Yield a form's parts as they come in: a start, the content in pieces, an end."""
     _, options = parse_options_header(content_type)
     form = _Form()
@@ -68,12 +68,12 @@ class _Form:
 
     def __init__(self) -> None:
         self.is_complete = False
-        self._happenings: list[Happening] = []
+        self._events: list[FormEvent] = []
         self._name = self._value = b""
         self._disposition = b""
 
-    def take(self) -> list[Happening]:
-        happenings, self._happenings = self._happenings, []
+    def take(self) -> list[FormEvent]:
+        happenings, self._events = self._events, []
         return happenings
 
     def begin(self) -> None:
@@ -93,7 +93,7 @@ class _Form:
     def end_headers(self) -> None:
         _, options = parse_options_header(self._disposition.decode("latin-1"))
         filename = options.get(b"filename")
-        self._happenings.append(
+        self._events.append(
             PartStart(
                 field=_text(options.get(b"name", b"")),
                 filename=None if filename is None else _text(filename),
@@ -101,10 +101,10 @@ class _Form:
         )
 
     def add_data(self, data: bytes, start: int, end: int) -> None:
-        self._happenings.append(data[start:end])
+        self._events.append(data[start:end])
 
     def end_part(self) -> None:
-        self._happenings.append(PartEnd())
+        self._events.append(PartEnd())
 
     def end(self) -> None:
         self.is_complete = True

@@ -23,7 +23,7 @@ from sandbox_engine.rootfs.accounts import Account, InvalidPath, resolve_path
 
 if TYPE_CHECKING:
     from sandbox_engine.sandboxes.sandbox import Sandbox
-    from sandbox_engine.system.file_threads import Workers
+    from sandbox_engine.system.file_threads import FileThreads
 
 Stored = dict[str, Any]
 
@@ -42,7 +42,7 @@ class Upload:
 class Uploads:
     """Takes in files for one sandbox: each completely, before its own file is touched."""
 
-    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+    def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         self._sandbox = sandbox
         self._workers = workers
         self._spools = Spools(sandbox.spool_dir, workers)

@@ -15,13 +15,13 @@ from protobuf import Oneof
 
 from sandbox_engine.envd.filesystem.operations import UserFiles
 from sandbox_engine.envd.filesystem.streams import with_keepalives
-from sandbox_engine.envd.filesystem.watch import Watch, WatchSupplies
-from sandbox_engine.envd.filesystem.watch_tree import Allowance
+from sandbox_engine.envd.filesystem.watch import Watch, WatchResources
+from sandbox_engine.envd.filesystem.watch_tree import WatchQuota
 from sandbox_engine.envd.protocol.access import basic_user
 from sandbox_engine.envd.protocol.codecs import encode_listing
 from sandbox_engine.envd.protocol.entries import EntryReader
 from sandbox_engine.rootfs.handle import RootClosed
-from sandbox_engine.system.file_threads import Workers
+from sandbox_engine.system.file_threads import FileThreads
 
 if TYPE_CHECKING:
     from connectrpc.request import RequestContext
@@ -41,14 +41,14 @@ _ID_CHARACTERS = string.ascii_lowercase + string.digits
 class FilesystemService(Filesystem):
     """E2B's `filesystem.Filesystem`, answered for one sandbox from the host."""
 
-    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+    def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         self._sandbox = sandbox
         self._workers = workers
-        self._supplies = WatchSupplies()
+        self._resources = WatchResources()
         self._listing = asyncio.Semaphore(_LISTINGS_AT_ONCE)
         self._polled: dict[str, Watch] = {}
         # A client that forgets them leaves them behind for good.
-        self._polled_watchers = Allowance(
+        self._polled_watchers = WatchQuota(
             128, Code.RESOURCE_EXHAUSTED, "the sandbox has 128 watchers; remove one first"
         )
 
@@ -162,7 +162,7 @@ class FilesystemService(Filesystem):
             recursive=request.recursive,
             reader=self._reader if request.include_entry else None,
             workers=self._workers,
-            supplies=self._supplies,
+            supplies=self._resources,
         )
         try:
             await watch.start()

@@ -25,9 +25,9 @@ from sandbox_engine.envd.filesystem.inotify import (
     InotifyShare,
 )
 from sandbox_engine.envd.filesystem.watch_tree import (
-    Allowance,
     WatchedDirectory,
     WatchedTree,
+    WatchQuota,
     join,
 )
 from sandbox_engine.envd.protocol.entries import printable
@@ -37,7 +37,7 @@ from sandbox_engine.rootfs.root import Root
 
 if TYPE_CHECKING:
     from sandbox_engine.envd.protocol.entries import EntryReader
-    from sandbox_engine.system.file_threads import Workers
+    from sandbox_engine.system.file_threads import FileThreads
 
 # In this order, where one report of the kernel's is several events.
 _TYPES = (
@@ -53,17 +53,17 @@ _ROUNDS_TO_CATCH_UP = 32
 _TAKEN_AT_ONCE = 10_000  # putting more into an answer would hold up the event loop
 
 
-class WatchSupplies:
+class WatchResources:
     """What the watchers of one sandbox share, and how much of it they may take."""
 
     def __init__(self) -> None:
         self.inotify = InotifyShare()
-        self.directories = Allowance(
+        self.directories = WatchQuota(
             16_384,
             Code.RESOURCE_EXHAUSTED,
             "the sandbox's watchers would watch too many directories",
         )
-        self.events = Allowance(
+        self.events = WatchQuota(
             65_536, Code.INTERNAL, "events were lost: they came faster than they were fetched"
         )
 
@@ -83,14 +83,14 @@ class Watch:
         *,
         recursive: bool,
         reader: Callable[[], EntryReader] | None,
-        workers: Workers,
-        supplies: WatchSupplies,
+        workers: FileThreads,
+        supplies: WatchResources,
     ) -> None:
         self._root = root
         self._path = path
         self._reader = reader
         self._workers = workers
-        self._supplies = supplies
+        self._resources = supplies
         self._events = supplies.events
         try:
             inotify = supplies.inotify.borrow()
@@ -143,7 +143,7 @@ class Watch:
         Looking into a directory that is new may bring up more, so one round is not always enough.
         """
         for _ in range(_ROUNDS_TO_CATCH_UP):
-            self._supplies.inotify.drain()
+            self._resources.inotify.drain()
             if self._idle.is_set():
                 return
             await self._idle.wait()
@@ -184,7 +184,7 @@ class Watch:
                 self._let_go()
 
     def _let_go(self) -> None:
-        self._supplies.inotify.give_back()
+        self._resources.inotify.give_back()
         self._events.give(len(self._reports) + len(self._found))
         self._reports.clear()
         self._found.clear()

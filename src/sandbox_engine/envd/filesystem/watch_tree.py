@@ -31,7 +31,7 @@ from sandbox_engine.rootfs.root import Root
 _PASSED_OVER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES}
 
 
-class Allowance:
+class WatchQuota:
     """How much of something a sandbox's watchers may have together."""
 
     def __init__(self, limit: int, code: Code, refusal: str) -> None:
@@ -107,7 +107,7 @@ class WatchedTree:
         root: Root,
         path: str,
         inotify: Inotify,
-        allowance: Allowance,
+        quota: WatchQuota,
         *,
         recursive: bool,
         notice: Callable[[WatchedDirectory, Event], None],
@@ -118,7 +118,7 @@ class WatchedTree:
         self._root = root
         self._path = path
         self._inotify = inotify
-        self._allowance = allowance
+        self._quota = quota
         self._recursive = recursive
         self._top = WatchedDirectory(self, None, "")
         self._moving: dict[int, WatchedDirectory] = {}
@@ -195,11 +195,11 @@ class WatchedTree:
                         yield directory.below(name)
 
     def _watch(self, directory: WatchedDirectory, descriptor: int) -> None:
-        self._allowance.take()
+        self._quota.take()
         try:
             directory.watch = self._inotify.add(descriptor, directory)
         except TooManyWatches as error:
-            self._allowance.give()
+            self._quota.give()
             raise ConnectError(Code.RESOURCE_EXHAUSTED, str(error)) from error
 
     def _forget(self, directory: WatchedDirectory | None) -> None:
@@ -209,7 +209,7 @@ class WatchedTree:
             pending.extend(directory.children.values())
             if directory.watch is not None:
                 self._inotify.remove(directory.watch, directory)
-                self._allowance.give()
+                self._quota.give()
                 directory.watch = None
 
 

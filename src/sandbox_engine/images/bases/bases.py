@@ -11,8 +11,8 @@ from sandbox_engine.images.image import Image
 from sandbox_engine.images.recipe import BaseRecipe
 from sandbox_engine.images.references import Reference
 from sandbox_engine.images.registry import manifests
+from sandbox_engine.images.registry.cached_references import CachedReference, Memory
 from sandbox_engine.images.registry.registry import Registry
-from sandbox_engine.images.registry.remembered import Memory, Remembered
 from sandbox_engine.images.sources import Progress
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.machine.resources import MIB
@@ -22,7 +22,7 @@ _LENGTH_OF_NAMES = 32
 _OWN = "docker.io/e2bdev/base:latest"
 
 
-class Bases:
+class BaseImages:
     """The images that templates are built on, made or fetched when they are first asked for."""
 
     def __init__(self, store: ImageStore, *, recipe: BaseRecipe, registry: Registry) -> None:
@@ -31,7 +31,7 @@ class Bases:
         self._registry = registry
         self._memory = Memory(store.directory / "references")
 
-    async def provide_own(self, *, say: Progress) -> Image:
+    async def ensure_base(self, *, say: Progress) -> Image:
         """Give the base image of this machine, which is built where no engine has built it yet."""
         with ExitStack() as held:
             own = Distribution(self._recipe, node.version())
@@ -43,7 +43,7 @@ class Bases:
         """Give the image that an OCI reference stands for."""
         wanted = Reference.parse(reference)
         if str(wanted) == _OWN and credentials is None:
-            return await self.provide_own(say=say)
+            return await self.ensure_base(say=say)
         with ExitStack() as held:
             try:
                 image = await self._fetch(wanted, credentials, held, say)
@@ -56,7 +56,7 @@ class Bases:
     ) -> Image:
         """Give what was fetched before, or make what can be made of a distribution's packages."""
         say(f"{silence}")
-        old = await self._recall(wanted, held)
+        old = await self._find_cached(wanted, held)
         if old is not None and not old.is_private:  # who may have it, the registry alone can tell
             say(f"using {wanted} as it was fetched before")
             return await self._adapted(old, held)
@@ -88,13 +88,13 @@ class Bases:
         credentials: RegistryCredentials | None,
         held: ExitStack,
         say: Progress,
-    ) -> Remembered:
+    ) -> CachedReference:
         """Ask the registry, and fetch what was not fetched before."""
         async with self.store.workplace() as scratch:
             skopeo = self._registry.connect(scratch, wanted, credentials)
             document = await self._registry.ask(skopeo, wanted)
             answer = manifests.digest_of(document)
-            old = await self._recall(wanted, held)
+            old = await self._find_cached(wanted, held)
             if old is not None and old.answer == answer:
                 return old
             image = await self._registry.resolve(skopeo, wanted, document)
@@ -107,11 +107,11 @@ class Bases:
             partial(self._registry.fetch, image=image, credentials=credentials),
             on_wait=lambda: say("waiting for another build that fetches it"),
         )
-        fetched = Remembered(answer, name, image.env, is_private=credentials is not None)
+        fetched = CachedReference(answer, name, image.env, is_private=credentials is not None)
         self._memory.keep(wanted, fetched)
         return fetched
 
-    async def _adapted(self, image: Remembered, held: ExitStack) -> Image:
+    async def _adapted(self, image: CachedReference, held: ExitStack) -> Image:
         """Add what the image lacks to be a sandbox's."""
         base = self.store.find_layer(image.layer)
         assert base is not None, "it is claimed"
@@ -124,7 +124,7 @@ class Bases:
         )
         return Image((base, addition), {**trust_environment(certificates), **image.env})
 
-    async def _recall(self, wanted: Reference, held: ExitStack) -> Remembered | None:
+    async def _find_cached(self, wanted: Reference, held: ExitStack) -> CachedReference | None:
         """Recall what was fetched before, if its layer is still there."""
         old = self._memory.find(wanted)
         if old is None:

@@ -6,7 +6,7 @@ from sandbox_engine.images import node
 from sandbox_engine.images.bases.distributions import Distribution
 from sandbox_engine.images.bases.node_releases import fetch_release
 from sandbox_engine.images.bases.packages import furnish
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.layers import shift_ownership
 from sandbox_engine.images.node import NodeRelease
 from sandbox_engine.images.scratch import Scratch, to_its_end
@@ -15,7 +15,7 @@ from sandbox_engine.rootfs.ownership import UID_BASE
 
 
 async def make_distribution(
-    scratch: Scratch, distribution: Distribution, *, room: Room, progress: Progress
+    scratch: Scratch, distribution: Distribution, *, room: DiskSpace, progress: Progress
 ) -> Path:
     """Build the tree of an image from packages."""
     progress = _timed(progress)
@@ -29,7 +29,7 @@ async def make_distribution(
     return tree
 
 
-async def _release(scratch: Scratch, wanted: str, *, room: Room) -> NodeRelease:
+async def _release(scratch: Scratch, wanted: str, *, room: DiskSpace) -> NodeRelease:
     if node.is_own(wanted):
         return node.own_release()
     return await fetch_release(scratch, wanted, room=room)

@@ -6,7 +6,7 @@ from pathlib import Path
 from sandbox_engine.images import node
 from sandbox_engine.images.certificates import TRUST_STORE
 from sandbox_engine.images.confinement import Confinement
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.node import NodeRelease
 from sandbox_engine.images.scratch import Scratch
 from sandbox_engine.system.errors import ImageRefused
@@ -18,7 +18,7 @@ _NPM = "/inputs/lib/node_modules/npm/bin/npm-cli.js"
 _FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefix=/work")
 
 
-async def fetch_release(scratch: Scratch, wanted: str, *, room: Room) -> NodeRelease:
+async def fetch_release(scratch: Scratch, wanted: str, *, room: DiskSpace) -> NodeRelease:
     """Fetch a release of Node.js from npm's registry, where each is a package for each platform."""
     work = scratch.path / "node"
     work.mkdir()

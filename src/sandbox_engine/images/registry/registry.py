@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sandbox_engine.images.confinement import Confinement
 from sandbox_engine.images.credentials import RegistryCredentials
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.layers import confine_ownership
 from sandbox_engine.images.references import Reference
 from sandbox_engine.images.registry import manifests
@@ -32,7 +32,7 @@ class RemoteImage:
 class Registry:
     """Asks registries for images; what these send is unpacked without power over this machine."""
 
-    def __init__(self, *, insecure: frozenset[str], room: Room) -> None:
+    def __init__(self, *, insecure: frozenset[str], room: DiskSpace) -> None:
         self._insecure = insecure
         self.room = room
 

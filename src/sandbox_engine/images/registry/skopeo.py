@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandbox_engine.images.confinement import FETCHER, Confinement, OutputTooLong
 from sandbox_engine.images.credentials import RegistryCredentials
-from sandbox_engine.images.disk_space import Room
+from sandbox_engine.images.disk_space import DiskSpace
 from sandbox_engine.images.references import Reference
 from sandbox_engine.images.registry.skopeo_log import explain, is_refusal
 from sandbox_engine.images.scratch import Scratch
@@ -29,7 +29,7 @@ class Skopeo:
         credentials: RegistryCredentials | None,
         *,
         insecure: bool,
-        room: Room,
+        room: DiskSpace,
     ) -> None:
         self._scratch = scratch
         self._registry = registry

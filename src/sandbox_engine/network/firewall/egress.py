@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from ipaddress import IPv4Address
 from typing import Any
 
-from sandbox_engine.network.firewall.openings import MOST, Opening
 from sandbox_engine.network.firewall.policy import Policy
+from sandbox_engine.network.firewall.resolved_addresses import MOST, ResolvedAddress
 from sandbox_engine.network.firewall.ruleset import elements
 
 _PLAIN_NAME = re.compile("[a-z0-9_.-]{1,120}")  # longer ones `nft` does not take
@@ -50,20 +50,20 @@ def set_of_opened(link: str) -> str:
     return f"opened_{link}"
 
 
-def comment_on(opening: Opening) -> str:
+def comment_on(opening: ResolvedAddress) -> str:
     """Write the name beside an address, unless `nft` would not read it back."""
     return opening.name if _PLAIN_NAME.fullmatch(opening.name) else ""
 
 
 def installation(
-    table: str, link: str, policy: Policy, *, openings: Collection[Opening] = ()
+    table: str, link: str, policy: Policy, *, resolved_addresses: Collection[ResolvedAddress] = ()
 ) -> str:
     """Put a policy in place of the one before, if there was any, between two packets."""
     return (
         (_DECLARATION + _RULES).format(table=table, link=link, size=_SIZE)
         + elements(table, f"allowed_{link}", policy.allow)
         + elements(table, f"denied_{link}", policy.deny)
-        + elements(table, set_of_opened(link), [_lasting(one) for one in openings])
+        + elements(table, set_of_opened(link), [_lasting(one) for one in resolved_addresses])
     )
 
 
@@ -72,24 +72,26 @@ def removal(table: str, link: str) -> str:
     return (_DECLARATION + _REMOVAL).format(table=table, link=link, size=_SIZE)
 
 
-def left_open(listing: dict[str, Any]) -> dict[str, list[Opening]]:
+def left_open(listing: dict[str, Any]) -> dict[str, list[ResolvedAddress]]:
     """Read from a table's listing what an engine before this one had opened, by link."""
     sets = [entry["set"] for entry in listing.get("nftables", ()) if "set" in entry]
     return {
-        one["name"].removeprefix(set_of_opened("")): list(_openings(one.get("elem", ())))
+        one["name"].removeprefix(set_of_opened("")): list(_resolved_addresses(one.get("elem", ())))
         for one in sets
         if one["name"].startswith(set_of_opened(""))
     }
 
 
-def _openings(members: Collection[Any]) -> Iterator[Opening]:
+def _resolved_addresses(members: Collection[Any]) -> Iterator[ResolvedAddress]:
     for entry in members:
         element = entry["elem"]
         if "comment" in element:
-            yield Opening(IPv4Address(element["val"]), element["comment"], element["expires"])
+            yield ResolvedAddress(
+                IPv4Address(element["val"]), element["comment"], element["expires"]
+            )
 
 
-def _lasting(opening: Opening) -> str:
+def _lasting(opening: ResolvedAddress) -> str:
     comment = comment_on(opening)
     shown = f' comment "{comment}"' if comment else ""
     return f"{opening.address} timeout {int(opening.life)}s{shown}"

@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv4Network
 
 from sandbox_engine.network.dns.answers import addresses
 from sandbox_engine.network.firewall import egress, ruleset
-from sandbox_engine.network.firewall.openings import Opening, Openings
 from sandbox_engine.network.firewall.policy import Policy
+from sandbox_engine.network.firewall.resolved_addresses import ResolvedAddress, ResolvedAddresses
 from sandbox_engine.network.firewall.table import Table
 from sandbox_engine.network.kernel import conntrack, nftables
 from sandbox_engine.network.kernel.links import Link
@@ -22,7 +22,7 @@ _JUDGING_CHAINS = ("prerouting", "judge")
 class _Admitted:
     link: Link
     policy: Policy
-    openings: Openings
+    resolved_addresses: ResolvedAddresses
 
 
 class Firewall:
@@ -32,7 +32,7 @@ class Firewall:
         self._table = table
         self._rules = rules
         self._admitted: dict[str, _Admitted] = {}
-        self._left_open: dict[str, list[Opening]] = {}
+        self._left_open: dict[str, list[ResolvedAddress]] = {}
         self._changing = asyncio.Lock()
 
     async def recall(self) -> None:
@@ -65,8 +65,12 @@ class Firewall:
         """Let a link's sandbox begin connections to what its policy permits."""
         async with self._changing:
             before = self._admitted.get(link.address)
-            openings = before.openings if before else Openings(self._left_open.pop(link.name, ()))
-            now = _Admitted(link, policy, openings)
+            resolved_addresses = (
+                before.resolved_addresses
+                if before
+                else ResolvedAddresses(self._left_open.pop(link.name, ()))
+            )
+            now = _Admitted(link, policy, resolved_addresses)
             self._admitted.setdefault(link.address, now)  # what fails half done is still removed
             try:
                 await self._enforce(now, before.policy if before else None)
@@ -120,9 +124,9 @@ class Firewall:
             if one is None:
                 return
             for found in told:
-                before = one.openings.find(found.address, one.policy)
-                holds_longer = one.openings.note(name, found.address, found.life)
-                if (surplus := one.openings.drop_surplus()) is not None:
+                before = one.resolved_addresses.find(found.address, one.policy)
+                holds_longer = one.resolved_addresses.note(name, found.address, found.life)
+                if (surplus := one.resolved_addresses.drop_surplus()) is not None:
                     await self._shut(one, surplus)
                 if holds_longer and one.policy.opens(name):
                     await self._open(one, found.address, was_open=before is not None)
@@ -146,7 +150,7 @@ class Firewall:
             await self._table.load(egress.removal(self._table.name, one.link.name))
 
     async def _open(self, one: _Admitted, address: IPv4Address, *, was_open: bool) -> None:
-        opening = one.openings.find(address, one.policy)
+        opening = one.resolved_addresses.find(address, one.policy)
         assert opening is not None
         place = partial(self._table.element, egress.set_of_opened(one.link.name), address.packed)
         comment = nftables.commented(egress.comment_on(opening))
@@ -165,8 +169,10 @@ class Firewall:
             await self._table.commit(delete(self._table.element(name, address.packed)))
 
     def _installation(self, one: _Admitted) -> str:
-        openings = one.openings.current(one.policy)
-        return egress.installation(self._table.name, one.link.name, one.policy, openings=openings)
+        resolved_addresses = one.resolved_addresses.current(one.policy)
+        return egress.installation(
+            self._table.name, one.link.name, one.policy, resolved_addresses=resolved_addresses
+        )
 
     def _place(self, link: Link, *leads: bytes) -> bytes:
         key = link.name.encode().ljust(_NAME_BYTES, b"\0") + IPv4Address(link.address).packed
@@ -178,4 +184,6 @@ class Firewall:
 
 
 def _spares(one: _Admitted, destination: IPv4Address) -> bool:
-    return one.policy.permits(destination) or bool(one.openings.find(destination, one.policy))
+    return one.policy.permits(destination) or bool(
+        one.resolved_addresses.find(destination, one.policy)
+    )

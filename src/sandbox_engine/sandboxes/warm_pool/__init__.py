@@ -1,6 +1,6 @@
 """Sandboxes made ready before anybody asks for them."""
 
-from sandbox_engine.sandboxes.warm_pool.levels import Stock
-from sandbox_engine.sandboxes.warm_pool.pool import Reserve
+from sandbox_engine.sandboxes.warm_pool.levels import PoolLevel
+from sandbox_engine.sandboxes.warm_pool.pool import WarmPool
 
-__all__ = ["Reserve", "Stock"]
+__all__ = ["PoolLevel", "WarmPool"]

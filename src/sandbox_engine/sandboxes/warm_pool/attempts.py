@@ -5,7 +5,7 @@ _PAUSES = (timedelta(seconds=1), timedelta(seconds=3))
 _UNTIL_THERE_IS_ROOM = timedelta(seconds=10)
 
 
-class Attempts:
+class StartAttempts:
     """How it went to start one kind of sandbox; given up after the third failure in a row."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ _TAKEN = {
 }
 
 
-def kind_of(record: SandboxRecord) -> str:
+def compatibility_key(record: SandboxRecord) -> str:
     """Name what a sandbox is; a ready one can stand for a wanted one of the same kind.
 
     A field that is new to records tells kinds apart until it is said above that it does not.
@@ -39,7 +39,7 @@ def kind_of(record: SandboxRecord) -> str:
     return f"{made} reach={reach}"
 
 
-def hand_over(ready: SandboxRecord, wanted: SandboxRecord) -> None:
+def assign_request(ready: SandboxRecord, wanted: SandboxRecord) -> None:
     """Make a ready sandbox the one that was asked for."""
     for name in _TAKEN:
         setattr(ready, name, getattr(wanted, name))

@@ -6,9 +6,9 @@ from sandbox_engine.records.sandbox import SandboxRecord, State
 from sandbox_engine.sandboxes.init_process import is_ending
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
 from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
-from sandbox_engine.sandboxes.warm_pool.attempts import Attempts
-from sandbox_engine.sandboxes.warm_pool.compatibility import kind_of
-from sandbox_engine.sandboxes.warm_pool.levels import Stock, share_out
+from sandbox_engine.sandboxes.warm_pool.attempts import StartAttempts
+from sandbox_engine.sandboxes.warm_pool.compatibility import compatibility_key
+from sandbox_engine.sandboxes.warm_pool.levels import PoolLevel, share_out
 from sandbox_engine.system.errors import EngineError
 from sandbox_engine.system.settings import Settings
 
@@ -28,7 +28,7 @@ class Inventory:
         self._settings = settings
         self._lifecycle = lifecycle
         self._catalog = catalog
-        self._attempts: dict[str, Attempts] = {}
+        self._attempts: dict[str, StartAttempts] = {}
         self.demand = Demand(always)
         for record in self.ready():
             self.demand.note(record.template)
@@ -39,29 +39,30 @@ class Inventory:
 
     def find(self, wanted: SandboxRecord) -> SandboxRecord | None:
         """Find a ready sandbox that can become the wanted one."""
-        kind = kind_of(wanted)
+        kind = compatibility_key(wanted)
         for record in self.ready():
-            if kind_of(record) == kind and record.init and not is_ending(record.init):
+            if compatibility_key(record) == kind and record.init and not is_ending(record.init):
                 return record
         return None
 
-    def attempts(self, kind: str) -> Attempts:
+    def attempts(self, kind: str) -> StartAttempts:
         """Give how it went to start sandboxes of this kind."""
-        return self._attempts.setdefault(kind, Attempts())
+        return self._attempts.setdefault(kind, StartAttempts())
 
-    def stocks(self) -> list[Stock]:
+    def levels(self) -> list[PoolLevel]:
         """Take stock, kind by kind, in the order of the demand."""
-        models = {kind_of(model): model for model in self._models()}
+        models = {compatibility_key(model): model for model in self._models()}
         ready: dict[str, list[SandboxRecord]] = {kind: [] for kind in models}
         for record in self.ready():
-            ready.get(kind_of(record), []).append(record)
-        stocks = [
-            Stock(kind, model, self.attempts(kind), ready[kind]) for kind, model in models.items()
+            ready.get(compatibility_key(record), []).append(record)
+        levels = [
+            PoolLevel(kind, model, self.attempts(kind), ready[kind])
+            for kind, model in models.items()
         ]
-        self._attempts = {stock.kind: stock.attempts for stock in stocks}
+        self._attempts = {level.kind: level.attempts for level in levels}
         most, memory_mb = self._settings.ready_sandboxes, self._settings.ready_memory_mb
-        share_out(stocks, each=most, memory_mb=memory_mb)
-        return stocks
+        share_out(levels, each=most, memory_mb=memory_mb)
+        return levels
 
     def _models(self) -> Iterator[SandboxRecord]:
         for reference in self.demand:

@@ -2,11 +2,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sandbox_engine.records.sandbox import SandboxRecord
-from sandbox_engine.sandboxes.warm_pool.attempts import Attempts
+from sandbox_engine.sandboxes.warm_pool.attempts import StartAttempts
 
 
 @dataclass
-class Stock:
+class PoolLevel:
     """The ready sandboxes of one kind, and how many there should be.
 
     `model` is the record of the next one.
@@ -14,18 +14,18 @@ class Stock:
 
     kind: str
     model: SandboxRecord
-    attempts: Attempts
+    attempts: StartAttempts
     ready: list[SandboxRecord]
     wanted: int = 0
 
     @property
-    def lacks(self) -> bool:
+    def is_below_target(self) -> bool:
         return len(self.ready) < self.wanted
 
 
-def share_out(stocks: Iterable[Stock], *, each: int, memory_mb: int) -> None:
+def share_out(levels: Iterable[PoolLevel], *, each: int, memory_mb: int) -> None:
     """Settle how many of each kind are wanted; who comes first is served first, who fails last."""
-    for stock in sorted(stocks, key=lambda stock: stock.attempts.failures > 0):
-        size = stock.model.resources.memory_mb
-        stock.wanted = min(each, memory_mb // size)
-        memory_mb -= stock.wanted * size
+    for level in sorted(levels, key=lambda level: level.attempts.failures > 0):
+        size = level.model.resources.memory_mb
+        level.wanted = min(each, memory_mb // size)
+        memory_mb -= level.wanted * size

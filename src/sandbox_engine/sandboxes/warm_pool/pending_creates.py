@@ -4,27 +4,27 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 
-class Quiet:
+class PendingCreates:
     """The time in which nobody waits for a sandbox that is being started."""
 
     def __init__(self) -> None:
         self._waiting = 0
-        self._come = asyncio.Event()
-        self._come.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @contextmanager
-    def disturbed(self) -> Iterator[None]:
+    def creating(self) -> Iterator[None]:
         self._waiting += 1
-        self._come.clear()
+        self._idle.clear()
         try:
             yield
         finally:
             self._waiting -= 1
             if self._waiting == 0:
-                self._come.set()
+                self._idle.set()
 
     async def wait(self, patience: timedelta) -> None:
         """Wait for it, but no longer than this."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience.total_seconds()):
-                await self._come.wait()
+                await self._idle.wait()

@@ -7,8 +7,8 @@ from sandbox_engine.machine.capacity import MachineFull
 from sandbox_engine.records.sandbox import SandboxRecord, State
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
 from sandbox_engine.sandboxes.warm_pool.inventory import Inventory
-from sandbox_engine.sandboxes.warm_pool.levels import Stock
-from sandbox_engine.sandboxes.warm_pool.pending_creates import Quiet
+from sandbox_engine.sandboxes.warm_pool.levels import PoolLevel
+from sandbox_engine.sandboxes.warm_pool.pending_creates import PendingCreates
 from sandbox_engine.system.errors import SandboxNotFound
 from sandbox_engine.system.log import get_logger
 
@@ -20,18 +20,20 @@ _LOOK_AGAIN = timedelta(seconds=10)
 _PATIENCE = timedelta(seconds=10)
 
 
-class Restocking:
+class PoolRefill:
     """Makes what is wanted ready, one of each kind at a time, and removes what is not."""
 
-    def __init__(self, inventory: Inventory, lifecycle: Lifecycle, quiet: Quiet) -> None:
+    def __init__(
+        self, inventory: Inventory, lifecycle: Lifecycle, pending_creates: PendingCreates
+    ) -> None:
         self._inventory = inventory
         self._lifecycle = lifecycle
-        self._quiet = quiet
+        self._pending_creates = pending_creates
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._is_stopped = False
 
-    def look(self) -> None:
+    def trigger(self) -> None:
         """Look at once whether there is something to do."""
         self._changed.set()
 
@@ -49,7 +51,7 @@ class Restocking:
         try:
             while True:
                 self._changed.clear()
-                pause = self._settle()
+                pause = self._reconcile()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause.total_seconds()):
                         await self._changed.wait()
@@ -64,19 +66,19 @@ class Restocking:
                 if record.state is State.RESERVED:
                     await self._lifecycle.kill(record, "not wanted ready any more")
 
-    def _settle(self) -> timedelta:
+    def _reconcile(self) -> timedelta:
         """Start what brings the ready closer to the wanted; tells when to look again."""
         if self._is_stopped:
             return _LOOK_AGAIN
-        stocks = self._inventory.stocks()
-        kept = {record.id for stock in stocks for record in stock.ready[: stock.wanted]}
+        levels = self._inventory.levels()
+        kept = {record.id for level in levels for record in level.ready[: level.wanted]}
         for record in self._inventory.ready():
             if record.id not in kept:
                 self._work(record.id, self.discard(record))
-        for stock in stocks:
-            if stock.lacks and stock.attempts.may_try:
-                self._work(stock.kind, self._make(stock))
-        pauses = (stock.attempts.pause for stock in stocks if stock.lacks)
+        for level in levels:
+            if level.is_below_target and level.attempts.may_try:
+                self._work(level.kind, self._make(level))
+        pauses = (level.attempts.pause for level in levels if level.is_below_target)
         return min((_LOOK_AGAIN, *filter(None, pauses)))
 
     def _work(self, key: str, work: Coroutine[None, None, None]) -> None:
@@ -85,23 +87,23 @@ class Restocking:
             return
         task = asyncio.create_task(work)
         self._at_work[key] = task
-        task.add_done_callback(lambda _: self._rest(key))
+        task.add_done_callback(lambda _: self._finished(key))
 
-    def _rest(self, key: str) -> None:
+    def _finished(self, key: str) -> None:
         del self._at_work[key]
-        self.look()
+        self.trigger()
 
-    async def _make(self, stock: Stock) -> None:
-        await self._quiet.wait(_PATIENCE)
+    async def _make(self, level: PoolLevel) -> None:
+        await self._pending_creates.wait(_PATIENCE)
         if self._is_stopped:
             return
         try:
-            await self._lifecycle.reserve(stock.model)
+            await self._lifecycle.reserve(level.model)
         except MachineFull as error:  # no fault of the template's
-            stock.attempts.postpone(str(error))
+            level.attempts.postpone(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, creates get it themselves
-            stock.attempts.fail(str(error))
-            if stock.attempts.is_given_up:
-                log.error("no more made ready", template=stock.model.template, error=error)
+            level.attempts.fail(str(error))
+            if level.attempts.is_given_up:
+                log.error("no more made ready", template=level.model.template, error=error)
         else:
-            stock.attempts.succeed()
+            level.attempts.succeed()

@@ -6,23 +6,25 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from sandbox_engine.container.snapshot_bases import Foundations
-from sandbox_engine.images.bases.bases import Bases
+from sandbox_engine.container.snapshot_bases import SnapshotBases
+from sandbox_engine.images.bases.bases import BaseImages
 from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.templates.building.layer_capture import copy_changes
 from sandbox_engine.templates.building.plan import BuildPlan
 
 
-class Origins:
+class BaseResolver:
     """What plans start from: an image of a registry, a template, or a snapshot."""
 
-    def __init__(self, *, bases: Bases, images: ImageStore, foundations: Foundations) -> None:
+    def __init__(
+        self, *, bases: BaseImages, images: ImageStore, snapshot_bases: SnapshotBases
+    ) -> None:
         self._bases = bases
         self._images = images
-        self._foundations = foundations
+        self._snapshot_bases = snapshot_bases
 
-    async def provide(self, plan: BuildPlan, *, say: Callable[[str], None]) -> Image:
+    async def resolve(self, plan: BuildPlan, *, say: Callable[[str], None]) -> Image:
         """Give the image that the plan's first step starts from."""
         template = plan.from_template
         if template is None:
@@ -37,10 +39,10 @@ class Origins:
         """Make the files of a snapshot layers of the image: what is built must outlive it."""
         holder = f"build-{token_hex(8)}"
         try:
-            disks = await self._foundations.hold(snapshot, holder=holder)
+            disks = await self._snapshot_bases.hold(snapshot, holder=holder)
             layers = [await self._layer(upper) for upper in disks]
         finally:
-            await self._foundations.release(holder)
+            await self._snapshot_bases.release(holder)
         return replace(image, layers=(*image.layers, *layers))
 
     async def _layer(self, upper: Path) -> Path:

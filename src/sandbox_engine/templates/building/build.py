@@ -4,26 +4,26 @@ from datetime import timedelta
 from pathlib import Path
 
 from sandbox_engine.commands.spool import Stream
-from sandbox_engine.commands.transcript import HeardEnough, OnLine
+from sandbox_engine.commands.transcript import OnLine, StopReading
 from sandbox_engine.images.image import Image
-from sandbox_engine.sandboxes.start_command import start_up
+from sandbox_engine.sandboxes.start_command import run_start_command
 from sandbox_engine.system.errors import EngineError, StepFailed
 from sandbox_engine.templates.building import steps
-from sandbox_engine.templates.building.base_resolution import Origins
-from sandbox_engine.templates.building.build_sandbox import Workshop
+from sandbox_engine.templates.building.base_resolution import BaseResolver
+from sandbox_engine.templates.building.build_sandbox import BuildSandbox
 from sandbox_engine.templates.building.copy_step import copy
 from sandbox_engine.templates.building.log import BuildLog, Level
 from sandbox_engine.templates.building.plan import BuildPlan, Step, StepKind
 from sandbox_engine.templates.building.step_cache import StepCache, start_key, step_key
 from sandbox_engine.templates.building.steps import (
     FindFiles,
-    Site,
+    StepContext,
     StepProblem,
     set_environment,
 )
 
 _SETTINGS = {StepKind.ENV, StepKind.ARG}
-_IN_SANDBOX: Mapping[StepKind, Callable[[Step, Site], Awaitable[Image]]] = {
+_IN_SANDBOX: Mapping[StepKind, Callable[[Step, StepContext], Awaitable[Image]]] = {
     StepKind.RUN: steps.run,
     StepKind.COPY: copy,
     StepKind.WORKDIR: steps.change_workdir,
@@ -43,29 +43,29 @@ class Build:
         *,
         files: FindFiles,
         log: BuildLog,
-        origins: Origins,
+        base_resolver: BaseResolver,
         cache: StepCache,
-        workshop: Workshop,
+        build_sandbox: BuildSandbox,
         start_timeout: timedelta,
     ) -> None:
         self._plan = plan
         self._files = files
         self._log = log
-        self._origins = origins
+        self._base_resolver = base_resolver
         self._cache = cache
-        self._workshop = workshop
+        self._build_sandbox = build_sandbox
         self._start_timeout = start_timeout
         self._image = Image(())
 
     @property
     def layers(self) -> Sequence[Path]:
         """What must not be removed meanwhile."""
-        return (*self._image.layers, self._workshop.next_layer)
+        return (*self._image.layers, self._build_sandbox.next_layer)
 
     async def run(self) -> Image:
         """Carry out what has not been carried out before."""
         with self._of_step(_BASE):
-            self._image = await self._origins.provide(
+            self._image = await self._base_resolver.resolve(
                 self._plan, say=lambda text: self._say(f"[base] {text}", _BASE)
             )
         is_forced = self._plan.force
@@ -92,11 +92,11 @@ class Build:
 
     async def _carry_out(self, step: Step, *, prefix: str, number: str) -> Image:
         say = self._output(prefix, number)
-        sandbox = await self._workshop.stand_on(self._image)
-        site = Site(sandbox, self._image, self._files, say)
-        image = await self._workshop.take_changes(await _IN_SANDBOX[step.kind](step, site))
+        sandbox = await self._build_sandbox.stand_on(self._image)
+        site = StepContext(sandbox, self._image, self._files, say)
+        image = await self._build_sandbox.take_changes(await _IN_SANDBOX[step.kind](step, site))
         if step.kind is StepKind.RUN:  # what it has left running ends with it
-            await self._workshop.restart()
+            await self._build_sandbox.restart()
         return image
 
     async def _finalize(self, *, is_forced: bool) -> None:
@@ -109,11 +109,11 @@ class Build:
         if is_forced or self._cache.find(key) is None:
             self._say(f"[finalize] Running start command: {commands.start}", _FINALIZE)
             self._say(f"[finalize] Waiting for template to be ready: {commands.ready}", _FINALIZE)
-            sandbox = await self._workshop.stand_on(self._image)
+            sandbox = await self._build_sandbox.stand_on(self._image)
             sandbox.record.start_command = commands.start
             sandbox.record.ready_command = commands.ready
             said = self._output("start", _FINALIZE)
-            await start_up(sandbox, timeout=self._start_timeout, on_line=said)
+            await run_start_command(sandbox, timeout=self._start_timeout, on_line=said)
             self._cache.keep(key, self._image)
         self._say("[finalize] Template is ready", _FINALIZE)
 
@@ -136,7 +136,7 @@ class Build:
             if next(numbers, None) is None:
                 text = f"[{prefix}] wrote {_MOST_LINES} lines; what follows is not kept"
                 self._log.append(Level.WARN, text, step=step)
-                raise HeardEnough
+                raise StopReading
             self._say(f"[{prefix}] [{stream}]: {line}", step)
 
         return say

@@ -9,7 +9,7 @@ from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.machine.capacity import START_DISK, START_MEMORY
 from sandbox_engine.records.sandbox import SandboxRecord
-from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.infrastructure import Infrastructure
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.templates.building.layer_capture import copy_changes, has_changes
@@ -17,7 +17,7 @@ from sandbox_engine.templates.building.layer_capture import copy_changes, has_ch
 _BLOCK = 512
 
 
-class Workshop:
+class BuildSandbox:
     """The sandbox that the steps of one build run in.
 
     Its record stays in `creating`: callers never see it, and an engine that finds it after a crash
@@ -28,16 +28,16 @@ class Workshop:
         self,
         record: SandboxRecord,
         *,
-        ground: Ground,
+        infrastructure: Infrastructure,
         lifecycle: Lifecycle,
         images: ImageStore,
         slots: asyncio.Semaphore,
     ) -> None:
         self._record = record
         self._lifecycle = lifecycle
-        self._containers = ground.containers
-        self._store = ground.store
-        self._capacity = ground.capacity
+        self._containers = infrastructure.containers
+        self._store = infrastructure.store
+        self._capacity = infrastructure.capacity
         self._images = images
         self._slots = slots
         self._has_slot = False

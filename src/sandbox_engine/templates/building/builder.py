@@ -5,19 +5,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from sandbox_engine.images.bases.bases import Bases
+from sandbox_engine.images.bases.bases import BaseImages
 from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.records.catalog import Template
-from sandbox_engine.sandboxes.infrastructure import Ground
+from sandbox_engine.sandboxes.infrastructure import Infrastructure
 from sandbox_engine.sandboxes.lifecycle import Lifecycle
 from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
 from sandbox_engine.sandboxes.sandbox import Sandbox
 from sandbox_engine.system.errors import BuildFailed
 from sandbox_engine.system.settings import Settings
-from sandbox_engine.templates.building.base_resolution import Origins
+from sandbox_engine.templates.building.base_resolution import BaseResolver
 from sandbox_engine.templates.building.build import Build
-from sandbox_engine.templates.building.build_sandbox import Workshop
+from sandbox_engine.templates.building.build_sandbox import BuildSandbox
 from sandbox_engine.templates.building.log import BuildLog, Level
 from sandbox_engine.templates.building.plan import BuildPlan
 from sandbox_engine.templates.building.step_cache import StepCache
@@ -32,21 +32,23 @@ class Builder:
     def __init__(
         self,
         settings: Settings,
-        ground: Ground,
+        infrastructure: Infrastructure,
         lifecycle: Lifecycle,
         *,
         images: ImageStore,
-        bases: Bases,
+        bases: BaseImages,
     ) -> None:
         self._settings = settings
-        self._ground = ground
+        self._infrastructure = infrastructure
         self._lifecycle = lifecycle
         self._images = images
-        self._origins = Origins(bases=bases, images=images, foundations=ground.foundations)
+        self._base_resolver = BaseResolver(
+            bases=bases, images=images, snapshot_bases=infrastructure.snapshot_bases
+        )
         self._cache = StepCache(settings.state_dir / "build-cache", images)
         self._slots = asyncio.Semaphore(settings.max_builds)
         self._under_way: set[Build] = set()
-        self._workshops: set[Workshop] = set()
+        self._build_sandboxes: set[BuildSandbox] = set()
 
     async def build(self, plan: BuildPlan, *, files: FindFiles, log: BuildLog) -> Image:
         """Carry out the plan; `files` gives the archive that was uploaded under a hash.
@@ -55,28 +57,28 @@ class Builder:
         may start from.
         """
         begun = time.monotonic()
-        workshop = self._workshop(plan)
-        self._workshops.add(workshop)
+        build_sandbox = self._build_sandbox(plan)
+        self._build_sandboxes.add(build_sandbox)
         try:
-            async with self._in_time(workshop):
-                image = await self._run(plan, files=files, log=log, workshop=workshop)
+            async with self._in_time(build_sandbox):
+                image = await self._run(plan, files=files, log=log, build_sandbox=build_sandbox)
         finally:
-            self._workshops.discard(workshop)
-            await workshop.close()
+            self._build_sandboxes.discard(build_sandbox)
+            await build_sandbox.close()
         log.append(Level.INFO, f"Build finished, took {time.monotonic() - begun:.0f}s")
         return image
 
     def running(self) -> Iterator[Sandbox]:
         """List the sandboxes that steps run in."""
-        for workshop in self._workshops:
-            if workshop.sandbox is not None:
-                yield workshop.sandbox
+        for build_sandbox in self._build_sandboxes:
+            if build_sandbox.sandbox is not None:
+                yield build_sandbox.sandbox
 
-    async def put_to_rest(self, sandbox_id: str, reason: str) -> None:
+    async def pause_if_running(self, sandbox_id: str, reason: str) -> None:
         """Have the build of this sandbox fail."""
-        for workshop in self._workshops:
-            if workshop.sandbox is not None and workshop.sandbox.id == sandbox_id:
-                workshop.give_up(reason)
+        for build_sandbox in self._build_sandboxes:
+            if build_sandbox.sandbox is not None and build_sandbox.sandbox.id == sandbox_id:
+                build_sandbox.give_up(reason)
 
     def forget_unused(self) -> None:
         """Let go of steps that no build has come to for long."""
@@ -89,15 +91,15 @@ class Builder:
             yield from build.layers
 
     async def _run(
-        self, plan: BuildPlan, *, files: FindFiles, log: BuildLog, workshop: Workshop
+        self, plan: BuildPlan, *, files: FindFiles, log: BuildLog, build_sandbox: BuildSandbox
     ) -> Image:
         build = Build(
             plan,
             files=files,
             log=log,
-            origins=self._origins,
+            base_resolver=self._base_resolver,
             cache=self._cache,
-            workshop=workshop,
+            build_sandbox=build_sandbox,
             start_timeout=self._settings.start_timeout,
         )
         self._under_way.add(build)
@@ -110,27 +112,27 @@ class Builder:
             self._under_way.discard(build)
 
     @asynccontextmanager
-    async def _in_time(self, workshop: Workshop) -> AsyncIterator[None]:
+    async def _in_time(self, build_sandbox: BuildSandbox) -> AsyncIterator[None]:
         """Give a build its time from when its sandbox first starts: a queue takes none of it."""
         longest = self._settings.build_timeout.total_seconds()
         clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(None) as limit:
-                workshop.on_open(lambda: limit.reschedule(clock() + longest))
-                workshop.on_given_up(partial(_expire, limit))
+                build_sandbox.on_open(lambda: limit.reschedule(clock() + longest))
+                build_sandbox.on_given_up(partial(_expire, limit))
                 yield
         except TimeoutError:
             timed_out = f"build timed out after {longest / 60:g} minutes"
-            raise BuildFailed(workshop.given_up or timed_out) from None
+            raise BuildFailed(build_sandbox.given_up or timed_out) from None
 
-    def _workshop(self, plan: BuildPlan) -> Workshop:
+    def _build_sandbox(self, plan: BuildPlan) -> BuildSandbox:
         template = Template(
             _NAME, _NAME, Image(()), cpu_count=plan.cpu_count, memory_mb=plan.memory_mb
         )
         request = NewSandbox(_NAME, timeout=self._settings.build_timeout)
-        return Workshop(
+        return BuildSandbox(
             new_record(request, template, settings=self._settings),
-            ground=self._ground,
+            infrastructure=self._infrastructure,
             lifecycle=self._lifecycle,
             images=self._images,
             slots=self._slots,

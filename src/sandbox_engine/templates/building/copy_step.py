@@ -17,13 +17,13 @@ from sandbox_engine.templates.building.copy_files import (
     literal_part,
 )
 from sandbox_engine.templates.building.plan import Step
-from sandbox_engine.templates.building.steps import Site, StepProblem, argument
+from sandbox_engine.templates.building.steps import StepContext, StepProblem, argument
 
 _MODE = re.compile(r"[0-7]{1,5}")
 _HIGHEST_MODE = 0o7777
 
 
-async def copy(step: Step, site: Site) -> Image:
+async def copy(step: Step, site: StepContext) -> Image:
     """Put uploaded files into the sandbox."""
     source, destination = argument(step), argument(step, 1)
     if not source or not destination:
@@ -39,7 +39,7 @@ async def copy(step: Step, site: Site) -> Image:
     return site.image
 
 
-def _order(step: Step, site: Site) -> CopyOrder:
+def _order(step: Step, site: StepContext) -> CopyOrder:
     given = site.expand(argument(step, 1))
     is_directory = given.endswith("/") or given.rpartition("/")[2] in {".", ".."}
     where = site.resolve(given, start=site.account.home)
@@ -51,7 +51,7 @@ def _order(step: Step, site: Site) -> CopyOrder:
     )
 
 
-def _owner(text: str, site: Site) -> Owner:
+def _owner(text: str, site: StepContext) -> Owner:
     """Read `user` or `user:group`, by name or number; without a group it is the user's own."""
     if not text:
         return site.account.owner

@@ -39,7 +39,7 @@ class StepProblem(Exception):
 
 
 @dataclass(frozen=True)
-class Site:
+class StepContext:
     """Where a step is carried out: in a sandbox that has the image's files and settings."""
 
     sandbox: Sandbox
@@ -67,7 +67,7 @@ class Site:
         if "PATH" in envs:
             envs["PATH"] = with_standard(envs["PATH"])
         command = ShellCommand(script, user, workdir, envs)
-        with self.sandbox.coming_up():
+        with self.sandbox.starting_up():
             return await shell.run(self.sandbox, command, linger=_LINGER, on_line=self.say)
 
 
@@ -87,7 +87,7 @@ def set_environment(step: Step, image: Image) -> Image:
     return replace(image, env={**image.env, **{key: expand(text, known) for key, text in pairs}})
 
 
-async def run(step: Step, site: Site) -> Image:
+async def run(step: Step, site: StepContext) -> Image:
     """Run a command line; what it changes are its files."""
     script, user = argument(step), argument(step, 1) or site.image.user
     if not script:
@@ -103,7 +103,7 @@ async def run(step: Step, site: Site) -> Image:
     return site.image
 
 
-async def change_workdir(step: Step, site: Site) -> Image:
+async def change_workdir(step: Step, site: StepContext) -> Image:
     """Let what follows start in a directory, made as the user's where it is missing."""
     if not argument(step):
         raise StepProblem("WORKDIR requires a path argument")
@@ -116,7 +116,7 @@ async def change_workdir(step: Step, site: Site) -> Image:
     return replace(site.image, workdir=path)
 
 
-async def change_user(step: Step, site: Site) -> Image:
+async def change_user(step: Step, site: StepContext) -> Image:
     """Let what follows run as a user, made where there is none of that name."""
     name = site.expand(argument(step)).partition(":")[0]
     if not name:
@@ -131,7 +131,7 @@ async def change_user(step: Step, site: Site) -> Image:
     return replace(site.image, user=name)
 
 
-async def _add_user(name: str, site: Site) -> None:
+async def _add_user(name: str, site: StepContext) -> None:
     try:
         finished = await site.run(_ADD_USER.format(name=shlex.quote(name)), _ROOT)
     except NotStarted as error:

@@ -18,7 +18,7 @@ WANTED = "wanted-always"
 
 
 @dataclass(frozen=True)
-class Reserve:
+class WarmPool:
     """What is ready in an engine, as its API and its records tell."""
 
     engine: EngineProcess
@@ -38,7 +38,7 @@ class Reserve:
         found = (self.engine.state_dir / "sandboxes").glob("*/record.json")
         return [json.loads(path.read_text()) for path in found]
 
-    async def stock(self, template: str = "base") -> dict[str, Any]:
+    async def level(self, template: str = "base") -> dict[str, Any]:
         """Ask what the engine says of one template."""
         headers = {"X-API-Key": self.engine.api_key}
         async with httpx.AsyncClient(base_url=self.engine.url, timeout=60) as client:
@@ -50,8 +50,8 @@ class Reserve:
         """Wait until as many are ready as are wanted; gives their ids."""
 
         async def is_full() -> bool:
-            stock = await self.stock(template)
-            return bool(stock) and stock["ready"] == stock["wanted"] > 0
+            level = await self.level(template)
+            return bool(level) and level["ready"] == level["wanted"] > 0
 
         await until(is_full, timeout=60)
         return self.ids(template)
@@ -73,7 +73,7 @@ def ready_options(ready_engine):
 @pytest.fixture
 async def reserve(ready_engine):
     """Look at what is ready, once something is."""
-    reserve = Reserve(ready_engine)
+    reserve = WarmPool(ready_engine)
     await reserve.wait_full()
     return reserve
 

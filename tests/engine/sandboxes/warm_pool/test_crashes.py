@@ -82,8 +82,8 @@ async def test_a_template_that_does_not_start_is_given_up_and_says_why(
     async with await AsyncSandbox.create(name, timeout=120, **ready_options):
 
         async def is_given_up():
-            stock = await reserve.stock(name)
-            return stock["failures"] >= 3 and stock["nextTry"] is None and stock
+            level = await reserve.level(name)
+            return level["failures"] >= 3 and level["nextTry"] is None and level
 
         given_up = await until(is_given_up, timeout=90)
     assert given_up["ready"] == 1
@@ -96,7 +96,7 @@ async def test_a_template_that_does_not_start_is_given_up_and_says_why(
     await build("true")
     await (await AsyncSandbox.create(name, timeout=120, **ready_options)).kill()
     await reserve.wait_full(name)
-    assert (await reserve.stock(name))["failure"] is None
+    assert (await reserve.level(name))["failure"] is None
 
 
 async def test_ready_sandboxes_give_way_to_one_that_has_to_be_started(
@@ -109,6 +109,6 @@ async def test_ready_sandboxes_give_way_to_one_that_has_to_be_started(
     with pytest.raises(ServiceBusyException, match="out of memory for another sandbox"):
         await AsyncSandbox.create(allow_internet_access=False, retries=0, **ready_options)
     assert not reserve.ids()
-    assert "The machine is out of memory" in (await reserve.stock())["failure"]
+    assert "The machine is out of memory" in (await reserve.level())["failure"]
     await ready_engine.restart()
     await reserve.wait_full()

@@ -5,33 +5,33 @@ import pytest
 from sandbox_engine.images.image import Image
 from sandbox_engine.records.catalog import Template
 from sandbox_engine.sandboxes.new_sandbox import NewSandbox, new_record
-from sandbox_engine.sandboxes.warm_pool.attempts import Attempts
+from sandbox_engine.sandboxes.warm_pool.attempts import StartAttempts
 from sandbox_engine.sandboxes.warm_pool.inventory import Demand
-from sandbox_engine.sandboxes.warm_pool.levels import Stock, share_out
+from sandbox_engine.sandboxes.warm_pool.levels import PoolLevel, share_out
 from sandbox_engine.system.settings import Settings
 
 
 @pytest.fixture
-def stock():
+def level():
     """Make an empty stock of a template whose sandboxes have this much memory."""
 
     def make(memory_mb):
         template = Template("t", "t", Image(()), memory_mb=memory_mb)
         request = NewSandbox("t", timeout=timedelta(0))
         model = new_record(request, template, settings=Settings())
-        return Stock(str(memory_mb), model, Attempts(), [])
+        return PoolLevel(str(memory_mb), model, StartAttempts(), [])
 
     return make
 
 
-def test_all_ready_sandboxes_together_keep_to_the_memory_that_they_may_take(stock):
-    stocks = [stock(512), stock(2048), stock(256)]
-    share_out(stocks, each=2, memory_mb=3584)
-    assert [one.wanted for one in stocks] == [2, 1, 2]
+def test_all_ready_sandboxes_together_keep_to_the_memory_that_they_may_take(level):
+    levels = [level(512), level(2048), level(256)]
+    share_out(levels, each=2, memory_mb=3584)
+    assert [one.wanted for one in levels] == [2, 1, 2]
 
 
-def test_what_fails_to_start_takes_no_memory_from_what_does_not(stock):
-    failing, other = stock(1024), stock(1024)
+def test_what_fails_to_start_takes_no_memory_from_what_does_not(level):
+    failing, other = level(1024), level(1024)
     failing.attempts.fail("no such file")
     share_out([failing, other], each=2, memory_mb=2048)
     assert (failing.wanted, other.wanted) == (0, 2)

@@ -8,7 +8,7 @@ from sandbox_engine.images.references import Reference
 
 
 @dataclass(frozen=True)
-class Remembered:
+class CachedReference:
     """What a registry said of a reference when it was last asked, and what came of it."""
 
     answer: str
@@ -24,12 +24,12 @@ class Memory:
         self._directory = directory
         directory.mkdir(mode=0o700, exist_ok=True)
 
-    def find(self, reference: Reference) -> Remembered | None:
+    def find(self, reference: Reference) -> CachedReference | None:
         """Recall what the reference stood for."""
         path = self._path(reference)
-        return Remembered(**json.loads(path.read_bytes())) if path.exists() else None
+        return CachedReference(**json.loads(path.read_bytes())) if path.exists() else None
 
-    def keep(self, reference: Reference, remembered: Remembered) -> None:
+    def keep(self, reference: Reference, remembered: CachedReference) -> None:
         path = self._path(reference)
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(remembered)))

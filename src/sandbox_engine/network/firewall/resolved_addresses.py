@@ -15,7 +15,7 @@ _LONGEST_LIFE = 7 * 86400.0
 
 
 @dataclass(frozen=True)
-class Opening:
+class ResolvedAddress:
     """An address that may be reached for a name's sake, for so many more seconds."""
 
     address: IPv4Address
@@ -23,13 +23,13 @@ class Opening:
     life: float
 
 
-class Openings:
+class ResolvedAddresses:
     """The addresses that a sandbox was told for the names it asked for, and until when they hold.
 
     What has run out is kept: a connection made in time may go on.
     """
 
-    def __init__(self, known: Iterable[Opening] = ()) -> None:
+    def __init__(self, known: Iterable[ResolvedAddress] = ()) -> None:
         self._until: dict[IPv4Address, dict[str, float]] = {}
         for opening in known:
             self._until[opening.address] = {opening.name: time.time() + opening.life}
@@ -56,16 +56,16 @@ class Openings:
         del self._until[address]
         return address
 
-    def find(self, address: IPv4Address, policy: Policy) -> Opening | None:
+    def find(self, address: IPv4Address, policy: Policy) -> ResolvedAddress | None:
         """Find what opens an address, or did; of several names the one that holds longest."""
         names = self._until.get(address, {})
         opened = [(until, name) for name, until in names.items() if policy.opens(name)]
         if not opened:
             return None
         until, name = max(opened)
-        return Opening(address, name, until - time.time())
+        return ResolvedAddress(address, name, until - time.time())
 
-    def current(self, policy: Policy) -> list[Opening]:
+    def current(self, policy: Policy) -> list[ResolvedAddress]:
         """List what is to be open now."""
         found = [self.find(address, policy) for address in self._until]
         return [one for one in found if one is not None and one.life >= 1]

@@ -9,7 +9,7 @@ from sandbox_engine.system.errors import CannotRun
 _FIRST = 2  # before it come the network's own address and the gateway's
 
 
-class Roster:
+class LinkAllocator:
     """The links an engine can have, by number, and which of the numbers are taken."""
 
     def __init__(self, prefix: str, *, network: IPv4Network, places: Path) -> None:
