@@ -25,7 +25,7 @@ from sandbox_http.tunnel import EXTENSION
 
 
 class App:
-    """The engine's one port: its API, or traffic to a port of a sandbox, by the request's host."""
+    """ASGI app of the engine's port: routes by host to the API, envd or a sandbox's port."""
 
     def __init__(self, api: ASGIApp, services: Services) -> None:
         self._api = api
@@ -105,12 +105,12 @@ def _envd(sandbox: Sandbox) -> EnvdApp:
 
 
 def is_signed(scope: Scope) -> bool:
-    """Tell whether the request is for a file by a signed URL, as they are on a shared address."""
+    """Return whether this is a file request with a signed URL on the shared address."""
     return scope["path"] == "/files" and b"signature=" in scope["query_string"]
 
 
 def find_signer(records: Iterable[SandboxRecord], scope: Scope) -> SandboxRecord | None:
-    """Find the sandbox whose token signed a request for a file.
+    """Find the sandbox whose token signed a file request.
 
     The SDK's signed URLs name no sandbox when all sandboxes share one address.
     """

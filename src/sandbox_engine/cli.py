@@ -42,16 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="sandbox-engine", description="E2B's protocol on one Linux machine."
+        prog="sandbox-engine", description="Serve E2B's protocol on one Linux machine."
     )
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {version('sandbox-server')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in (
-        ("serve", "serve sandboxes until stopped; they go on without the engine"),
-        ("doctor", "check what the engine needs of this machine"),
-        ("reset", "end every sandbox of this state directory and delete its files"),
+        ("serve", "serve sandboxes until stopped; sandboxes keep running"),
+        ("doctor", "check the requirements of this machine"),
+        ("reset", "delete every sandbox of this state directory"),
     ):
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
         command.add_argument("--log-level", default="INFO", metavar="LEVEL")
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 f"--{field.replace('_', '-')}", dest=field, help=info.description, metavar="VALUE"
             )
-        if name == "serve":  # for `sandbox-server serve` alone
+        if name == "serve":  # only for `sandbox-server serve`
             command.add_argument("--provisional", action="store_true", help=argparse.SUPPRESS)
     return parser
 
@@ -74,10 +74,10 @@ def _explain(error: ValidationError) -> str:
 def _run(settings: Settings, work: str, **options: bool) -> int:
     lacking = missing(settings)
     if lacking:
-        _say("The engine cannot work on this machine yet:\n")
+        _say("This machine does not meet the engine's requirements:\n")
         _report(lacking)
         return _UNUSABLE
-    # Imported late: where something is missing, these modules may not even load.
+    # Imported late: these modules fail to load when a requirement is missing.
     serve = import_module("sandbox_engine.serve")
     uvloop = import_module("uvloop")
     try:
@@ -92,7 +92,11 @@ def _doctor(settings: Settings) -> int:
     findings = [*examine(settings), *examine_keeper(settings)]
     _report(findings)
     lacking = [one for one in findings if one.required and not one.good]
-    _say("\nThe engine can work here." if not lacking else "\nThe engine cannot work here yet.")
+    _say(
+        "\nThis machine meets all requirements."
+        if not lacking
+        else "\nThis machine does not meet all requirements."
+    )
     return _UNUSABLE if lacking else 0
 
 

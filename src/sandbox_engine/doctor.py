@@ -29,7 +29,7 @@ _PACKAGES = {
 }
 _PACKAGES_FOR_REGISTRIES = {"skopeo": "skopeo", "umoci": "umoci"}
 # Image builds need FOWNER, FSETID, SETPCAP and SETFCAP, loop devices MKNOD, DNS on port 53
-# NET_BIND_SERVICE. Measured for the others: without it the engine or its sandboxes fail.
+# NET_BIND_SERVICE. Measured for the others: without them the engine or its sandboxes fail.
 _CAPABILITIES = {
     "CAP_CHOWN": 0,
     "CAP_DAC_OVERRIDE": 1,
@@ -48,7 +48,7 @@ _CAPABILITIES = {
     "CAP_MKNOD": 27,
     "CAP_SETFCAP": 31,
 }
-_LEAST_KERNEL = (5, 13)  # overlay mounts and user namespaces as the engine uses them
+_LEAST_KERNEL = (5, 13)  # overlay mounts and user namespaces, used as the engine does
 _LEAST_INOTIFY_WATCHES = 65_536
 _LEAST_PTYS = 1024
 _LEAST_CONNTRACK = 65_536
@@ -57,7 +57,7 @@ _LEAST_OPEN_FILES = 16_384
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing the engine needs: whether it is there, and what to do if not."""
+    """Result of checking one requirement, with the fix if it is not met."""
 
     name: str
     good: bool
@@ -67,7 +67,7 @@ class Finding:
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Look at each thing the engine needs of this machine."""
+    """Check all requirements of this machine."""
     linux = sys.platform == "linux"
     yield Finding(
         "operating system", linux, platform.platform(),
@@ -93,27 +93,27 @@ def examine(settings: Settings) -> Iterator[Finding]:
 
 
 def examine_keeper(settings: Settings) -> Iterator[Finding]:
-    """Look at what sandboxes inherit of the keeper, which may be an earlier engine's."""
+    """Check the restrictions that sandboxes inherit from a running keeper."""
     for pid in _keepers(settings.instance_run_dir / "keeper"):
         inherited = Restrictions.of(pid)
         filters, unprivileged = inherited.seccomp_filters, inherited.no_new_privileges
         yield Finding(
             "running keeper", not filters and not unprivileged,
             f"process {pid}, {filters} seccomp filters" + ", no_new_privs" * unprivileged,
-            "Sandboxes inherit them. Restart the engine without them (the findings above say how); "
-            "if sandboxes run, delete them first.",
+            "Sandboxes inherit them. Restart the engine without them (see the findings above); "
+            "delete running sandboxes first.",
         )  # fmt: skip
 
 
 def missing(settings: Settings) -> list[Finding]:
-    """Find what keeps the engine from working here."""
+    """List the requirements that are not met."""
     return [one for one in examine(settings) if one.required and not one.good]
 
 
 def _root() -> Finding:
     return Finding(
         "root", os.geteuid() == 0, f"user id {os.geteuid()}",
-        "Start it with sudo (or `make run`, which asks for it): namespaces and mounts need root.",
+        "Start it with sudo (or `make run`, which uses it): namespaces and mounts need root.",
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _kernel() -> Finding:
     found = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
     return Finding(
         "kernel", found >= _LEAST_KERNEL, platform.release(),
-        f"Use a kernel of {_LEAST_KERNEL[0]}.{_LEAST_KERNEL[1]} or later.",
+        f"Use kernel {_LEAST_KERNEL[0]}.{_LEAST_KERNEL[1]} or later.",
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def _registry_programs() -> Iterator[Finding]:
         path = shutil.which(program)
         yield Finding(
             program, path is not None, path or "not found",
-            f"To build on images of registries: apt-get install {package}", required=False,
+            f"To build from registry images: apt-get install {package}", required=False,
         )  # fmt: skip
 
 
@@ -158,8 +158,8 @@ def _kernel_features() -> Iterator[Finding]:
     loop = Path("/dev/loop-control").exists() or _has_module("loop")
     yield Finding(
         "loop devices", loop, "/dev/loop-control",
-        "Load the module: modprobe loop (in a container: run it privileged). They hold each "
-        "sandbox to its disk limit.",
+        "Load the module: modprobe loop (in a container: run it privileged). Loop devices enforce "
+        "the disk limit of each sandbox.",
     )  # fmt: skip
 
 
@@ -173,15 +173,15 @@ def _control_groups() -> Finding:
 
 
 def _inherited() -> Iterator[Finding]:
-    """Look at what sandboxes inherit of the engine and cannot get rid of."""
+    """Check restrictions of the engine's process that sandboxes inherit."""
     inherited = Restrictions.of_this_process()
     yield Finding(
         "seccomp filters", inherited.seccomp_filters == 0,
         f"{inherited.seccomp_filters} inherited" if inherited.seccomp_filters else "none inherited",
-        "Sandboxes inherit them: some programs fail there, and each system call takes longer. In the engine's "
+        "Sandboxes inherit them: some programs fail, and each system call takes longer. In the engine's "
         "systemd unit remove SystemCallFilter, SystemCallArchitectures, LockPersonality, "
         "MemoryDenyWriteExecute, Restrict*, Protect* and PrivateDevices; run its container privileged.",
-        required=False,  # LXC sets one that sandboxes can live with
+        required=False,  # LXC sets one that does not affect sandboxes
     )  # fmt: skip
     yield Finding(
         "new privileges", not inherited.no_new_privileges,
@@ -200,7 +200,7 @@ def _inherited() -> Iterator[Finding]:
         yield Finding(
             "host name of sandboxes", possible,
             "can be set" if possible else "cannot be set (sethostname)",
-            "No sandbox can be started. In the engine's systemd unit remove ProtectHostname; run its "
+            "Sandboxes cannot be started. In the engine's systemd unit remove ProtectHostname; run its "
             "container privileged.",
         )  # fmt: skip
 
@@ -228,7 +228,7 @@ def _limits() -> Iterator[Finding]:
 
 def _connection_table() -> Finding:
     return Finding(
-        "table of connections", conntrack.is_there(), "what network policies cut connections in",
+        "table of connections", conntrack.is_there(), "not available",
         "Sandboxes with a network policy cannot be started without it: modprobe "
         "nf_conntrack_netlink", required=False,
     )  # fmt: skip
@@ -238,7 +238,7 @@ def _memory_room(settings: Settings) -> Finding:
     free = resources.memory().available // MIB
     return Finding(
         "free memory", free >= settings.min_free_memory_mb, f"{free} MiB",
-        "Nothing is started before there is more: end programs on this machine, or lower "
+        "No sandbox is started before more memory is free: end programs on this machine, or lower "
         f"--min-free-memory-mb ({settings.min_free_memory_mb}).", required=False,
     )  # fmt: skip
 
@@ -249,7 +249,7 @@ def _disk_room(settings: Settings) -> Finding:
     free = resources.free_disk(there) // MIB
     return Finding(
         "free disk", free >= settings.min_free_disk_mb, f"{free} MiB for {directory}",
-        "Nothing is started or resumed before there is more: delete files there, choose another "
+        "No sandbox is started or resumed before more disk is free: delete files there, choose another "
         f"--state-dir, or lower --min-free-disk-mb ({settings.min_free_disk_mb}).", required=False,
     )  # fmt: skip
 
@@ -258,8 +258,8 @@ def _memory_reclaim() -> Finding:
     possible = memory_reclaim.is_possible()
     return Finding(
         "memory of paused sandboxes", possible,
-        "moves to swap" if possible else "stays in use: this machine has no swap for it",
-        "Add swap, in compressed memory: modprobe zram && zramctl --find --size 8G (it names the "
+        "moves to swap" if possible else "stays in RAM: this machine has no swap for it",
+        "Add compressed swap in memory: modprobe zram && zramctl --find --size 8G (prints the "
         "device) && mkswap /dev/zram0 && swapon /dev/zram0; or on disk: fallocate -l 8G /swapfile "
         "&& chmod 600 /swapfile && mkswap /swapfile && swapon /swapfile. With cgroup v2 the kernel "
         "must be 5.19 or later.", required=False,
@@ -269,8 +269,8 @@ def _memory_reclaim() -> Finding:
 def _host_firewall(settings: Settings) -> Finding:
     conflicts = asyncio.run(find_conflicts(_run, links=link_prefix(settings.instance)))
     return Finding(
-        "host firewall", not conflicts, "; ".join(conflicts) or "lets sandboxes through",
-        "Insert the rules named above.", required=False,
+        "host firewall", not conflicts, "; ".join(conflicts) or "passes traffic of sandboxes",
+        "Insert the rules listed above.", required=False,
     )  # fmt: skip
 
 
@@ -283,7 +283,7 @@ async def _run(argv: Sequence[str], *, stdin: bytes = b"") -> Completed:
 def _at_least(name: str, setting: str, least: int) -> Finding:
     path = f"/proc/sys/{setting}"
     if not Path(path).exists():
-        return Finding(name, good=True, detail="not counted yet", required=False)
+        return Finding(name, good=True, detail="not available yet", required=False)
     found = _number(path)
     key = setting.replace("/", ".")
     return Finding(

@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 
 class ProvisionalStart:
-    """Whether this engine stays; one that is not provisional does."""
+    """Whether this engine stays running; without `provisional` it does."""
 
     def __init__(self, *, provisional: bool) -> None:
         self.is_confirmed = not provisional
@@ -28,7 +28,7 @@ class ProvisionalStart:
 
     @contextmanager
     def awaiting_confirmation(self) -> Iterator[None]:
-        """Cancel the current task if the starter ends, or gives up, without confirming."""
+        """Cancel the current task if the starter exits without confirming."""
         if self.is_confirmed:
             yield
             return
@@ -39,7 +39,9 @@ class ProvisionalStart:
             loop.remove_reader(self._pipe)
             self.is_confirmed = bool(os.read(self._pipe, 1))
             if not self.is_confirmed:
-                log.warning("the process that started the engine has given up: undoing the start")
+                log.warning(
+                    "the process that started the engine has exited without confirming: removing everything again"
+                )
                 self.is_withdrawn = True
                 task.cancel()
 
@@ -51,7 +53,7 @@ class ProvisionalStart:
 
 
 def _take_stdin() -> int:
-    """Keep standard input to ourselves: a program that we run could read the byte meant for us."""
+    """Keep standard input to the engine: a child process could read the confirmation."""
     pipe = os.dup(0)
     with open(os.devnull) as null:  # noqa: PTH123
         os.dup2(null.fileno(), 0)

@@ -1,4 +1,4 @@
-"""Runs the engine, and takes it apart."""
+"""Runs the engine and shuts it down."""
 
 import asyncio
 import os
@@ -21,11 +21,11 @@ log = get_logger(__name__)
 
 
 async def serve(settings: Settings, *, provisional: bool = False) -> None:
-    """Serve until told to stop; the sandboxes go on without the engine.
+    """Serve until stopped; sandboxes keep running.
 
-    A provisional start is undone unless it is confirmed.
+    A provisional start is rolled back unless it is confirmed.
     """
-    os.umask(0o022)  # sandboxes' own users read some of what is written here
+    os.umask(0o022)  # sandboxes' users read some of the files written here
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     start = ProvisionalStart(provisional=provisional)
@@ -46,7 +46,7 @@ async def _serve(settings: Settings, start: ProvisionalStart) -> None:
         stack.push_async_callback(_leave, infrastructure, start)
         with start.awaiting_confirmation():
             for conflict in await infrastructure.network.conflicts():
-                log.warning("the host's firewall is in the way", conflict=conflict)
+                log.warning("the host's firewall blocks sandboxes", conflict=conflict)
             services = await assemble(settings, infrastructure, port=port, running=stack)
             stack.push_async_callback(_leave_sandboxes, services, start)
             await server.serve(
@@ -77,7 +77,7 @@ async def _leave(infrastructure: Infrastructure, start: ProvisionalStart) -> Non
 
 
 async def reset(settings: Settings) -> None:
-    """End every sandbox of this state directory and delete its files."""
+    """Delete every sandbox of this state directory."""
     with sole_owner(settings):
         cgroup_controllers.enable()
         infrastructure = await Infrastructure.prepare(settings)
@@ -97,7 +97,7 @@ def _print_instructions(settings: Settings, port: int) -> None:
     proof = "from e2b import Sandbox; print(Sandbox.create().commands.run('uname -a').stdout)"
     say(
         f"The engine is listening on {url}\n"
-        "Paste this into another terminal to see a sandbox at work:\n"
+        "Paste this into another terminal to create a sandbox:\n"
         f"  E2B_API_KEY={key} E2B_API_URL={url} E2B_SANDBOX_URL={url} "
         f'{sys.executable} -c "{proof}"'
     )

@@ -38,7 +38,7 @@ _BYTES = 20  # the SDK expects `e2b_` and forty hex digits
 async def assemble(
     settings: Settings, infrastructure: Infrastructure, *, port: int, running: AsyncExitStack
 ) -> Services:
-    """Put together what the API calls; `running` ends what works in the background."""
+    """Build all services; `running` stops background tasks at its exit."""
     images = ImageStore(settings.images, owner=settings.state_dir)
     recipe = BaseRecipe.of_host(certificates_dir=settings.certificates_dir)
     bases = BaseImages(images, recipe=recipe, registry=_registry(settings))
@@ -114,7 +114,7 @@ def _layers_in_use(
 
 
 def say(text: str) -> None:
-    """Tell whoever started the engine."""
+    """Print a message to standard output."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

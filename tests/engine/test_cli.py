@@ -46,7 +46,7 @@ def engine(*arguments, under=(), **environment):
 def test_serve_says_in_one_screen_what_is_missing_and_what_to_do(tmp_path):
     refused = engine("serve", "--state-dir", str(tmp_path), PATH="/nowhere")
     assert refused.returncode == 78
-    assert "cannot work on this machine yet" in refused.stdout
+    assert "does not meet the engine's requirements" in refused.stdout
     assert "apt-get install runc" in refused.stdout
     assert len(refused.stdout.splitlines()) < 24
     assert refused.stderr == ""
@@ -57,7 +57,7 @@ def test_serve_says_in_one_screen_what_is_missing_and_what_to_do(tmp_path):
 def test_doctor_finds_everything_where_the_engine_works():
     told = engine("doctor")
     assert told.returncode == 0
-    assert told.stdout.endswith("The engine can work here.\n")
+    assert told.stdout.endswith("This machine meets all requirements.\n")
 
 
 @pytest.mark.needs_engine

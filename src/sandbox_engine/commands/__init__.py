@@ -1,4 +1,7 @@
-"""The commands of a sandbox: started through the keeper, drained always, followed by anyone."""
+"""Commands in a sandbox.
+
+Started by the keeper, always drained, followed by any number of clients.
+"""
 
 from sandbox_engine.commands.command import Command, InputRefused
 from sandbox_engine.commands.followers import Follower, SandboxGone

@@ -15,24 +15,24 @@ from sandbox_engine.commands.request import CommandRecord, CommandRequest, Termi
 from sandbox_engine.commands.spool import Output, Stream
 from sandbox_engine.keeper.held import Held
 
-# A client that lost the engine comes back within this time or gets only the newest output.
+# A client that lost the engine reconnects within this time or gets only the newest output.
 _HOLD_SECONDS = 30.0
-# What nobody hears is read at 100 MB/s and no faster, or a flood of it would cost a whole core.
+# Output without followers is read at 100 MB/s at most: a flood would otherwise cost a whole core.
 _UNHEARD_BYTES = 1 << 20
 _UNHEARD_SECONDS = 0.01
-# What was written to a terminal reaches its master a moment later, by a kernel thread.
+# A kernel thread copies terminal output to the master with a short delay.
 _TERMINAL_LINGER_SECONDS = 0.1
 
 
 class InputRefused(Exception):
-    """The command does not take this input."""
+    """The command does not accept this input."""
 
 
 class Command:
-    """A process in a sandbox, drained by the engine and followed by anyone or no one.
+    """A process in a sandbox; its output is drained always and copied to all followers.
 
-    It ends when its process has and nobody holds its outputs open any more, but at once after a
-    signal from us, and with a terminal shortly after its process.
+    The command ends when its process has ended and its outputs are closed. After a signal from the
+    engine it ends with its process; with a terminal, shortly after its process.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Command:
             self.kill_at(record.deadline)
 
     def follow(self) -> Follower:
-        """Follow the command from here on; the first follower also gets what has waited for it."""
+        """Follow the command from now on; the first follower also gets the buffered output."""
         follower = self._followers.join()
         self._go_on()
         return follower
 
     async def write(self, data: bytes, *, terminal: bool) -> None:
-        """Write to the command's standard input, or its terminal, waiting until it was taken."""
+        """Write to standard input or the terminal; returns when everything is written."""
         if terminal and self.request.terminal is None:
             raise InputRefused(
                 "tty not assigned to process \u2014 input should be written to the stdin, not the tty"
@@ -95,7 +95,7 @@ class Command:
         await self._input.write(data)
 
     def close_stdin(self) -> None:
-        """Let the command read the end of its input; closing twice is fine."""
+        """Close standard input; closing twice is allowed."""
         if self.request.terminal is not None:
             raise InputRefused(
                 "cannot close stdin for PTY process \u2014 send Ctrl+D (0x04) instead"
@@ -106,28 +106,28 @@ class Command:
             self._close_stdin(self.held)
 
     def resize(self, size: TerminalSize) -> None:
-        """Tell the command's terminal its new size."""
+        """Set the size of the terminal."""
         if self.request.terminal is None:
             raise InputRefused("tty not assigned to process")
         packed = struct.pack("HHHH", size.rows, size.cols, 0, 0)
         fcntl.ioctl(self.held.descriptors["pty"], termios.TIOCSWINSZ, packed)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, and wait no longer for the end of its output."""
+        """Send a signal to the process, and stop waiting for its outputs to close."""
         self._signalled = True
         if self.held.ended.done():
             self._settle()
         elif (process := self.held.descriptors.get("process")) is not None:
-            with suppress(ProcessLookupError):  # it has just ended; the keeper is about to say so
+            with suppress(ProcessLookupError):  # it has just ended
                 signal.pidfd_send_signal(process, number)
 
     def kill_at(self, deadline: datetime) -> None:
-        """Kill the command then, if it has not ended by itself."""
+        """Kill the command at this time if it is still running."""
         left = (deadline - datetime.now(UTC)).total_seconds()
         self._timers.append(self._loop.call_later(max(0.0, left), self._expire))
 
     def linger(self, longest: timedelta) -> None:
-        """Wait no longer than this, after the process's own end, for who holds its outputs open."""
+        """Limit how long to wait, after the process has ended, for its outputs to close."""
 
         def begin(_: object) -> None:
             self._timers.append(self._loop.call_later(longest.total_seconds(), self._end))
@@ -139,11 +139,11 @@ class Command:
         self.signal(signal.SIGKILL)
 
     def detach(self, error: Exception) -> None:
-        """Break off for everyone who follows; the command goes on."""
+        """Disconnect all followers; the command keeps running."""
         self._followers.dismiss(error)
 
     def leave(self, error: Exception) -> None:
-        """Let go of the command without ending it."""
+        """Stop managing the command without ending it."""
         self._stop()
         self.detach(error)
 

@@ -6,15 +6,15 @@ from sandbox_engine.commands.outcome import Ended
 from sandbox_engine.commands.spool import Output, Spool, SpoolFull
 
 _BACKLOG_BYTES = 1 << 20
-_BACKLOG_FULL_BYTES = _BACKLOG_BYTES // 2  # what has been read already still fits in then
+_BACKLOG_FULL_BYTES = _BACKLOG_BYTES // 2  # leaves room for data that was read already
 
 
 class SandboxGone(Exception):
-    """The sandbox does not answer any more; the text says why."""
+    """The sandbox stopped answering; the message is the reason."""
 
 
 class Follower:
-    """One reader of a command, at its own pace; it holds up nobody else."""
+    """One reader of a command's output; slow readers do not delay others."""
 
     def __init__(
         self, spool: Spool, *, ending: Callable[[], Ended], leave: Callable[[], None]
@@ -24,7 +24,7 @@ class Follower:
         self._leave = leave
 
     async def receive(self) -> Output | Ended:
-        """Wait for the next piece of output; after the last one comes how the command ended."""
+        """Return the next piece of output; after the last piece, the result of the command."""
         output = await self._spool.get()
         return self._ending() if output is None else output
 
@@ -45,7 +45,7 @@ class Follower:
 
 
 class Followers:
-    """Whoever follows a command; before the first of them comes, its output waits in a backlog."""
+    """The followers of a command; output is buffered until the first one arrives."""
 
     def __init__(self, spool_dir: Path) -> None:
         self._spool_dir = spool_dir
@@ -56,11 +56,11 @@ class Followers:
 
     @property
     def backlog_is_full(self) -> bool:
-        """Tell that nobody has come yet and that the oldest output would soon be dropped."""
+        """Return whether nobody follows and the buffer would soon drop its oldest output."""
         return self._backlog_bytes >= _BACKLOG_FULL_BYTES
 
     def join(self) -> Follower:
-        """Follow from here on; the first one to come gets what has waited."""
+        """Add a follower; the first one also gets the buffered output."""
         spool = Spool(self._spool_dir)
         backlog, self._backlog, self._backlog_bytes = self._backlog or (), None, 0
         for output in backlog:
@@ -72,29 +72,29 @@ class Followers:
         return Follower(spool, ending=self._ending, leave=lambda: self._spools.discard(spool))
 
     def publish(self, output: Output) -> bool:
-        """Give the output to everyone who follows; tells whether anyone does."""
+        """Pass output to all followers; returns whether there is any."""
         if self._backlog is not None:
             self._append(self._backlog, output)
         for spool in tuple(self._spools):
             try:
                 spool.put(output)
-            except SpoolFull:  # its reader is told; the command and the other readers go on
+            except SpoolFull:  # its reader gets an error; the command and other readers continue
                 self._spools.discard(spool)
         return bool(self._spools)
 
     def finish(self, ended: Ended) -> None:
-        """Let everyone know how the command ended, after what is still unread."""
+        """Report the result of the command to all followers, after unread output."""
         self._ended = ended
         while self._spools:
             self._spools.pop().end()
 
     def dismiss(self, error: Exception) -> None:
-        """Break off for everyone who follows now."""
+        """Disconnect all followers."""
         while self._spools:
             self._spools.pop().end(error)
 
     def _ending(self) -> Ended:
-        assert self._ended is not None, "a spool ends only when its command does"
+        assert self._ended is not None, "a spool ends only with its command"
         return self._ended
 
     def _append(self, backlog: deque[Output], output: Output) -> None:

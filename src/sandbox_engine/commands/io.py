@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from sandbox_engine.commands.spool import Output, Stream
 
 CHUNK_BYTES = 1 << 16
-_MOST_LEFT_BYTES = 1 << 20  # as much as a pipe holds
+_MOST_LEFT_BYTES = 1 << 20  # the capacity of a pipe
 
 
 class Drain:
-    """Reads a command's outputs as they come, as long as any is open."""
+    """Reads the outputs of a command until all are closed."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Drain:
         return not self._outputs
 
     def pause(self) -> None:
-        """Leave what comes in the pipes."""
+        """Stop reading; output stays in the pipes."""
         for descriptor in self._outputs.values():
             self._loop.remove_reader(descriptor)
 
@@ -38,7 +38,7 @@ class Drain:
             self._loop.add_reader(descriptor, self._read, stream, descriptor)
 
     def take_rest(self) -> None:
-        """Read what is there now, and no more: somebody may go on writing."""
+        """Read what is available now, and no more: a background process may keep writing."""
         for stream, descriptor in tuple(self._outputs.items()):
             for _ in range(_MOST_LEFT_BYTES // CHUNK_BYTES):
                 if not self._read(stream, descriptor):
@@ -53,7 +53,7 @@ class Drain:
             data = os.read(descriptor, CHUNK_BYTES)
         except BlockingIOError:
             return False
-        except OSError:  # EIO: nobody has the other side of the terminal open any more
+        except OSError:  # EIO: the other side of the terminal is closed
             data = b""
         if data:
             self._deliver(Output(stream, data))
@@ -66,7 +66,7 @@ class Drain:
 
 
 class Input:
-    """Writes to a command's standard input or terminal in the order asked for."""
+    """Writes to standard input or a terminal in the order of the requests."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
@@ -75,7 +75,7 @@ class Input:
         self._room: asyncio.Future[None] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; waits for the command to make room, raises BrokenPipeError at its end."""
+        """Write everything; waits for space, raises BrokenPipeError when the command has ended."""
         async with self._order:
             left = memoryview(data)
             while left:
@@ -87,7 +87,7 @@ class Input:
                     await self._wait_for_room(self._descriptor)
 
     def close(self) -> None:
-        """Write no more; the descriptor is closed by whoever owns it."""
+        """Stop writing; the owner of the descriptor closes it."""
         if self._descriptor is not None and self._room is not None:
             self._loop.remove_writer(self._descriptor)
             self._set_room()

@@ -8,7 +8,7 @@ _KILLED_CHILD = 128 + signal.SIGKILL
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, in the words that E2B uses; `error` is None where all went well."""
+    """The result of a command in E2B's words; `error` is None on success."""
 
     exit_code: int
     exited: bool
@@ -17,7 +17,7 @@ class Ended:
 
 
 def outcome(wait_status: int | None, *, out_of_memory: bool = False) -> Ended:
-    """Put a wait status into words; None is one that nobody knows any more."""
+    """Describe a wait status; None stands for an unknown one."""
     if wait_status is None:
         return Ended(-1, exited=False, status="unknown", error="the exit status was lost")
     if os.WIFSIGNALED(wait_status):

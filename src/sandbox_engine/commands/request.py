@@ -18,9 +18,9 @@ class TerminalSize(NamedTuple):
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """What a caller asked to be run, and what that means in its sandbox.
+    """A requested command with its resolved user and directory.
 
-    The sandbox's journal tells of those that are noted.
+    Commands with `is_noted` appear in the sandbox's journal.
     """
 
     cmd: str
@@ -42,7 +42,7 @@ class CommandRequest:
 
 @dataclass(frozen=True)
 class CommandRecord:
-    """What an engine has to know of a command to go on with it after a restart."""
+    """State of a command that an engine needs to adopt it after a restart."""
 
     request: CommandRequest
     started_at: datetime
@@ -55,7 +55,7 @@ _RECORD = TypeAdapter(CommandRecord)
 
 @dataclass(frozen=True)
 class CommandFiles:
-    """The files of one command in the run directory, which is memory and private to root."""
+    """Files of one command in the run directory, which is in memory and readable by root only."""
 
     directory: Path
     key: str
@@ -77,7 +77,7 @@ class CommandFiles:
         return self.directory / f"{self.key}.json"
 
     def write(self, record: CommandRecord, process: Mapping[str, Any]) -> None:
-        """Write the record, and the process as the OCI runtime wants it."""
+        """Write the record, and the process in the format of the OCI runtime."""
         for path, text in (
             (self._record, _RECORD.dump_json(record)),
             (self.process, _json(process)),
@@ -86,7 +86,7 @@ class CommandFiles:
             path.write_bytes(text)
 
     def read(self) -> CommandRecord | None:
-        """Find the record again."""
+        """Read the record."""
         with suppress(FileNotFoundError, ValidationError):
             return _RECORD.validate_json(self._record.read_bytes())
         return None

@@ -17,7 +17,7 @@ _RECORD = struct.Struct("=BI")
 
 
 class Stream(StrEnum):
-    """Where a piece of output came from."""
+    """The stream that output belongs to."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -33,11 +33,11 @@ class Output(NamedTuple):
 
 
 class SpoolFull(Exception):
-    """The reader fell so far behind that its output has no more room."""
+    """The reader is too slow: the limit of unread output is reached."""
 
 
 class Spool:
-    """Output on its way to one reader, in order: first in memory, beyond that in unlinked files."""
+    """Unread output of one reader: in memory first, beyond a limit in unlinked files."""
 
     def __init__(
         self, directory: Path, *, memory: int = MEMORY_BYTES, disk: int = DISK_BYTES
@@ -54,7 +54,7 @@ class Spool:
         self._changed: asyncio.Future[None] | None = None
 
     def put(self, output: Output) -> None:
-        """Add a piece; raises SpoolFull when there is no room, and so does the reader's next get."""
+        """Add a piece of output; raises SpoolFull at the limit, as the reader's next get does."""
         size = len(output.data)
         if not self._segments and self._in_memory + size <= self._memory:
             self._chunks.append(output)
@@ -63,13 +63,13 @@ class Spool:
             try:
                 self._spill(output)
             except (OSError, SpoolFull) as error:
-                full = SpoolFull(f"the reader fell too far behind: {error}")
+                full = SpoolFull(f"the reader is too slow: {error}")
                 self.end(full)
                 raise full from error
         self._wake()
 
     def end(self, error: Exception | None = None) -> None:
-        """Say that nothing more comes; with an error, what is unread is dropped."""
+        """Mark the end of the output; with an error, unread output is dropped."""
         self._ended = True
         if error is not None:
             self._error = error
@@ -77,7 +77,7 @@ class Spool:
         self._wake()
 
     async def get(self) -> Output | None:
-        """Take the next piece, waiting for it; None at the end."""
+        """Return the next piece, waiting for it; None at the end."""
         while True:
             if self._error is not None:
                 raise self._error
@@ -93,13 +93,13 @@ class Spool:
             await self._changed
 
     def close(self) -> None:
-        """Drop everything; the reader is gone."""
+        """Drop everything after the reader has left."""
         self._ended = True
         self._clear()
 
     def _spill(self, output: Output) -> None:
         if self._on_disk + len(output.data) > self._disk:
-            raise SpoolFull(f"more than {self._disk >> 20} MiB are waiting for it")
+            raise SpoolFull(f"more than {self._disk >> 20} MiB are unread")
         if not self._segments or self._segments[-1].size >= _SEGMENT_BYTES:
             self._segments.append(_Segment(self._directory))
         self._segments[-1].append(output)
@@ -116,7 +116,7 @@ class Spool:
     def _clear(self) -> None:
         self._chunks.clear()
         segments, self._segments = self._segments, deque()
-        if segments:  # giving back a gigabyte takes the kernel 0.1 s
+        if segments:  # freeing a gigabyte takes the kernel 0.1 s
             _ = asyncio.get_running_loop().run_in_executor(None, _close, segments)
 
     def _wake(self) -> None:
@@ -125,7 +125,7 @@ class Spool:
 
 
 class _Segment:
-    """A file of records; its disk space is free again as soon as all of it was read."""
+    """A file of records; its disk space is freed once all records are read."""
 
     def __init__(self, directory: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115

@@ -15,7 +15,7 @@ from sandbox_engine.keeper.client import Keeper, LaunchFailed
 from sandbox_engine.keeper.held import Held
 from sandbox_engine.records.journal import Journal
 
-# E2B answers a Connect to a command that has just ended with its end.
+# E2B answers a Connect to a command that has just ended with its end event.
 _REMEMBER_SECONDS = 30.0
 
 
@@ -24,7 +24,7 @@ class CommandNotFound(Exception):
 
 
 class ExecArgv(Protocol):
-    """Gives the command line that starts a process in a container and returns."""
+    """Builds the command line that starts a process in a container and returns."""
 
     def __call__(
         self,
@@ -37,7 +37,7 @@ class ExecArgv(Protocol):
 
 
 class CommandTable:
-    """The commands of one run of a sandbox's container; `directory` is the sandbox's own."""
+    """The commands of one run of a sandbox; `directory` is the sandbox's directory."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class CommandTable:
         self._starts: set[asyncio.Task[Command]] = set()
 
     async def start(self, request: CommandRequest, *, deadline: datetime | None = None) -> Command:
-        """Start a command; the deadline is the command's own and kills it also unattended."""
-        # A caller that gives up must not leave a command that nobody knows.
+        """Start a command; at its deadline it is killed, even without followers."""
+        # A cancelled request must not leave an unknown command behind.
         start = asyncio.create_task(self._start(request, deadline))
         self._starts.add(start)
         start.add_done_callback(self._finish_start)
         return await asyncio.shield(start)
 
     def adopt(self) -> None:
-        """Take over what an earlier engine had started in this container."""
+        """Adopt commands that an earlier engine started in this container."""
         for held in self._keeper.adopted(self._container_id):
             record = self._files(held.key).read()
             if record is None:
@@ -84,45 +84,45 @@ class CommandTable:
                 self._add(held, record)
 
     def list(self) -> builtins.list[Command]:
-        """Get the commands that run."""
+        """List running commands."""
         return list(self._running.values())
 
     def by_pid(self, pid: int) -> Command:
-        """Get the running command with this pid inside the sandbox."""
+        """Return the running command with this pid inside the sandbox."""
         command = self._running.get(pid)
         if command is None:
             raise CommandNotFound(f"process with pid {pid} not found")
         return command
 
     def by_tag(self, tag: str) -> Command:
-        """Get the running command with this tag, the newest if there are several."""
+        """Return the running command with this tag, the newest if there are several."""
         return _newest(self.list(), tag)
 
     def recall_by_pid(self, pid: int) -> Command:
-        """Get the command with this pid, also one that has just ended."""
+        """Return the command with this pid; includes recently ended commands."""
         self._purge()
         if pid in self._remembered and pid not in self._running:
             return self._remembered[pid][1]
         return self.by_pid(pid)
 
     def recall_by_tag(self, tag: str) -> Command:
-        """Get the command with this tag, also one that has just ended."""
+        """Return the command with this tag; includes recently ended commands."""
         self._purge()
         ended = [command for _, command in self._remembered.values()]
         return _newest([*ended, *self._running.values()], tag)
 
     def detach(self, reason: str) -> None:
-        """Break off for everyone who follows; the commands go on."""
+        """Disconnect all followers; the commands keep running."""
         for command in self._running.values():
             command.detach(SandboxGone(reason))
 
     def abandon(self, reason: str) -> None:
-        """Let go of all commands for good: their container is gone."""
+        """Forget all commands: their container is gone."""
         for command in self._let_go(reason):
             self._discard(command)
 
     def leave(self, reason: str) -> None:
-        """Let go of all commands for the next engine to adopt."""
+        """Release all commands for the next engine to adopt."""
         self._let_go(reason)
 
     def _let_go(self, reason: str) -> builtins.list[Command]:
@@ -158,7 +158,7 @@ class CommandTable:
     def _finish_start(self, start: asyncio.Task[Command]) -> None:
         self._starts.discard(start)
         if not start.cancelled():
-            start.exception()  # its caller may be gone, and then nobody else asks
+            start.exception()  # its caller may have left, and nobody else retrieves the result
 
     async def _launch(self, files: CommandFiles, request: CommandRequest) -> Held:
         console_socket = None if request.terminal is None else files.console_socket

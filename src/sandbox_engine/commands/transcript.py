@@ -11,11 +11,11 @@ _TAIL_CHARACTERS = 1 << 13
 
 
 class StopReading(Exception):
-    """Raised by who is told the lines, and wants no more of them."""
+    """Raised by a callback that needs no more lines."""
 
 
 class Transcript:
-    """A command's output as text: every line told as it comes, the last ones kept."""
+    """Output of a command as text: passes on each line and keeps the last ones."""
 
     def __init__(self, on_line: OnLine | None = None) -> None:
         self._on_line = on_line
@@ -25,11 +25,11 @@ class Transcript:
         self._characters = 0
 
     def add(self, output: Output) -> None:
-        """Take in a piece of output, wherever it was cut."""
+        """Add a piece of output; it may be cut at any byte."""
         self._take(output.stream, self._decoders[output.stream].decode(output.data))
 
     def close(self) -> None:
-        """Take what has come of lines that nobody will finish."""
+        """Flush lines without a newline at the end."""
         for stream, decoder in self._decoders.items():
             self._take(stream, decoder.decode(b"", final=True))
             if rest := self._unfinished[stream]:
@@ -37,7 +37,7 @@ class Transcript:
 
     @property
     def tail(self) -> str:
-        """The last lines of both streams, in the order in which they were finished."""
+        """Return the last lines of both streams in the order of completion."""
         return "\n".join(self._lines)
 
     def _take(self, stream: Stream, text: str) -> None:

@@ -19,14 +19,15 @@ _SHOWN_AT = "/proc/sys/kernel/random/boot_id"
 
 
 async def give_boot_id(init: int, *, file: Path) -> None:
-    """Let this run of a sandbox have a boot id of its own, in place of the host's.
+    """Mount a boot id of this run's own over the host's.
 
-    The runtime itself refuses to mount anything there.
+    The OCI runtime refuses mounts at this path.
     """
-    file.unlink(missing_ok=True)  # the one before may not have gone yet
+    file.unlink(missing_ok=True)  # the previous file may still be mounted
     file.write_text(f"{uuid.uuid4()}\n")
-    # A thread of its own, since it does not come back from the sandbox's mounts.
-    with ThreadPoolExecutor(1, "boot-id") as thread, suppress(OSError):  # then it shows the host's
+    # A separate thread, since it cannot leave the sandbox's mount namespace again.
+    # Otherwise it sees the host's.
+    with ThreadPoolExecutor(1, "boot-id") as thread, suppress(OSError):
         await asyncio.get_running_loop().run_in_executor(thread, _mount, init, str(file))
 
 

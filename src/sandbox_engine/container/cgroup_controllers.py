@@ -1,8 +1,8 @@
-"""The controllers that limit sandboxes, in the control group that the sandboxes' groups are made in.
+"""Enables the controllers that limit sandboxes in the parent of their control groups.
 
-With cgroup v2 a group hands controllers to its children only if no process is in the group itself; the
-root of the machine is the exception. A container with a cgroup namespace of its own starts with all its
-processes in its root, so the engine moves them into a child first.
+With cgroup v2 a group passes controllers to its children only if it contains no processes; the root
+of the machine is the exception. A container with its own cgroup namespace starts with all its
+processes in its root, so the engine first moves them into a child.
 """
 
 import os
@@ -26,7 +26,7 @@ _MOST_ROUNDS = 100
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why sandboxes cannot be limited, and what an operator does about it."""
+    """A reason why sandboxes cannot be limited, with the fix for the operator."""
 
     problem: str
     fix: str
@@ -34,13 +34,13 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class RootGroup:
-    """The cgroup v2 group that is mounted on /sys/fs/cgroup."""
+    """The cgroup v2 group mounted on /sys/fs/cgroup."""
 
     available: frozenset[str]
     enabled: frozenset[str]
     kind: str | None  # None: the root of the machine, which has no type
     has_processes: bool
-    is_own: bool  # this process is in it, or in the child that `enable` makes
+    is_own: bool  # this process is in it, or in the child created by `enable`
     is_writable: bool
 
     @classmethod
@@ -64,11 +64,11 @@ class RootGroup:
 
     @property
     def must_be_vacated(self) -> bool:
-        """Tell whether processes keep controllers from the group's children."""
+        """Return whether processes in the group keep it from passing on controllers."""
         return bool(self.lacking) and self.kind == "domain" and self.has_processes
 
     def obstacle(self) -> Obstacle | None:
-        """Find what keeps the engine from enabling the controllers that are not."""
+        """Find why the engine cannot enable the missing controllers."""
         if not self.lacking:
             return None
         if absent := NEEDED - self.available:
@@ -81,12 +81,12 @@ class RootGroup:
         if self.kind not in (None, "domain"):
             return Obstacle(
                 f"{_names(self.lacking)} not enabled, and /sys/fs/cgroup is of type {self.kind!r}",
-                "Create the engine's container again: the group stays so until it is removed.",
+                "Recreate the engine's container: the group keeps this type until it is removed.",
             )
         if self.must_be_vacated and not self.is_own:
             return Obstacle(
-                f"{_names(self.lacking)} not enabled, and the processes in /sys/fs/cgroup are not "
-                "those of the engine's container",
+                f"{_names(self.lacking)} not enabled, and the processes in /sys/fs/cgroup do not belong "
+                "to the engine's container",
                 "Run the engine in a container with a cgroup namespace of its own "
                 "(docker run --cgroupns=private).",
             )
@@ -94,7 +94,7 @@ class RootGroup:
 
 
 def find_obstacle(directory: Path = cgroups.ROOT) -> Obstacle | None:
-    """Find what keeps sandboxes from being limited on this machine."""
+    """Find why sandboxes cannot be limited on this machine."""
     if (directory / "cgroup.controllers").exists():
         return RootGroup.read(directory, pid=os.getpid()).obstacle()
     lacking = {name for name in _NEEDED_V1 if not (directory / name).is_dir()}
@@ -102,7 +102,7 @@ def find_obstacle(directory: Path = cgroups.ROOT) -> Obstacle | None:
 
 
 def enable() -> None:
-    """Enable the controllers that limit sandboxes in the control groups above them."""
+    """Enable the controllers for sandboxes in their parent groups."""
     if not cgroups.is_unified():
         return
     root = RootGroup.read(cgroups.ROOT, pid=os.getpid())
@@ -117,13 +117,13 @@ def enable() -> None:
         (cgroups.ROOT / "cgroup.subtree_control").write_text(enabling)
     except OSError as error:
         raise CannotRun(
-            f"the controllers {_names(root.lacking)} cannot be enabled in {cgroups.ROOT}: {error}"
+            f"cannot enable the controllers {_names(root.lacking)} in {cgroups.ROOT}: {error}"
         ) from error
     log.info("enabled controllers", controllers=enabling)
 
 
 def _vacate(directory: Path) -> None:
-    """Move every process of the group into a child group."""
+    """Move all processes of the group into a child group."""
     child = directory / _CHILD
     child.mkdir(exist_ok=True)
     for _ in range(_MOST_ROUNDS):  # a process may fork before it is moved
@@ -131,7 +131,7 @@ def _vacate(directory: Path) -> None:
         if not pids:
             return
         for pid in pids:
-            if pid != "0":  # of another pid namespace; written, it would stand for this process
+            if pid != "0":  # in another pid namespace; writing 0 would move this process
                 with suppress(ProcessLookupError):
                     (child / "cgroup.procs").write_text(pid)
 
@@ -140,8 +140,8 @@ def _absent(controllers: Iterable[str], *, of_machine: bool) -> Obstacle:
     if not of_machine:
         return Obstacle(
             f"{_names(controllers)} not available in this container",
-            "Enable them where its group is made: the cgroup.subtree_control of each parent on the "
-            "host must name them.",
+            "Enable them for this container on the host: each parent's cgroup.subtree_control must "
+            "list them.",
         )
     return Obstacle(
         f"{_names(controllers)} not available",

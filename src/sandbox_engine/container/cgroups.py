@@ -11,7 +11,7 @@ _V1_CONTROLLERS = (
 
 
 def is_unified() -> bool:
-    """Tell cgroup v2 from v1 (and from the hybrid layout, which works like v1)."""
+    """Return whether cgroup v2 is in use; the hybrid layout counts as v1."""
     return (ROOT / "cgroup.controllers").exists()
 
 
@@ -24,19 +24,19 @@ class CgroupUsage:
 
 @dataclass(frozen=True)
 class Cgroup:
-    """The control group of a sandbox, by its path below the hierarchies' roots."""
+    """The control group of a sandbox; `path` is relative to the hierarchies' roots."""
 
     path: str
 
     def usage(self) -> CgroupUsage:
-        """Measure what the sandbox's processes have used; zeros once it is gone."""
+        """Measure CPU and memory usage; zero if the group is gone."""
         try:
             return self._usage_v2() if is_unified() else self._usage_v1()
         except OSError:
             return CgroupUsage(0.0, 0, 0)
 
     def oom_kills(self) -> int:
-        """Count the processes that the kernel killed here for want of memory."""
+        """Count processes killed by the OOM killer in this group."""
         name = "memory.events" if is_unified() else "memory.oom_control"
         try:
             return _keyed(self._file("memory", name)).get("oom_kill", 0)
@@ -44,7 +44,7 @@ class Cgroup:
             return 0
 
     def swapped(self) -> int:
-        """Measure what of the group's memory is not in memory; zero once it is gone."""
+        """Measure the swapped memory of the group; zero if the group is gone."""
         try:
             if is_unified():
                 return int(self._file("memory", "memory.swap.current").read_text())
@@ -53,7 +53,7 @@ class Cgroup:
             return 0
 
     def unwritten(self) -> int:
-        """Measure what the group's processes wrote and no disk has yet; zero once it is gone."""
+        """Measure dirty and writeback pages of the group; zero if the group is gone."""
         prefix = "file" if is_unified() else "total"
         try:
             stat = _keyed(self._file("memory", "memory.stat"))
@@ -62,19 +62,19 @@ class Cgroup:
         return stat.get(f"{prefix}_dirty", 0) + stat.get(f"{prefix}_writeback", 0)
 
     def allow_swap(self, *, allowed: bool) -> None:
-        """Let the group's memory be swapped, where its limit of memory does not cover that too."""
+        """Allow swapping where the memory limit does not include swap."""
         if is_unified():
-            with suppress(OSError):  # the kernel was built without it, or the group is gone
+            with suppress(OSError):  # the kernel lacks the option, or the group is gone
                 self._file("memory", "memory.swap.max").write_text("max" if allowed else "0")
 
     def limit_sockets(self, limit: int) -> None:
-        """Hold what waits in the sandbox's sockets to a limit too, where it is no memory of theirs."""
+        """Limit socket buffers where the memory limit does not include them."""
         if not is_unified():
-            with suppress(OSError):  # the kernel was built without it
+            with suppress(OSError):  # the kernel lacks the option
                 self._file("memory", "memory.kmem.tcp.limit_in_bytes").write_text(str(limit))
 
     def directory(self, controller: str) -> Path:
-        """Find the group's directory in the hierarchy of this controller."""
+        """Return the group's directory in the hierarchy of this controller."""
         return (ROOT if is_unified() else ROOT / controller) / self.path
 
     def _usage_v2(self) -> CgroupUsage:
@@ -96,7 +96,7 @@ class Cgroup:
 
 
 def children(parent: str) -> set[str]:
-    """List the names of the groups below `parent`, in any hierarchy."""
+    """List the groups below `parent` in all hierarchies."""
     return {
         child.name
         for hierarchy in _hierarchies()
@@ -107,19 +107,19 @@ def children(parent: str) -> set[str]:
 
 
 def remove(path: str) -> None:
-    """Remove an empty group, with what is below it, from every hierarchy."""
+    """Remove an empty group and its children from every hierarchy."""
     for hierarchy in _hierarchies():
         top = hierarchy / path
         if not top.is_dir():
             continue
         below = [child for child in top.rglob("*") if child.is_dir()]
         for group in [*reversed(below), top]:
-            with suppress(OSError):  # a process in it is on its way out; the next sweep gets it
+            with suppress(OSError):  # a process in it is exiting; the next sweep removes the group
                 group.rmdir()
 
 
 def processes(path: str) -> set[int]:
-    """Every process in the group or below it."""
+    """List the processes in the group and its children."""
     return {
         int(pid)
         for hierarchy in _hierarchies()

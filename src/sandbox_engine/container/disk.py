@@ -16,8 +16,8 @@ from sandbox_engine.system.syscalls import (
     unmount,
 )
 
-# Direct I/O keeps the image out of the page cache (the mounted file system has its own), and
-# discard gives the space of deleted files back to the host.
+# Direct I/O keeps the image out of the page cache (the mounted file system has its own); discard
+# returns the space of deleted files to the host.
 _MOUNT_OPTIONS = "discard,noinit_itable,errors=remount-ro"
 
 MKFS = (
@@ -28,7 +28,7 @@ MKFS = (
 
 
 async def make(image: Path, *, size_mb: int, run: Runner) -> None:
-    """Make an image with an empty file system of this size, which takes no room yet."""
+    """Create a sparse image with an empty file system of this size."""
     with image.open("wb") as file:
         os.ftruncate(file.fileno(), size_mb << 20)
     made = await run([*MKFS, str(image)])
@@ -37,16 +37,16 @@ async def make(image: Path, *, size_mb: int, run: Runner) -> None:
 
 
 def copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file with its holes."""
+    """Copy a file, keeping its holes."""
     with source.open("rb") as reader, target.open("xb") as writer:
         copy_data(reader.fileno(), writer.fileno())
 
 
 def attach(image: Path, mountpoint: Path, *, again: bool = False) -> None:
-    """Mount a file system image; the loop device goes away with the mount.
+    """Mount a file system image; the loop device is removed with the mount.
 
-    One that may still be mounted somewhere is to be mounted `again`: by the same device, so that it
-    is the same file system there. By two devices it would be destroyed.
+    Pass `again` for an image that may still be mounted: it reuses the loop device. A second device
+    would corrupt the image.
     """
     with image.open("r+b") as backing:
         found = loop_devices.find(image) if again else None
@@ -55,16 +55,16 @@ def attach(image: Path, mountpoint: Path, *, again: bool = False) -> None:
 
 
 def attach_read_only(image: Path, mountpoint: Path) -> None:
-    """Mount a file system image that nobody changes; what its journal still holds is put in place."""
+    """Mount a file system image read-only; replays its journal first."""
     with image.open("r+b") as backing:
         device, path = loop_devices.set_up(backing.fileno())
         _mount(device, path, mountpoint, flags=MS_RDONLY)
 
 
 def attach_filled(image: Path, mountpoint: Path, *, size: int, fill: Callable[[int], None]) -> None:
-    """Mount a new image, read-only, as soon as `fill` has written it.
+    """Mount a new image read-only as soon as `fill` has written it.
 
-    Its device is there before: setting one up waits until all that was written is on the disk.
+    The device is created before: creating one waits until all written data is on the disk.
     """
     with image.open("x+b") as backing:
         os.ftruncate(backing.fileno(), size)
@@ -87,7 +87,7 @@ def _mount(device: int, path: str, mountpoint: Path, *, flags: int = 0, options:
 
 
 def detach(mountpoint: Path) -> None:
-    """Unmount, if something is mounted there; open files keep it alive until they are closed."""
+    """Unmount if mounted; the file system stays alive until open files are closed."""
     try:
         unmount(str(mountpoint), MNT_DETACH)
     except OSError as error:

@@ -12,10 +12,10 @@ _PAGE = 4096
 
 
 def copy_disk(sandbox: Path, target: Path, *, mountpoint: Path) -> None:
-    """Copy the disk of the sandbox in this directory as it is at one moment, and mount the copy.
+    """Copy the disk of a sandbox at one point in time, and mount the copy.
 
-    All that was written before is in it; who writes meanwhile waits, and nobody else does. Blocks
-    are shared where the file system can.
+    The copy contains everything written before. Writers of this disk wait meanwhile, others do not.
+    Blocks are shared where the file system supports it.
     """
     with (sandbox / "disk.img").open("rb") as source:
 
@@ -29,7 +29,7 @@ def copy_disk(sandbox: Path, target: Path, *, mountpoint: Path) -> None:
 
 
 def is_shared(directory: Path) -> bool:
-    """Tell whether copies in this directory take no room until they are changed."""
+    """Return whether copies in this directory share blocks with the original."""
     with TemporaryFile(dir=directory) as source, TemporaryFile(dir=directory) as target:
         source.write(bytes(_PAGE))
         source.flush()
@@ -37,7 +37,7 @@ def is_shared(directory: Path) -> bool:
 
 
 def write_out(image: Path) -> None:
-    """Put a disk image on the disk itself, and out of the page cache."""
+    """Flush a disk image to the disk and drop it from the page cache."""
     with image.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -46,6 +46,6 @@ def write_out(image: Path) -> None:
 def _cloned(source: int, target: int) -> bool:
     try:
         fcntl.ioctl(target, _FICLONE, source)
-    except OSError:  # each file system says in its own way that it cannot
+    except OSError:  # each file system reports missing support differently
         return False
     return True

@@ -16,15 +16,15 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @contextmanager
 def frozen(mountpoint: Path) -> Iterator[None]:
-    """Hold up whoever writes to the disk image mounted here, with all that was written in the image.
+    """Freeze the file system of a mounted disk image, with all written data in the image.
 
-    Where none is mounted nobody can write.
+    Does nothing if no image is mounted: then nobody can write.
     """
     with closing(os.open(mountpoint, _DIRECTORY)) as opened:
         if not _is_disk_image(opened, mountpoint):
             yield
             return
-        syncfs(opened)  # while all may still write, so that little is left for when they may not
+        syncfs(opened)  # before writers are frozen, so that little is left to flush while they wait
         fcntl.ioctl(opened, _FIFREEZE, 0)
         try:
             yield
@@ -33,17 +33,17 @@ def frozen(mountpoint: Path) -> Iterator[None]:
 
 
 def thaw(mountpoint: Path) -> None:
-    """Let writers go on whom an engine that was killed has left waiting."""
+    """Thaw a file system that a killed engine left frozen."""
     try:
         with closing(os.open(mountpoint, _DIRECTORY)) as opened:
             if _is_disk_image(opened, mountpoint):
                 fcntl.ioctl(opened, _FITHAW, 0)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOENT):  # EINVAL: nobody froze it
+        if error.errno not in (errno.EINVAL, errno.ENOENT):  # EINVAL: not frozen
             raise
 
 
 def _is_disk_image(opened: int, mountpoint: Path) -> bool:
-    """Tell a mounted image from a bare directory; freezing that would freeze the host."""
+    """Tell a mounted image from a plain directory; freezing that would freeze the host."""
     device = os.fstat(opened).st_dev
     return os.major(device) == _LOOP_MAJOR and device != mountpoint.parent.stat().st_dev

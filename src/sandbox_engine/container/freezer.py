@@ -15,33 +15,33 @@ from sandbox_engine.system.errors import EngineError
 _LONGEST_FREEZE = timedelta(seconds=30)
 _LOOK_AGAIN_MS = 1000
 
-# cgroup v1 tells nobody when it is done. Nearly always it is at once; a process in the middle of a
-# fork or of a disk access is waited for.
+# cgroup v1 sends no notification. Nearly always the freeze is immediate; a process in the middle of
+# a fork or a disk access is waited for.
 _PAUSES_MS = (*repeat(0, 20), *repeat(1, 10), *repeat(5, 10), *repeat(20, 10))
 _THAW_MS = 10
 
 
 class FreezeFailed(EngineError):
-    """The kernel did not stop the sandbox's processes, or did not let them go on."""
+    """The kernel did not freeze or thaw the sandbox's processes."""
 
     code = "freeze_failed"
 
 
 class Freezer(Protocol):
-    """Stops every process of a control group where it stands, and lets it go on."""
+    """Freezes and thaws all processes of a control group."""
 
     async def freeze(self) -> None:
-        """Return when every process stands still; raises with none of them stopped."""
+        """Freeze all processes; on failure none stays frozen."""
 
     def thaw(self) -> None:
-        """Let every process go on."""
+        """Thaw all processes."""
 
     def is_frozen(self) -> bool:
-        """Tell whether every process stands still."""
+        """Return whether all processes are frozen."""
 
 
 def freezer_of(cgroup: Cgroup) -> Freezer:
-    """Get the kind of freezer that this machine has."""
+    """Return the freezer of this machine's cgroup version."""
     kind = FreezerV2 if cgroups.is_unified() else FreezerV1
     return kind(cgroup.directory("freezer"))
 
@@ -53,12 +53,12 @@ class FreezerV1:
     async def freeze(self) -> None:
         async with _frozen_in_time(self):
             while not await self._attempt():
-                self._write("THAWED")  # what hangs half-way, as a fork can, gets to its end
+                self._write("THAWED")  # lets a process that hangs half-way, as in a fork, finish
                 await asyncio.sleep(_THAW_MS / 1000)
 
     async def _attempt(self) -> bool:
         for pause in _PAUSES_MS:
-            self._write("FROZEN")  # again and again: a process that is just joining runs on
+            self._write("FROZEN")  # repeated: a process that joins during the freeze keeps running
             if self.is_frozen():
                 return True
             await asyncio.sleep(pause / 1000)
@@ -91,7 +91,7 @@ class FreezerV2:
                 changes.register(events, select.POLLPRI)
                 while not self.is_frozen():
                     events.seek(0)
-                    events.read()  # only what changes after a read is told
+                    events.read()  # only changes after a read are notified
                     if not self.is_frozen():
                         await asyncio.to_thread(changes.poll, _LOOK_AGAIN_MS)
 

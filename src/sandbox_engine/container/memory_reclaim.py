@@ -10,18 +10,18 @@ from sandbox_engine.system.log import get_logger
 
 log = get_logger(__name__)
 
-# Both need a directory of the group in $0; either write goes on until nothing more can be taken,
-# and stops when its process is killed. No limit is touched, so there is none to restore.
+# Both take a directory of the group as $0. Each write continues until nothing more can be
+# reclaimed, and stops when its process is killed. No limit is changed, so nothing must be restored.
 _TAKE_V1 = 'echo 1 > "$0/memory.force_empty"'
 _TAKE_V2 = 'cat "$0/memory.current" > "$0/memory.reclaim"'
 _GENTLY = ("ionice", "-c", "3", "nice", "-n", "19")
 
 
 def is_possible() -> bool:
-    """Tell whether this machine can take the memory of processes that stand still.
+    """Return whether this machine can reclaim the memory of frozen processes.
 
-    Without swap it could only drop what it has read from files, which it does anyway when it is
-    short of memory, and which the sandbox would read again when it is resumed.
+    Without swap only pages of files could be dropped; the kernel does that anyway under memory
+    pressure, and the sandbox would read them again when it is resumed.
     """
     if cgroups.is_unified():
         has_way = any(cgroups.ROOT.glob("*/memory.reclaim"))
@@ -31,7 +31,7 @@ def is_possible() -> bool:
 
 
 class MemoryReclaim:
-    """Gives the memory of paused sandboxes back to the machine, one after the other."""
+    """Moves the memory of paused sandboxes to swap, one sandbox at a time."""
 
     def __init__(self, *, after: timedelta) -> None:
         self._after = after
@@ -39,14 +39,14 @@ class MemoryReclaim:
         self._tasks: dict[Cgroup, asyncio.Task[None]] = {}
 
     def begin(self, cgroup: Cgroup) -> None:
-        """Have the memory of this group, whose processes stand still, taken before long."""
+        """Schedule the reclaim of a frozen group's memory."""
         if self._after >= timedelta(0) and cgroup not in self._tasks and is_possible():
             task = asyncio.create_task(self._return(cgroup))
             self._tasks[cgroup] = task
             task.add_done_callback(lambda _: self._tasks.pop(cgroup, None))
 
     def end(self, cgroup: Cgroup) -> None:
-        """Leave what the group still has; its processes are about to go on."""
+        """Cancel the reclaim before the group's processes are thawed."""
         if task := self._tasks.pop(cgroup, None):
             task.cancel()
         cgroup.allow_swap(allowed=False)
@@ -59,7 +59,7 @@ class MemoryReclaim:
             await _take(cgroup)
             kept = cgroup.usage()
         log.info(
-            "memory returned",
+            "memory reclaimed",
             group=cgroup.path,
             mib=(before.memory_used + before.memory_cache) >> 20,
             kept_mib=(kept.memory_used + kept.memory_cache) >> 20,

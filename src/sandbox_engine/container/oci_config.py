@@ -1,4 +1,4 @@
-"""From what a sandbox is to the OCI runtime's config.json: pure functions."""
+"""Builds the OCI runtime's config.json for a sandbox: pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sandbox_engine.system.settings import Resources
 HOSTNAME = "e2b.local"
 INIT_PATH = "/.init"
 
-# Docker's default set; none of them counts outside the sandbox's own user namespace.
+# Docker's default set; valid in the sandbox's own user namespace only.
 CAPABILITIES = [
     "CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
     "CAP_MKNOD", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP",
@@ -19,7 +19,7 @@ CAPABILITIES = [
 ]  # fmt: skip
 
 _CPU_PERIOD_US = 100_000
-_OOM_SCORE = 100  # under pressure on the host a sandbox dies before the engine
+_OOM_SCORE = 100  # under memory pressure the kernel kills sandboxes before the engine
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
 
@@ -33,7 +33,7 @@ _READONLY_PATHS = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/sys"]
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What the runtime has to know of a sandbox."""
+    """Parameters of a sandbox's container."""
 
     root: str
     userns: str
@@ -51,7 +51,7 @@ class ProcessUser:
 
 
 def config(spec: ContainerSpec) -> dict[str, Any]:
-    """Describe the container: namespaces, mapped users, limits, and an init that reaps."""
+    """Describe the container: namespaces, id mappings, limits, and an init that reaps processes."""
     return {
         "ociVersion": "1.0.2",
         "process": process(
@@ -62,8 +62,9 @@ def config(spec: ContainerSpec) -> dict[str, Any]:
         "mounts": _mounts(spec),
         "linux": {
             "namespaces": [
-                # Made before the container, as the owner of its network namespace: the runtime's
-                # exec joins the user namespace first and could not join a foreigner's after that.
+                # Created before the container, as the owner of its network namespace: the runtime's
+                # exec joins the user namespace first and cannot join a foreign network namespace
+                # after that.
                 {"type": "user", "path": spec.userns},
                 {"type": "pid"},
                 {"type": "ipc"},
@@ -136,10 +137,10 @@ def _mounts(spec: ContainerSpec) -> list[dict[str, Any]]:
         ),
         _mount(_SHARED_MEMORY, "tmpfs", "shm", "nosuid", "nodev", "mode=1777", f"size={half_memory}"),
         _mount("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"),
-        # The whole of /sys would show the host's devices and the neighbours' control groups; what
-        # programs read to size themselves is enough.
+        # All of /sys would expose the host's devices and the neighbours' control groups. Programs
+        # need only these to size themselves.
         _mount("/sys", "tmpfs", "sysfs", "nosuid", "noexec", "nodev", "mode=755", "size=64k"),
-        # A user namespace may drop no restriction of the host's mount, of which most have this one.
+        # A user namespace must keep all restrictions of the host's mount; most hosts set this one.
         _bind("/sys/devices/system/cpu", "noexec"),
         _mount("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev", "ro"),
         _bind(spec.init, destination=INIT_PATH),

@@ -5,21 +5,21 @@ from sandbox_engine.system.subprocesses import Runner
 
 
 class RuntimeFailure(EngineError):
-    """The OCI runtime refused or failed."""
+    """The OCI runtime failed."""
 
     code = "runtime_failure"
 
 
 class OciRuntime:
-    """Drives an OCI runtime's command line."""
+    """Runs the command line of an OCI runtime."""
 
     def __init__(self, run: Runner, *, binary: str, state_dir: Path) -> None:
         self._run = run
         self._command = [binary, "--root", str(state_dir)]
 
     async def start(self, container_id: str, *, bundle: Path, pid_file: Path) -> int:
-        """Create and start the container; returns the host pid of its first process."""
-        # Without --no-new-keyring the 200th container of one user fails on the key quota.
+        """Create and start the container; returns the host pid of its init process."""
+        # Without --no-new-keyring the 200th container of one user exceeds the key quota.
         await self._call(
             "run", "--detach", "--no-new-keyring",
             "--bundle", str(bundle), "--pid-file", str(pid_file), container_id,
@@ -27,11 +27,11 @@ class OciRuntime:
         return int(pid_file.read_text())
 
     async def delete(self, container_id: str) -> None:
-        """Remove a container whose processes have ended."""
+        """Delete a container whose processes have ended."""
         await self._call("delete", container_id)
 
     async def destroy(self, container_id: str) -> None:
-        """Kill what runs in the container and remove it; one that is gone is no error."""
+        """Kill all processes of the container and delete it; no error if it is gone."""
         await self._call("delete", "--force", container_id)
 
     def exec_argv(
@@ -42,7 +42,7 @@ class OciRuntime:
         pid_file: Path,
         console_socket: Path | None = None,
     ) -> list[str]:
-        """Give the command line that starts a process in the container and returns."""
+        """Build the command line that starts a process in the container and returns."""
         terminal = (
             [] if console_socket is None else ["--tty", "--console-socket", str(console_socket)]
         )

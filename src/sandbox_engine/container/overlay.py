@@ -14,9 +14,9 @@ _HOSTS = f"127.0.0.1\tlocalhost {HOSTNAME}\n::1\tlocalhost ip6-localhost ip6-loo
 def mount_overlay(
     layers: Sequence[Path], *, changes: Path, target: Path, files: Mapping[str, str]
 ) -> None:
-    """Mount a sandbox's root: the layers, lowest first, below the directory of its own changes.
+    """Mount a sandbox's root: the image's layers, lowest first, below its own changes.
 
-    A root that has no changes yet starts with the given files.
+    A root without changes is created with the given files.
     """
     upper, work = changes / "upper", changes / "work"
     if not upper.exists():
@@ -26,11 +26,11 @@ def mount_overlay(
         _write_files(upper, files)
     with ExitStack() as opened:
         places = [opened.enter_context(closing(_open(layer))) for layer in reversed(layers)]
-        # Descriptors, since the options must fit into a page and the paths of fifty layers do not.
+        # Descriptors instead of paths: the options must fit into a page, which fifty paths do not.
         lower = ":".join(f"/proc/self/fd/{place}" for place in places)
         options = f"lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=on"
-        # nodev: a device node in a layer would otherwise be the host's device for whoever opens it
-        # from outside the sandbox.
+        # nodev: a device node in a layer would give access to the host's device to anyone who opens
+        # it from outside the sandbox.
         mount("overlay", str(target), "overlay", MS_NODEV, options)
 
 
@@ -39,7 +39,7 @@ def _open(layer: Path) -> int:
 
 
 def write_engine_layer(layer: Path, *, nameserver: str) -> None:
-    """Make the topmost image layer: the few files that are this engine's and no image's."""
+    """Create the topmost image layer with the engine's own files."""
     files = {
         "etc/hosts": _HOSTS,
         "etc/hostname": f"{HOSTNAME}\n",

@@ -2,17 +2,17 @@ import shlex
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# The first of its directory: what others there add to the path is not lost.
+# First in its directory, so that later files can still extend the path.
 PROFILE = "etc/profile.d/00-template-path.sh"
 
 
 def with_standard(path: str) -> str:
-    """Add the usual directories, so that the usual tools are found whatever an image says."""
+    """Append the standard directories that are missing in the path."""
     directories = path.split(":")
     missing = (one for one in STANDARD_PATH.split(":") if one not in directories)
     return ":".join((*directories, *missing))
 
 
 def profile(path: str) -> str:
-    """Set the path once more where login shells begin: a distribution's profile sets its own."""
+    """Set the path again for login shells: a distribution's profile overrides it."""
     return f"export PATH={shlex.quote(with_standard(path))}\n"

@@ -1,7 +1,7 @@
-"""Which system calls a sandbox may make.
+"""The seccomp filter of sandboxes.
 
-Everything an ordinary program needs is allowed. What administers the kernel answers EPERM, what is
-unknown here ENOSYS, so that programs fall back to older calls.
+Ordinary programs work. Calls that administer the kernel fail with EPERM, unknown calls with ENOSYS,
+so that programs fall back to older calls.
 """
 
 import platform
@@ -83,8 +83,8 @@ def _rule(names: list[str], action: str, **more: Any) -> dict[str, Any]:
 def _equals(index: int, value: int, *, mask: int = _INT) -> dict[str, Any]:
     """Compare the argument's bits in `mask` with `value`.
 
-    A filter sees 64 bits where the kernel reads an int. A rule about all 64 does not match the same
-    int with other high bits, which is why no rule here allows what differs from a value.
+    A filter sees 64 bits where the kernel reads an int. A rule about all 64 bits does not match the
+    same int with other high bits; therefore no rule here allows what differs from a value.
     """
     return {"index": index, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
 
@@ -96,27 +96,27 @@ def _allow(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
 SECCOMP: dict[str, Any] = {
     "defaultAction": "SCMP_ACT_ERRNO",
     "defaultErrnoRet": _ENOSYS,
-    # Only the machine's own: a filter for 32-bit programs as well would triple the time that every
-    # command takes to start (measured: 20 ms become 70). Calls by int 0x80, of x32 and of 32-bit ARM
-    # kill the process, so socketcall, whose arguments no filter can see, does not exist here.
+    # The native architecture only: a filter for 32-bit programs as well would triple the start time
+    # of every command (20 ms to 70 ms). Calls by int 0x80, of x32 and of 32-bit ARM kill the
+    # process, so socketcall, whose arguments no filter can see, is unreachable.
     "architectures": [_ARCHITECTURES[platform.machine()]],
     "syscalls": [
         _rule(_ALLOWED, "SCMP_ACT_ALLOW"),
         _rule(_DENIED, "SCMP_ACT_ERRNO", errnoRet=_EPERM),
-        # A new user namespace would open the kernel's administrative calls to anyone. clone3 hides
-        # its flags behind a pointer: ENOSYS makes libc use clone.
+        # A new user namespace would open administrative calls of the kernel to anyone. clone3
+        # passes its flags by pointer: ENOSYS makes libc use clone.
         _allow("clone", _equals(0, 0, mask=_NAMESPACE_FLAGS)),
         _rule(["clone3"], "SCMP_ACT_ERRNO", errnoRet=_ENOSYS),
-        # Other families are little tested, and making a socket of one loads its kernel module.
-        # Memory in rings of packet sockets and in queues of netlink users is charged to no sandbox:
-        # 600 MB fitted into a sandbox of 128 MB.
+        # Other families are little tested, and creating a socket loads their kernel modules. Memory
+        # of packet socket rings and netlink queues is charged to no sandbox: 600 MB fitted into a
+        # sandbox of 128 MB.
         *(_allow("socket", _equals(0, family)) for family in (_AF_UNIX, _AF_INET, _AF_INET6)),
         *(
             _allow("socket", _equals(0, _AF_NETLINK), _equals(2, protocol))
             for protocol in _NETLINK_PROTOCOLS
         ),
-        # The answer of a kernel that was built without them. useradd, passwd and sudo take any other
-        # error of an audit socket for a failure.
+        # The answer of a kernel built without them. useradd, passwd and sudo treat any other error
+        # of an audit socket as a failure.
         *(
             _rule(
                 ["socket"],
@@ -127,7 +127,7 @@ SECCOMP: dict[str, Any] = {
             for protocol in range(_NETLINK_MAX)
             if protocol not in _NETLINK_PROTOCOLS
         ),
-        # The kernel makes both sockets before it finds that the family has no pairs.
+        # The kernel creates both sockets before it finds that the family has no pairs.
         _allow("socketpair", _equals(0, _AF_UNIX)),
         *(
             _allow("personality", _equals(0, persona))

@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 
 class SnapshotBases:
-    """The snapshots' disks, each mounted once, read-only, beneath every sandbox that stands on it."""
+    """Disks of snapshots, each mounted once read-only below all sandboxes created from it."""
 
     def __init__(self, store: SnapshotStore) -> None:
         self._store = store
@@ -23,7 +23,7 @@ class SnapshotBases:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def hold(self, base: str | None, *, holder: str) -> list[Path]:
-        """Have all that `base` consists of mounted for the sandbox; gives the layers, lowest first."""
+        """Mount the snapshots that `base` consists of; returns the layers, lowest first."""
         try:
             chain = self._store.chain(base)
         except KeyError:
@@ -35,19 +35,19 @@ class SnapshotBases:
         return [self._mountpoint(snapshot.id) / "upper" for snapshot in chain]
 
     async def lay(self, snapshot_id: str, sandbox: Path) -> None:
-        """Copy the disk of the sandbox in this directory; the copy stays mounted for whoever comes."""
+        """Copy the disk of a sandbox; the copy stays mounted for its first user."""
         image, mountpoint = self._store.image(snapshot_id), self._mountpoint(snapshot_id)
         mountpoint.mkdir(mode=0o700)
         await to_its_end(partial(copy_disk, sandbox, image, mountpoint=mountpoint))
 
     async def leave(self, snapshot_id: str) -> None:
-        """Unmount a copy if nobody has come."""
+        """Unmount a copy that nobody uses."""
         async with self._locks[snapshot_id]:
             if snapshot_id not in self._holders:
                 await asyncio.to_thread(disk.detach, self._mountpoint(snapshot_id))
 
     async def release(self, holder: str) -> None:
-        """Unmount what nobody but this sandbox held."""
+        """Unmount snapshots that only this sandbox used."""
         for snapshot_id in [one for one, holders in self._holders.items() if holder in holders]:
             async with self._locks[snapshot_id]:
                 self._holders[snapshot_id].discard(holder)
@@ -62,18 +62,18 @@ class SnapshotBases:
             await asyncio.to_thread(self._store.remove, snapshot_id)
 
     async def collect(self, bases: Iterable[str | None]) -> None:
-        """Delete what nobody can ask for and no sandbox stands on; `bases` are the sandboxes'."""
+        """Delete unlisted snapshots that no sandbox uses; `bases` are those of the sandboxes."""
         unneeded = self._store.unneeded(bases)
         for snapshot in unneeded:
             del self._store.records[snapshot.id]
         for snapshot in unneeded:
             try:
                 await self.remove(snapshot.id)
-            except OSError as error:  # the next engine tries again
-                log.error("a snapshot was not removed", id=snapshot.id, error=error)
+            except OSError as error:  # the next engine retries
+                log.error("snapshot not removed", id=snapshot.id, error=error)
 
     async def sweep(self) -> None:
-        """Unmount what an engine before this one left, but for what is held."""
+        """Unmount what an earlier engine left mounted, except snapshots in use."""
         for directory in list(self._store.directory.iterdir()):
             if directory.name not in self._holders:
                 await asyncio.to_thread(disk.detach, self._mountpoint(directory.name))

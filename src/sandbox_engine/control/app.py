@@ -32,8 +32,8 @@ _PATHS = {
 
 
 def build_api(services: Services) -> FastAPI:
-    """E2B's control plane, as far as the engine has it."""
-    # The interactive pages would load their scripts from elsewhere.
+    """Build the FastAPI app of E2B's control plane."""
+    # The interactive pages would load scripts from the internet.
     app = FastAPI(
         title="sandbox-engine", version=version("sandbox-server"), docs_url=None, redoc_url=None
     )
@@ -42,7 +42,7 @@ def build_api(services: Services) -> FastAPI:
 
     @app.get("/health", tags=["health"])
     async def health() -> dict[str, str]:
-        """Tell that the engine is up."""
+        """Return 200 while the engine is running."""
         return {"status": "ok"}
 
     app.include_router(observability.router)

@@ -37,13 +37,13 @@ class Direction(StrEnum):
 
 @router.post("/v3/templates", status_code=202)
 async def request_build(body: NewBuildBody, library: LibraryDep) -> NewBuild:
-    """Ask for a build of a template, which is made if its name is new."""
+    """Request a build of a template; creates the template if the name is new."""
     return NewBuild.of(*await _request(body, library))
 
 
 @router.post("/v2/templates", status_code=202)
 async def request_build_v2(body: NewBuildBody, library: LibraryDep, disk_mb: DiskSize) -> Template:
-    """Ask for a build of a template, as older clients do."""
+    """Request a build of a template (older clients)."""
     template, build = await _request(body, library)
     return Template.of(template, disk_mb=disk_mb).model_copy(update={"build_id": build.id})
 
@@ -57,7 +57,7 @@ async def start_build(
     builds: BuildsDep,
     catalog: CatalogDep,
 ) -> None:
-    """Start a build that was asked for, once its files are there."""
+    """Start a requested build after its files were uploaded."""
     template, build = library.get_build(template_id, build_id)
     await builds.start(template, build, body.to_plan(build, catalog))
 
@@ -72,7 +72,7 @@ async def get_build_status(
     limit: LogLimit = 100,
     level: Level = Level.DEBUG,
 ) -> BuildStatusBody:
-    """Tell how far a build is, with what it said after the first `logsOffset` entries."""
+    """Get the state of a build, with its log from entry `logsOffset` on."""
     template, build = library.get_build(template_id, build_id)
     log = builds.read_log(template, build)
     shown = _lines(log.read(offset=offset, limit=limit, level=level))
@@ -91,7 +91,7 @@ async def get_build_logs(
     direction: Direction = Direction.FORWARD,
     level: Level = Level.DEBUG,
 ) -> BuildLogs:
-    """Get what a build said from a time on, or backwards from it; `cursor` is in milliseconds."""
+    """Get the log of a build, forwards or backwards from `cursor` (milliseconds)."""
     template, build = library.get_build(template_id, build_id)
     entries = builds.read_log(template, build).read(level=level)
     if direction is Direction.BACKWARD:

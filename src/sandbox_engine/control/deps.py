@@ -34,24 +34,24 @@ async def check_api_key(
     x_api_key: Annotated[str | None, Header(alias="X-API-Key")] = None,
     authorization: Annotated[str | None, Header()] = None,
 ) -> None:
-    """Let nobody in without the engine's key; older command lines send it as an access token."""
+    """Require the engine's API key; older command lines send it as an access token."""
     scheme, _, token = (authorization or "").partition(" ")
     key = x_api_key or (token if scheme.lower() == "bearer" else None)
     if key is None:
         raise Unauthorized("authorization header is missing")
     if not hmac.compare_digest(key.encode(), services.api_key.encode()):
-        raise Unauthorized("Invalid API key: it is not the key of this engine")
+        raise Unauthorized("Invalid API key for this engine")
 
 
 async def parse_sandbox_id(sandbox_id: Annotated[str, Path(alias="sandbox_id")]) -> str:
-    """Read the sandbox's id; older clients append a client id."""
+    """Parse the sandbox ID; older clients append a client ID."""
     if not _SANDBOX_ID.fullmatch(sandbox_id):
         raise InvalidRequest("Invalid sandbox ID")
     return sandbox_id.partition("-")[0]
 
 
 def _of_services(path: str) -> Any:
-    """Have a router given one of the services, by its name."""
+    """Make a dependency that returns one of the services."""
     find = attrgetter(path)
 
     async def get(services: ServicesDep) -> Any:

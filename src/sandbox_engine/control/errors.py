@@ -1,4 +1,4 @@
-"""Errors as E2B's API answers them: `{code, message, error_code}`."""
+"""Errors in the format of E2B's API: `{code, message, error_code}`."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -83,14 +83,14 @@ STATUS: dict[type[EngineError], int] = {
 
 
 def all_errors(root: type[EngineError] = EngineError) -> Iterator[type[EngineError]]:
-    """Every error the engine can raise."""
+    """List all error classes of the engine."""
     for error in root.__subclasses__():
         yield error
         yield from all_errors(error)
 
 
 def install(app: FastAPI) -> None:
-    """Render every error in one place."""
+    """Register the exception handlers."""
     app.add_exception_handler(EngineError, _engine_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -99,7 +99,7 @@ def install(app: FastAPI) -> None:
 
 
 def body(status: int, message: str, error_code: str | None = None) -> JSONResponse:
-    """Make an error's answer."""
+    """Build the response of an error."""
     content: dict[str, object] = {"code": status, "message": message}
     if error_code is not None:
         content["error_code"] = error_code
@@ -125,12 +125,12 @@ async def _http_error(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _client_left(_request: Request, _error: Exception) -> JSONResponse:
-    return body(400, "the request's body ended early")  # and nobody is there to read this
+    return body(400, "The request body is incomplete.")  # the client has left
 
 
 async def _unknown_error(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", method=request.method, path=request.url.path, error=repr(error))
     answer = body(500, "Internal server error")
-    # The server closes the connection after it; a client that does not know sends its next on it.
+    # The server closes the connection after this response; clients must not reuse it.
     answer.headers["Connection"] = "close"
     return answer

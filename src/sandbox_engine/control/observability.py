@@ -37,7 +37,7 @@ class Direction(StrEnum):
 async def get_metrics_of_many(
     service: SandboxServiceDep, sandbox_ids: str
 ) -> dict[str, dict[str, Metric]]:
-    """Get the latest measurement of each of several sandboxes."""
+    """Get the latest metrics of several sandboxes."""
     ids = [one for one in sandbox_ids.split(",") if one]
     if len(ids) > _MOST_SANDBOXES:
         raise InvalidRequest(f"Too many sandboxes requested, maximum is {_MOST_SANDBOXES}")
@@ -53,7 +53,7 @@ async def get_metrics(
     start: Annotated[int | None, Query(ge=0)] = None,
     end: Annotated[int | None, Query(ge=0)] = None,
 ) -> list[Metric]:
-    """Get CPU, memory and disk of a sandbox over its last seven days, oldest first."""
+    """Get CPU, memory and disk usage of a sandbox over the last seven days, oldest first."""
     since, until = start or 0, end or _LAST_INSTANT
     samples = sampler.samples(service.get(sandbox_id).id)
     return [Metric.of(one) for one in samples if since <= int(one.at) <= until]
@@ -66,7 +66,7 @@ async def get_logs(
     start: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
 ) -> Logs:
-    """Tell what happened to a sandbox, oldest first; `start` is in milliseconds."""
+    """Get the log of a sandbox, oldest first; `start` is in milliseconds."""
     since = _instant(start)
     shown = [one for one in service.journal(sandbox_id).entries() if one.at >= since][:limit]
     return Logs(
@@ -78,7 +78,7 @@ async def get_logs(
 async def log_filter(
     level: Level = Level.DEBUG, search: Annotated[str, Query(max_length=256)] = ""
 ) -> Callable[[Entry], bool]:
-    """Read which entries a caller wants to see."""
+    """Build a filter of log entries."""
     return lambda entry: level.includes(entry.level) and search in entry.message
 
 
@@ -91,7 +91,7 @@ async def get_logs_v2(
     limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
     direction: Direction = Direction.FORWARD,
 ) -> LogsV2:
-    """Tell what happened to a sandbox since `cursor` (in milliseconds), or before it, newest first."""
+    """Get the log of a sandbox from `cursor` (milliseconds) on, or backwards from it."""
     entries = [one for one in service.journal(sandbox_id).entries() if wanted(one)]
     if direction is Direction.FORWARD:
         since = _instant(cursor or 0)

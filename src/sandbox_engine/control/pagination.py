@@ -1,4 +1,4 @@
-"""Pages of lists in order of time, whose tokens stay good when the items they point to are gone."""
+"""Pagination by time; tokens stay valid when the items they point to are deleted."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ def page(
     token: str | None,
     ascending: bool = False,
 ) -> tuple[list[T], str | None]:
-    """Cut out one page, and make the token of the next one if there is one."""
+    """Return one page, and the token of the next one if there is one."""
     sign = 1 if ascending else -1
 
     def place(item: T) -> Position:

@@ -10,7 +10,7 @@ from sandbox_engine.system.errors import InvalidRequest
 
 @dataclass(frozen=True)
 class Query:
-    """Which sandboxes a caller wants to see, in what order."""
+    """Filter and order of a sandbox list."""
 
     states: frozenset[State] = frozenset((State.RUNNING, State.PAUSED))
     metadata: dict[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Query:
 
 
 def parse_states(text: str | None) -> frozenset[State]:
-    """`running,paused`; nothing given means both."""
+    """Parse `running,paused`; the default is both."""
     if not text:
         return frozenset((State.RUNNING, State.PAUSED))
     try:
@@ -41,7 +41,7 @@ def parse_states(text: str | None) -> frozenset[State]:
 
 
 def parse_metadata(text: str | None) -> dict[str, str]:
-    """`k=v&k=v`, encoded once as a whole and, by the SDK, once more in each part."""
+    """Parse `k=v&k=v`, URL-encoded as a whole and again, by the SDK, in each part."""
     if not text:
         return {}
     pairs = [pair.split("=") for pair in unquote_plus(text).split("&")]

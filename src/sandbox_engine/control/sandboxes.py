@@ -40,7 +40,7 @@ async def idempotency(
     body: NewSandboxBody,
     idempotency_key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
 ) -> IdempotencyRecord | None:
-    """Take the request's key, with what tells this request from another under it."""
+    """Return the idempotency key with a digest of the request."""
     if idempotency_key is None:
         return None
     if not _IDEMPOTENCY_KEY.fullmatch(idempotency_key):
@@ -59,7 +59,7 @@ IdempotencyDep = Annotated[IdempotencyRecord | None, Depends(idempotency)]
 async def create_sandbox(
     body: NewSandboxBody, service: SandboxServiceDep, domain: DomainDep, key: IdempotencyDep
 ) -> Sandbox:
-    """Start a sandbox of a template; it is usable when this answers."""
+    """Create a sandbox; it is usable when the request returns."""
     reject_unsupported(body)
     return Sandbox.of(await service.create(body.to_request(), idempotency=key), domain)
 
@@ -68,13 +68,13 @@ async def create_sandbox(
 async def create_sandbox_v1(
     body: NewSandboxBodyV1, service: SandboxServiceDep, domain: DomainDep
 ) -> Sandbox:
-    """Start a sandbox, as older clients ask for it."""
+    """Create a sandbox (older clients)."""
     reject_unsupported(body)
     return Sandbox.of(await service.create(body.to_request()), domain)
 
 
 def reject_unsupported(body: NewSandboxBody) -> None:
-    """Say what this engine does not do, rather than leave it out in silence."""
+    """Reject unsupported options instead of ignoring them."""
     if not body.auto_pause_memory and not body.auto_pause:
         raise InvalidRequest("autoPauseMemory=false only applies when autoPause is true.")
     if not body.auto_pause_memory and body.auto_resume is not None and body.auto_resume.enabled:
@@ -90,7 +90,7 @@ async def list_query(
     started_after: Annotated[datetime | None, Query(alias="startedAfter")] = None,
     order: Annotated[str, Query(pattern="^(asc|desc)$")] = "desc",
 ) -> sandbox_filters.Query:
-    """Read which sandboxes a caller wants to see, in what order."""
+    """Parse the filter and order of a sandbox list."""
     return sandbox_filters.Query(
         states=sandbox_filters.parse_states(state),
         metadata=sandbox_filters.parse_metadata(metadata),
@@ -108,7 +108,7 @@ async def list_sandboxes(
     limit: Annotated[int, Query(ge=1, le=100)] = 100,
     next_token: Annotated[str | None, Query(alias="nextToken")] = None,
 ) -> list[ListedSandbox]:
-    """List sandboxes that run or are paused, newest first, a page at a time."""
+    """List running and paused sandboxes, newest first, page by page."""
     found = [one for one in service.sandboxes() if query.matches(one)]
     shown, following = page(
         found,
@@ -129,7 +129,7 @@ async def list_sandboxes(
 async def list_running_sandboxes(
     service: SandboxServiceDep, metadata: str | None = None
 ) -> list[ListedSandbox]:
-    """List sandboxes that run, newest first, all of them."""
+    """List running sandboxes, newest first, without pages."""
     query = sandbox_filters.Query(
         states=frozenset((State.RUNNING,)), metadata=sandbox_filters.parse_metadata(metadata)
     )
@@ -142,13 +142,13 @@ async def list_running_sandboxes(
 async def get_sandbox(
     sandbox_id: SandboxId, service: SandboxServiceDep, domain: DomainDep
 ) -> SandboxDetail:
-    """Tell all that is known of a sandbox."""
+    """Get the details of a sandbox."""
     return SandboxDetail.detail_of(service.get(sandbox_id), domain)
 
 
 @router.delete("/sandboxes/{sandbox_id}", status_code=204)
 async def kill_sandbox(sandbox_id: SandboxId, service: SandboxServiceDep) -> None:
-    """End a sandbox and delete its files."""
+    """Kill a sandbox and delete its files."""
     await service.kill(sandbox_id)
 
 
@@ -161,7 +161,7 @@ async def connect_sandbox(
     domain: DomainDep,
     body: ConnectBody | None = None,
 ) -> Sandbox:
-    """Make a sandbox usable: resume it if it is paused; its deadline is never shortened."""
+    """Connect to a sandbox: resume it if paused; never shortens its timeout."""
     body = body or ConnectBody()
     record, resumed = await service.connect(
         sandbox_id, seconds(body.timeout), keep_memory=body.memory
@@ -187,13 +187,13 @@ async def resume_sandbox(
 async def pause_sandbox(
     sandbox_id: SandboxId, service: SandboxServiceDep, body: PauseBody | None = None
 ) -> None:
-    """Freeze a sandbox, or end its processes; its files are kept until it is resumed."""
+    """Pause a sandbox; keeps its files, and its memory by default."""
     await service.pause(sandbox_id, keep_memory=(body or PauseBody()).memory)
 
 
 @router.post("/sandboxes/{sandbox_id}/timeout", status_code=204)
 async def set_timeout(sandbox_id: SandboxId, body: TimeoutBody, service: SandboxServiceDep) -> None:
-    """Let a sandbox end this many seconds from now, sooner or later than before."""
+    """Set the timeout of a sandbox, counted from now."""
     await service.set_timeout(sandbox_id, seconds(body.timeout))
 
 
@@ -210,7 +210,7 @@ async def refresh_sandbox(
 async def update_network(
     sandbox_id: SandboxId, body: NetworkUpdate, service: SandboxServiceDep
 ) -> None:
-    """Replace what a running sandbox may reach; connections to what it may not are cut."""
+    """Replace the egress policy of a running sandbox; cuts connections it forbids."""
     await service.update_network(
         sandbox_id, body.to_record(), allow_internet=body.allow_internet_access
     )

@@ -12,7 +12,7 @@ from sandbox_engine.volumes.volumes import Volumes
 
 @dataclass(frozen=True)
 class Services:
-    """What the routers call, and what they have to know of this engine."""
+    """The services and settings that routes depend on."""
 
     sandboxes: SandboxService
     catalog: Catalog

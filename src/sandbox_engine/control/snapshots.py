@@ -21,7 +21,7 @@ router = APIRouter(tags=["snapshots"], dependencies=[Depends(check_api_key)])
 
 
 async def add_snapshot_mode_header(response: Response) -> None:
-    """Tell what E2B would keep and this engine cannot: memory, and the processes in it."""
+    """Tell clients that snapshots hold files only: E2B also keeps memory and processes."""
     response.headers["X-Snapshot-Mode"] = "filesystem"
 
 
@@ -36,7 +36,7 @@ class ForkBody(WireModel):
 
 
 class Snapshot(WireModel):
-    """A snapshot: what a sandbox is created from it by."""
+    """A snapshot; its ID works as a template."""
 
     snapshot_id: str = Field(alias="snapshotID")
     names: list[str]
@@ -52,7 +52,7 @@ class ForkError(WireModel):
 
 
 class Fork(WireModel):
-    """What became of one fork: a sandbox, or why there is none."""
+    """Result of one fork: a sandbox or an error."""
 
     sandbox: Sandbox | None = None
     error: ForkError | None = None
@@ -66,7 +66,7 @@ class Fork(WireModel):
 async def take_snapshot(
     sandbox_id: SandboxId, snapshots: SnapshotsDep, body: SnapshotBody | None = None
 ) -> Snapshot:
-    """Keep a sandbox's files as they are now, to create sandboxes from; processes are not kept."""
+    """Create a snapshot of a sandbox's files; processes are not included."""
     name = body.name if body else None
     return Snapshot.of(await snapshots.take(sandbox_id, name=name))
 
@@ -80,7 +80,7 @@ async def take_snapshot(
 async def fork_sandbox(
     sandbox_id: SandboxId, forks: ForksDep, domain: DomainDep, body: ForkBody | None = None
 ) -> list[Fork]:
-    """Start sandboxes with the files that a sandbox has now; processes are not taken along."""
+    """Create sandboxes with the current files of a sandbox; processes are not included."""
     body = body or ForkBody()
     forked = await forks.fork(sandbox_id, count=body.count, timeout=seconds(body.timeout))
     return [
@@ -100,7 +100,7 @@ async def list_snapshots(
     limit: Annotated[int, Query(ge=1, le=100)] = 100,
     next_token: Annotated[str | None, Query(alias="nextToken")] = None,
 ) -> list[Snapshot]:
-    """List snapshots, newest first, a page at a time."""
+    """List snapshots, newest first, page by page."""
     found = snapshots.listed(sandbox_id=sandbox_id, name=name)
     shown, following = page(found, at=lambda one: one.created_at, limit=limit, token=next_token)
     if following is not None:

@@ -32,7 +32,7 @@ NextToken = Annotated[str | None, Query(alias="nextToken")]
 
 @router.get("/templates")
 async def list_all_templates(library: LibraryDep, disk_mb: DiskSize) -> list[Template]:
-    """List every template, the oldest first."""
+    """List all templates, oldest first."""
     return [Template.of(one, disk_mb=disk_mb) for one in library.list_all()]
 
 
@@ -44,7 +44,7 @@ async def list_templates(
     limit: PageSize = 100,
     next_token: NextToken = None,
 ) -> list[Template]:
-    """List templates, the oldest first, a page at a time."""
+    """List templates, oldest first, page by page."""
     shown, following = page(
         library.list_all(), at=_created_at, limit=limit, token=next_token, ascending=True
     )
@@ -54,27 +54,27 @@ async def list_templates(
 
 @router.get("/templates/aliases/{alias}")
 async def find_template_by_alias(alias: str, library: LibraryDep) -> TemplateAlias:
-    """Tell whether there is a template of this name, and a tag if one is given."""
+    """Check whether a template with this name, and optionally this tag, exists."""
     template = library.resolve(alias)
     return TemplateAlias(template_id=template.id, public=template.public)
 
 
 @router.post("/templates/tags", status_code=201)
 async def assign_tags(body: AssignTagsBody, library: LibraryDep) -> AssignedTags:
-    """Give further tags to the build that `name:tag` leads to."""
+    """Add tags to the build that `name:tag` refers to."""
     build, given = await library.assign_tags(body.target, body.tags)
     return AssignedTags(tags=given, build_id=build.id)
 
 
 @router.delete("/templates/tags", status_code=204)
 async def remove_tags(body: RemoveTagsBody, library: LibraryDep) -> None:
-    """Take tags from a template."""
+    """Remove tags from a template."""
     await library.remove_tags(body.name, body.tags)
 
 
 @router.get("/templates/{template_id}/tags")
 async def list_tags(template_id: str, library: LibraryDep) -> list[Tag]:
-    """List a template's tags with the builds they lead to."""
+    """List a template's tags with their builds."""
     return [
         Tag(tag=tag, build_id=led_to.build_id, created_at=led_to.created_at)
         for tag, led_to in library.resolve(template_id).tags.items()
@@ -90,7 +90,7 @@ async def get_template(
     limit: PageSize = 100,
     next_token: NextToken = None,
 ) -> TemplateWithBuilds:
-    """Tell all that is known of a template, with a page of its builds, the newest first."""
+    """Get a template with a page of its builds, newest first."""
     template = library.resolve(template_id)
     shown, following = page(template.builds, at=_created_at, limit=limit, token=next_token)
     _set_next_token(response, following)
@@ -101,7 +101,7 @@ async def get_template(
 async def delete_template(
     template_id: str, library: LibraryDep, builds: BuildsDep, snapshots: SnapshotsDep
 ) -> None:
-    """Delete a template with its builds, or a snapshot; sandboxes of it go on."""
+    """Delete a template with its builds, or a snapshot; its sandboxes keep running."""
     if not await snapshots.delete(template_id):
         library.resolve(template_id)
         await builds.delete(template_id)
@@ -111,7 +111,7 @@ async def delete_template(
 async def update_template(
     template_id: str, body: UpdateBody, library: LibraryDep
 ) -> dict[str, str]:
-    """Change whether the template is public, as older clients do."""
+    """Change whether the template is public (older clients)."""
     await _update(template_id, body, library)
     return {}
 

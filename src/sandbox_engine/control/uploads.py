@@ -22,10 +22,10 @@ async def get_upload_link(
     uploads: UploadsDep,
     links: UploadLinksDep,
 ) -> FileUpload:
-    """Tell whether the files of a COPY are there, and where to send them by a bare PUT."""
+    """Return whether the files of a COPY step are uploaded, and the URL for a PUT."""
     library.get(template_id)
     present = uploads.is_present(digest)
-    # The caller found the engine at this address: it may be another than the engine's own.
+    # The address of this request works for the caller; the engine's own may not.
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     address = request.url.replace(scheme=scheme, query=links.sign(digest))
     return FileUpload(present=present, url=str(address))
@@ -40,7 +40,7 @@ async def receive_upload(
     uploads: UploadsDep,
     links: UploadLinksDep,
 ) -> None:
-    """Take in the files of a COPY; the link stands for the key."""
+    """Store the files of a COPY step; the signed link replaces the API key."""
     links.check(digest, expires=expires, signature=signature)
     length = request.headers.get("content-length")
     await uploads.receive(digest, request.stream(), length=int(length) if length else None)

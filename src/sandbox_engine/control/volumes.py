@@ -41,7 +41,7 @@ router = APIRouter(tags=["volumes"], dependencies=[Depends(check_api_key)])
 async def create_volume(
     body: NewVolumeBody, volumes: VolumesDep, domain: DomainDep
 ) -> VolumeAndToken:
-    """Make an empty volume, to be mounted in sandboxes by its name."""
+    """Create an empty volume; sandboxes mount it by name."""
     return VolumeAndToken.with_token(await volumes.create(body.name), domain)
 
 
@@ -53,19 +53,19 @@ async def list_volumes(volumes: VolumesDep) -> list[Volume]:
 
 @router.get("/volumes/{volume_id}")
 async def get_volume(volume_id: str, volumes: VolumesDep, domain: DomainDep) -> VolumeAndToken:
-    """Tell what is known of a volume."""
+    """Get a volume with its token."""
     return VolumeAndToken.with_token(volumes.get(volume_id).record, domain)
 
 
 @router.delete("/volumes/{volume_id}", status_code=204)
 async def delete_volume(volume_id: str, volumes: VolumesDep) -> None:
-    """Forget a volume; sandboxes that have it keep its files until they are gone."""
+    """Delete a volume; sandboxes that have it mounted keep its files until they are deleted."""
     await volumes.delete(volume_id)
 
 
 @dataclass(frozen=True)
 class OpenVolume:
-    """A volume that stays mounted until the answer is sent."""
+    """A volume that stays mounted until the response is sent."""
 
     root: Root
     workers: FileThreads
@@ -78,7 +78,7 @@ class OpenVolume:
 async def open_volume(
     volume_id: str, volumes: VolumesDep, authorization: Annotated[str, Header()] = ""
 ) -> AsyncIterator[OpenVolume]:
-    """Let in who has the volume's token."""
+    """Open the volume; requires its token."""
     volume = volumes.get(volume_id)
     expected = f"Bearer {volume.record.token}"
     if not hmac.compare_digest(authorization.encode(), expected.encode()):
@@ -101,7 +101,7 @@ OwnerDep = Annotated[Owner, Depends(read_owner)]
 
 
 class FileAnswer(Response):
-    """Sends a file of a volume, in constant memory."""
+    """Streams a file of a volume in constant memory."""
 
     def __init__(self, file: OpenFile, volume: OpenVolume, request: Request) -> None:
         super().__init__()
@@ -120,20 +120,20 @@ class FileAnswer(Response):
 
 @content_router.get("/path", response_model_exclude_none=True)
 async def get_path(volume: VolumeDep, path: PathDep) -> Stat:
-    """Describe a file, directory or link."""
+    """Get an entry: file, directory or symbolic link."""
     return Stat.of(await volume.run(partial(content.look, volume.root, path)))
 
 
 @content_router.patch("/path", response_model_exclude_none=True)
 async def change_path(volume: VolumeDep, path: PathDep, body: ChangeBody) -> Stat:
-    """Change whose a file or directory is, and who may what with it."""
+    """Change the owner and mode of an entry."""
     change = partial(content.change, uid=body.uid, gid=body.gid, mode=body.mode)
     return Stat.of(await volume.run(partial(change, volume.root, path)))
 
 
 @content_router.delete("/path", status_code=204)
 async def delete_path(volume: VolumeDep, path: PathDep) -> None:
-    """Remove a file, or a directory with everything in it."""
+    """Delete a file, or a directory recursively."""
     await volume.run(partial(content.remove, volume.root, path))
 
 
@@ -141,9 +141,9 @@ async def delete_path(volume: VolumeDep, path: PathDep) -> None:
 async def list_directory(
     volume: VolumeDep, path: PathDep, depth: Annotated[int, Query(ge=0)] = 1
 ) -> Response:
-    """Describe what is in a directory."""
+    """List a directory."""
     listing = partial(content.list_directory, volume.root, path, depth=depth)
-    # A long one is written in the thread too, and nobody else waits for it.
+    # A long listing is serialized in the thread too, outside the event loop.
     text = await volume.run(lambda: Listing.text_of(listing()))
     return Response(text, media_type="application/json")
 
@@ -156,14 +156,14 @@ async def make_directory(
     mode: int = DIRECTORY_MODE,
     force: bool = False,  # noqa: FBT001, FBT002 - a query parameter
 ) -> Stat:
-    """Make a directory; `force` makes those above it too, and is content with one that is there."""
+    """Create a directory; `force` also creates parents and accepts an existing one."""
     make = partial(content.make_directory, owner=owner, mode=mode, force=force)
     return Stat.of(await volume.run(partial(make, volume.root, path)))
 
 
 @content_router.get("/file")
 async def read_file(volume: VolumeDep, path: PathDep, request: Request) -> FileAnswer:
-    """Send a file."""
+    """Download a file."""
 
     def open_file() -> OpenFile:
         with content.reported(path):
@@ -182,7 +182,7 @@ async def write_file(
     mode: int = _FILE_MODE,
     force: bool = False,  # noqa: FBT001, FBT002 - a query parameter
 ) -> Stat:
-    """Store a file whole or not at all; `force` makes its directories, and replaces what is there."""
+    """Write a file atomically; `force` creates parent directories and replaces a file."""
     begin = partial(NewFile, volume.root, path, owner=owner, mode=mode, force=force)
     file = await volume.workers.run(
         partial(begin, disk_room=volume.disk_room), discard=NewFile.close

@@ -12,7 +12,7 @@ router = APIRouter(tags=["ready sandboxes"], dependencies=[Depends(check_api_key
 
 
 class ReadySandboxes(WireModel):
-    """The ready sandboxes of one template."""
+    """Warm pool of one template."""
 
     template_id: str = Field(alias="templateID")
     alias: str
@@ -37,9 +37,9 @@ class ReadySandboxes(WireModel):
 
 @router.get("/ready-sandboxes")
 async def list_ready_sandboxes(warm_pool: WarmPoolDep) -> list[ReadySandboxes]:
-    """Tell which templates sandboxes are kept ready of, and why where there are none.
+    """List the templates with a warm pool, and why pools are not full.
 
-    After three failures in a row nothing more is tried until a create of that template succeeds, or
-    the template is built anew.
+    After three failures in a row the pool is not refilled until a sandbox of the template starts or
+    the template is rebuilt.
     """
     return [ReadySandboxes.of(level) for level in warm_pool.levels()]

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from sandbox_engine.sandboxes.sandbox import Sandbox
 
-# The control plane's own, which E2B's proxy lets nobody reach from outside.
+# Endpoints of the control plane that E2B's proxy also blocks from outside.
 _RESERVED = {"/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw", "/upgrade"}
 
-# A request for a file may carry a signature instead of the token.
+# File requests may carry a signature instead of the token.
 _WITHOUT_TOKEN = {("GET", "/health"), ("GET", "/files"), ("POST", "/files")}
 
 _STATUS: dict[type[Exception], int] = {
@@ -48,7 +48,7 @@ _STATUS: dict[type[Exception], int] = {
 
 
 class EnvdApp:
-    """What E2B's daemon answers on a sandbox's port 49983, answered from the host."""
+    """E2B's in-sandbox daemon (port 49983), served from the host."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -106,12 +106,12 @@ class EnvdApp:
         return partial(self._run, handler)
 
     async def _run(self, handler: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call a handler and put what goes wrong into an answer."""
+        """Call a handler and convert errors to responses."""
         try:
             await self._require_known_user(Headers(scope=scope))
             await handler(scope, receive, send)
         except (FileTruncated, ClientLeft):
-            return  # an answer that stays incomplete is how the client learns
+            return  # a truncated response tells the client
         except FileError as error:
             answer: ASGIApp = error_answer(error.status, error.message)
         except tuple(_STATUS) as error:

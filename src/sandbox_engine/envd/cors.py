@@ -1,4 +1,4 @@
-"""Pages of any origin may use a sandbox whose token they have."""
+"""CORS: pages of any origin may use a sandbox with its token."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -12,7 +12,7 @@ _EXPOSED = (
 
 
 def preflight(method: str, headers: Headers) -> Response | None:
-    """Answer a browser that asks whether it may; None for any other request."""
+    """Answer a preflight request; None for any other request."""
     asked = headers.get("access-control-request-method")
     if method != "OPTIONS" or asked is None:
         return None
@@ -28,7 +28,7 @@ def preflight(method: str, headers: Headers) -> Response | None:
 
 
 def allowing_origins(send: Send, headers: Headers) -> Send:
-    """Have every answer say that pages may read it."""
+    """Add the CORS headers to every response."""
     has_origin = "origin" in headers
 
     async def send_allowing(message: Message) -> None:

@@ -24,7 +24,7 @@ _MESSAGE_LIMIT = 64 << 20
 
 
 class RpcRoutes:
-    """E2B's two Connect services for one sandbox, by the first part of their paths."""
+    """E2B's two Connect services for one sandbox, routed by path prefix."""
 
     def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         process = ProcessASGIApplication(
@@ -41,11 +41,11 @@ class RpcRoutes:
             compressions=COMPRESSIONS,
             codecs=CODECS,
         )
-        # The connectrpc package types its applications with another name for the same thing.
+        # connectrpc uses its own name for the ASGI application type.
         self._services = {app.path: cast("ASGIApp", app) for app in (process, filesystem)}
 
     def find(self, path: str) -> ASGIApp | None:
-        """Find the application that answers this path."""
+        """Find the application for this path."""
         service, _, _ = path.rpartition("/")
         app = self._services.get(service)
         return None if app is None else partial(_call, app)
@@ -59,7 +59,7 @@ async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> Non
 
 
 def _refusal(scope: Scope) -> Response | None:
-    """Refuse what the application should not answer, or would fail on."""
+    """Reject requests that the application must not see or would fail on."""
     if scope["method"] != "POST":
         return Response(status_code=405, headers={"allow": "POST"})
     try:
@@ -72,10 +72,10 @@ def _refusal(scope: Scope) -> Response | None:
 
 
 async def _until_client_leaves(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the application, and cancel it once nobody is there to read what it streams.
+    """Run the application, and cancel it when the client disconnects.
 
-    It would notice only with the next message it sends, and keep a command's output or a
-    directory's watches until then.
+    Otherwise it would notice only at its next message, and keep a command's output or watches until
+    then.
     """
     caller = asyncio.current_task()
     assert caller is not None

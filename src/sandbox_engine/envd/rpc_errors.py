@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 class FaultInterceptor:
-    """Answers what nobody foresaw with a fixed text: an exception's own may tell of the host."""
+    """Answers unexpected errors with a fixed text: exceptions may contain details of the host."""
 
     async def intercept_unary(
         self,
@@ -64,5 +64,5 @@ def _fixed_text(ctx: RequestContext[Any, Any]) -> Iterator[None]:
     except ConnectError:
         raise
     except Exception as error:
-        log.exception("a call failed", method=ctx.method.name)
+        log.exception("unexpected error in a call", method=ctx.method.name)
         raise ConnectError(Code.INTERNAL, "internal error") from error

@@ -1,6 +1,6 @@
-"""What a client gets when its traffic reaches no application in a sandbox.
+"""Responses to traffic that reaches no application in a sandbox.
 
-Programs get the JSON of E2B's proxy, which its SDKs read; a person's browser gets a page.
+Programs get the JSON of E2B's proxy, which its SDKs parse; browsers get a page.
 """
 
 import json
@@ -27,7 +27,7 @@ _PAGE = """<!doctype html>
 
 @dataclass(frozen=True)
 class ErrorPage:
-    """An ASGI application that says why a sandbox's traffic goes no further."""
+    """An ASGI app that answers with the reason why a request was not forwarded."""
 
     status: int
     message: str
@@ -60,18 +60,18 @@ class ErrorPage:
 
 
 def sandbox_not_found(sandbox_id: str) -> ErrorPage:
-    """Say that there is no such sandbox, or none that traffic wakes."""
+    """Report that the sandbox does not exist, or is paused without auto-resume."""
     return ErrorPage(502, "The sandbox was not found", sandbox_id, "Sandbox not found")
 
 
 def port_closed(sandbox_id: str, port: int) -> ErrorPage:
-    """Say that nothing listens on the port."""
+    """Report that nothing listens on the port."""
     message = "The sandbox is running but port is not open"
     return ErrorPage(502, message, sandbox_id, "Closed Port Error", port)
 
 
 def traffic_token_missing(sandbox_id: str) -> ErrorPage:
-    """Say that the sandbox is private and the request carries no token."""
+    """Report that the sandbox is private and the request has no traffic token."""
     message = (
         "Sandbox is secured with traffic access token. "
         "Token header 'e2b-traffic-access-token' is missing"
@@ -80,7 +80,7 @@ def traffic_token_missing(sandbox_id: str) -> ErrorPage:
 
 
 def traffic_token_invalid(sandbox_id: str) -> ErrorPage:
-    """Say that the sandbox is private and the request's token is not its own."""
+    """Report that the sandbox is private and the traffic token is wrong."""
     message = (
         "Sandbox is secured with traffic access token. "
         "Provided token in header 'e2b-traffic-access-token' is invalid"
@@ -89,7 +89,7 @@ def traffic_token_invalid(sandbox_id: str) -> ErrorPage:
 
 
 def resume_refused(sandbox_id: str) -> ErrorPage:
-    """Say that the request may not wake the paused sandbox it is for."""
+    """Report that the request's credentials do not allow to resume the sandbox."""
     message = (
         "This sandbox can't be resumed with the credentials provided. "
         "Check your access token and try again."
@@ -98,28 +98,28 @@ def resume_refused(sandbox_id: str) -> ErrorPage:
 
 
 def machine_full(sandbox_id: str, message: str) -> ErrorPage:
-    """Say that the paused sandbox cannot be woken now."""
+    """Report that the machine has no room to resume the sandbox."""
     return ErrorPage(503, message, sandbox_id, "No room on this machine")
 
 
 def sandbox_in_transition(sandbox_id: str) -> ErrorPage:
-    """Say that the sandbox is neither running nor paused yet."""
+    """Report that the sandbox is changing its state."""
     message = "The sandbox is still transitioning. Try again in a moment."
     return ErrorPage(409, message, sandbox_id, "One moment")
 
 
 def bad_route(message: str) -> ASGIApp:
-    """Say that the request names no sandbox or port that can be read."""
+    """Report that the host or headers do not name a valid sandbox and port."""
     return PlainTextResponse(message, 400)
 
 
 def unsupported(message: str) -> ASGIApp:
-    """Say that the request cannot be passed on faithfully."""
+    """Report that the request cannot be forwarded unchanged."""
     return PlainTextResponse(message, 501)
 
 
 def unroutable() -> ASGIApp:
-    """Say that no answer came from the sandbox, or none that can be passed on."""
+    """Report that the sandbox sent no valid response."""
     return PlainTextResponse("Failed to route request to sandbox", 502)
 
 
@@ -132,7 +132,7 @@ def _preflight(headers: Headers) -> Response:
 
 
 def _is_navigation(headers: Headers) -> bool:
-    """Tell a person's browser opening a page from a program, as E2B's proxy does."""
+    """Return whether a browser opens a page, by the rules of E2B's proxy."""
     if not _BROWSER.search(headers.get("user-agent", "")):
         return False
     mode = headers.get("sec-fetch-mode")

@@ -5,20 +5,20 @@ from dataclasses import dataclass, replace
 _SANDBOX_ID = re.compile(r"[a-z0-9]+")
 _MAX_PORT = 65_535
 
-# Where E2B's daemon listens in a sandbox; the engine answers for it.
+# Port of E2B's in-sandbox daemon; the engine serves it.
 ENVD_PORT = 49983
 
-# A name below `localhost` needs no DNS, so sandboxes are found there whatever the domain is.
+# Names below `localhost` need no DNS, so sandboxes are reachable there with any domain.
 _LOCAL_DOMAIN = "localhost"
 
 
 class BadRoute(Exception):
-    """The request names a sandbox or a port in a way that cannot be read; the answer is 400."""
+    """The host or headers do not name a valid sandbox or port (400)."""
 
 
 @dataclass(frozen=True)
 class ControlApi:
-    """The request is for the engine itself."""
+    """The request is for the engine's API."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class SandboxTraffic:
     sandbox_id: str
     port: int
     by_headers: bool = False
-    """Whether headers named them, as a proxy's do, in front of the address that all sandboxes share."""
+    """Whether headers named the target, as proxies in front of a shared address do."""
 
 
 def route(headers: Iterable[tuple[bytes, bytes]], *, domain: str) -> ControlApi | SandboxTraffic:
-    """Tell from an ASGI request's headers whom it is for.
+    """Route a request by its headers.
 
-    A host below the domain decides alone, so that a page served by one sandbox cannot choose
-    another by a header; on every other host the E2b-Sandbox headers are asked.
+    A host below the domain takes precedence, so that a page of one sandbox cannot reach another by
+    a header; on other hosts the E2b-Sandbox headers decide.
     """
     host = sandbox_id = port = None
     for name, value in headers:

@@ -21,11 +21,10 @@ from sandbox_http.protocol import HttpProtocol, always
 _BACKLOG = 2048
 _TIME_TO_FINISH = timedelta(seconds=5)
 
-# Longer than clients keep idle connections (the SDK: 300 s): the side that sends must be the one
-# that closes.
+# Longer than clients keep idle connections (the SDK: 300 s), so that the client closes first.
 _KEEP_ALIVE = timedelta(seconds=620)
 
-# A peer that vanished from a silent stream is noticed after two minutes.
+# A vanished peer of a silent stream is detected after two minutes.
 _PROBE_AFTER_SECONDS, _PROBE_EVERY_SECONDS, _PROBES = 60, 15, 4
 
 
@@ -40,7 +39,7 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM, SIGINT or cancellation.
 
-    `on_stopping` ends the streams that would not end by themselves.
+    `on_stopping` ends streams that would not end by themselves.
     """
     config = uvicorn.Config(
         app,
@@ -51,7 +50,7 @@ async def serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        date_header=False,  # an application in a sandbox sends its own
+        date_header=False,  # applications in sandboxes send their own
         timeout_keep_alive=int(_KEEP_ALIVE.total_seconds()),
         timeout_graceful_shutdown=int(_TIME_TO_FINISH.total_seconds()),
         backlog=_BACKLOG,
@@ -70,7 +69,7 @@ async def serve(
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address of `host` that this machine has; port 0 takes a free one."""
+    """Listen on all addresses of `host` on this machine; port 0 picks a free one."""
     listeners: list[socket.socket] = []
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, _, _, _, address in found:
@@ -78,7 +77,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             listener = socket.create_server((address[0], port), family=family, backlog=_BACKLOG)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise CannotRun(f"port {port} of {host} is taken; choose another --port") from None
+                raise CannotRun(f"port {port} of {host} is in use; choose another --port") from None
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
             continue
@@ -91,14 +90,14 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def _probe_silent_peers(listener: socket.socket) -> None:
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # inherited by accepted sockets
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_SECONDS)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY_SECONDS)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
 class _EngineHttp(HttpProtocol):
-    """Every upgrade becomes a tunnel; refusals have the shape of E2B's API."""
+    """Turns upgrades into tunnels; errors have the format of E2B's API."""
 
     def __init__(
         self,
@@ -145,8 +144,8 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn raises the signal again when it is done, which would end the process before
-        # the caller of `serve` could clean up.
+        # uvicorn raises the signal again when it is done, which would end the process before the
+        # caller of `serve` can clean up.
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,7 +1,7 @@
-"""What a sandbox's apt takes over from this machine's: the distribution's own package sources.
+"""Package sources and settings that a sandbox's apt takes from this machine.
 
-Other vendors' repositories stay out: their keys and credentials are not the sandboxes' business,
-and one that does not answer would break every `apt-get update`.
+Other vendors' repositories are excluded: sandboxes must not get their keys and credentials, and one
+that does not answer would break every `apt-get update`.
 """
 
 import platform
@@ -27,7 +27,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 
 
 def host_suite() -> str:
-    """Name the Debian or Ubuntu release of this machine."""
+    """Return the Debian or Ubuntu release of this machine."""
     release = platform.freedesktop_os_release()
     suite = release.get("UBUNTU_CODENAME") or release.get("VERSION_CODENAME")
     if suite is None:
@@ -36,7 +36,7 @@ def host_suite() -> str:
 
 
 def host_vendor() -> str:
-    """Name the distribution of this machine: `debian` or `ubuntu`, or one made of either."""
+    """Return the distribution of this machine or its parent: `debian` or `ubuntu`."""
     release = platform.freedesktop_os_release()
     return next(
         (name for name in (release["ID"], *release.get("ID_LIKE", "").split()) if name in _VENDORS),
@@ -45,33 +45,33 @@ def host_vendor() -> str:
 
 
 def sources_of(sources: tuple[str, ...], suite: str, other: str) -> tuple[str, ...]:
-    """Point one release's package sources to another release of the same distribution."""
+    """Change the package sources of one release to another release."""
     if other in _WITHOUT_UPDATES:
-        return ()  # its one source is the public one
+        return ()  # the public mirror
     return tuple(re.sub(rf"\b{re.escape(suite)}\b", other, source) for source in sources)
 
 
 def host_sources(suite: str, *, configuration: Path = _CONFIGURATION) -> tuple[str, ...]:
-    """Read the distribution's package sources; none found means its public mirrors."""
+    """Read the distribution's package sources; the default is its public mirror."""
     lines = _distribution_lines(suite, configuration / "sources.list")
     files = (configuration / name for name in _DISTRIBUTION_FILES)
     return (*lines, *(path.read_text() for path in files if path.is_file()))
 
 
 def host_options() -> tuple[str, ...]:
-    """Read the settings without which this machine's apt could not reach its sources."""
+    """Read the settings that this machine's apt needs to reach its sources."""
     command = ["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"]
     dump = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     return tuple(line for line in dump.stdout.splitlines() if _OPTION.match(line))
 
 
 def is_usable_in_sandbox(option: str) -> bool:
-    """Tell whether the option neither names this machine's loopback nor holds a password."""
+    """Return whether an option contains neither a loopback address nor a password."""
     return not _LOOPBACK.search(option) and not _CREDENTIALS.search(option)
 
 
 def without_credentials(sources: str) -> str:
-    """Take names and passwords out of the sources' addresses."""
+    """Remove user names and passwords from the sources' URLs."""
     return _CREDENTIALS.sub("", sources)
 
 

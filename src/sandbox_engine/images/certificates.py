@@ -2,20 +2,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 TRUST_STORE = "/etc/ssl/certs/ca-certificates.crt"
-# Python's requests and Node bring a trust store of their own and have to be told of the system's.
+# Python's requests and Node have their own trust stores and need these variables.
 TRUST_VARIABLES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 _PEM_HEADER = b"-----BEGIN CERTIFICATE-----"
 
 
 class Certificate(NamedTuple):
-    """A CA certificate this machine trusts beyond its distribution's."""
+    """A CA certificate that this machine trusts in addition to its distribution's."""
 
     name: str
     pem: bytes
 
 
 def read_certificates(directory: Path) -> tuple[Certificate, ...]:
-    """Read what `update-ca-certificates` would add from this directory."""
+    """Read the certificates that `update-ca-certificates` would add from this directory."""
     found = (
         Certificate(str(path.relative_to(directory)), path.read_bytes())
         for path in sorted(directory.rglob("*.crt"))
@@ -25,7 +25,7 @@ def read_certificates(directory: Path) -> tuple[Certificate, ...]:
 
 
 def trust_environment(certificates: tuple[Certificate, ...]) -> dict[str, str]:
-    """Point programs with a trust store of their own to the system's, where that knows more."""
+    """Return variables that point programs with their own trust store to the system's."""
     return dict.fromkeys(TRUST_VARIABLES, TRUST_STORE) if certificates else {}
 
 

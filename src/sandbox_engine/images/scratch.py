@@ -15,10 +15,10 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Scratch:
-    """A directory for what is unfinished.
+    """A directory for unfinished work.
 
-    Whoever works in it holds `lock` open, each process of theirs too: once it can be locked again,
-    all of them have ended and what is left in it is nobody's.
+    Every process that works in it keeps `lock` open. Once the lock can be taken again, all of them
+    have ended and the contents are abandoned.
     """
 
     path: Path
@@ -26,11 +26,11 @@ class Scratch:
 
     @classmethod
     def find_free(cls, path: Path) -> Self | None:
-        """Take the directory, made where it is missing; None while somebody works in it."""
+        """Take the directory, creating it if missing; None while it is in use."""
         path.mkdir(mode=0o700, exist_ok=True)
         try:
             descriptor = os.open(path, _DIRECTORY)
-        except FileNotFoundError:  # discarded by its maker just now
+        except FileNotFoundError:  # discarded by its creator just now
             return None
         if not is_locked(descriptor) or not _is_still(path, descriptor):
             os.close(descriptor)
@@ -39,19 +39,19 @@ class Scratch:
 
     @classmethod
     def fresh(cls, directory: Path) -> Self:
-        """Make one that nobody else will ask for."""
+        """Create a directory with a unique name."""
         while True:
             path = Path(tempfile.mkdtemp(dir=directory))
             if (scratch := cls.find_free(path)) is not None:
                 return scratch
 
     def clear(self) -> None:
-        """Remove all that is in it, however deep; no link is followed."""
+        """Remove the contents recursively without following links."""
         for entry in list(self.path.iterdir()):
             remove_tree(self.lock, entry.name)
 
     def discard(self) -> None:
-        """Remove it with all that is in it, and let go of it."""
+        """Remove the directory recursively and release it."""
         try:
             self.clear()
             self.path.rmdir()
@@ -60,14 +60,14 @@ class Scratch:
 
 
 def discard_abandoned(directory: Path) -> None:
-    """Remove each scratch directory that nobody works in any more."""
+    """Remove all scratch directories that are not in use."""
     for path in directory.iterdir():
         if (scratch := Scratch.find_free(path)) is not None:
             scratch.discard()
 
 
 def is_locked(descriptor: int) -> bool:
-    """Lock an open file or directory, unless somebody else has."""
+    """Try to lock an open file or directory."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -76,7 +76,7 @@ def is_locked(descriptor: int) -> bool:
 
 
 async def to_its_end(work: Callable[[], None]) -> None:
-    """Run in a thread, and wait for it even when cancelled: what it works on is removed next."""
+    """Run in a thread and wait for it even when cancelled: its directory is removed next."""
     thread = asyncio.create_task(asyncio.to_thread(work))
     try:
         await asyncio.shield(thread)
@@ -86,7 +86,7 @@ async def to_its_end(work: Callable[[], None]) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Tell whether the path leads to what is open; it may have been discarded meanwhile."""
+    """Return whether the path still refers to the open directory; it may have been discarded."""
     with closing(os.open(path.parent, _DIRECTORY)) as parent:
         try:
             there = os.stat(path.name, dir_fd=parent, follow_symlinks=False)

@@ -13,15 +13,15 @@ from sandbox_engine.system.errors import CannotRun
 
 Progress = Callable[[str], None]
 
-# Its own mount and pid namespace: whatever ends the engine ends the build, down to the last
-# maintainer script, and no mount of it stays behind.
+# Own mount and pid namespaces: when the engine ends, the build ends with all maintainer scripts,
+# and no mount remains.
 _CONFINED = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"),
 )
 
-# The namespace begins with a copy of every mount. Those of the sandboxes' disks would keep the
-# disks in use for as long as the build takes, and their sandboxes from resuming.
+# The namespace starts with a copy of all mounts. Mounts of sandboxes' disks would keep the disks in
+# use during the build and prevent those sandboxes from resuming.
 _WITHOUT_DISKS = """
 tree=$1
 shift
@@ -40,7 +40,7 @@ _DPKG_OPTIONS = (
     "path-exclude=/usr/share/locale/*",
     "path-include=/usr/share/locale/locale.alias",
     "path-exclude=/usr/share/man/*",
-    # the mark with which Debian's pip refuses to install for all users
+    # the marker that makes Debian's pip refuse system-wide installs
     "path-exclude=/usr/lib/python3*/EXTERNALLY-MANAGED",
 )
 
@@ -55,9 +55,9 @@ _LINES_OF_LOG = 30
 
 
 async def bootstrap(recipe: BaseRecipe, directory: Path, *, lock: int, progress: Progress) -> Path:
-    """Install the recipe's packages and account into a tree below the empty directory.
+    """Install the recipe's packages and account into an empty directory.
 
-    Every process of it holds the descriptor `lock` open.
+    All processes keep the descriptor `lock` open.
     """
     inputs, tree = directory / "inputs", directory / "tree"
     certificates = inputs / "certificates"
@@ -72,7 +72,7 @@ async def bootstrap(recipe: BaseRecipe, directory: Path, *, lock: int, progress:
 
 
 def _mirrors(recipe: BaseRecipe, inputs: Path) -> list[str]:
-    """Give one-line sources as they are and others as files, which is how mmdebstrap takes them."""
+    """Pass one-line sources as arguments and others as files, as mmdebstrap requires."""
     mirrors = []
     for number, source in enumerate(recipe.sources):
         if source.startswith("deb "):
@@ -96,7 +96,7 @@ def _mmdebstrap(
         f"--include={','.join(recipe.packages)}",
         *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
         *(f"--aptopt={option}" for option in recipe.apt_options),
-        f"--setup-hook={copy}",  # before ca-certificates is installed, which then takes them in
+        f"--setup-hook={copy}",  # before ca-certificates is installed, which picks them up
         *(f"--customize-hook={hook}" for hook in _ACCOUNT_HOOKS),
         recipe.suite,
         str(tree),
@@ -105,7 +105,7 @@ def _mmdebstrap(
 
 
 def confined(command: Sequence[str], tree: Path) -> list[str]:
-    """Have a command that works on the tree run where it leaves nothing and holds nothing."""
+    """Run a command on the tree in namespaces that leave no mounts or processes."""
     return [*_CONFINED, "sh", "-c", _WITHOUT_DISKS, "sh", str(tree), *command]
 
 
@@ -115,7 +115,7 @@ async def _run(command: list[str], *, scratch: Path, lock: int, progress: Progre
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
-        # A build that is killed leaves its scratch files where the next start discards them.
+        # Scratch files of a killed build are left where the next start removes them.
         env=program_environment(proxies=True) | {"TMPDIR": str(scratch)},
         pass_fds=(lock,),
         limit=1 << 20,
@@ -135,11 +135,11 @@ async def _run(command: list[str], *, scratch: Path, lock: int, progress: Progre
             process.kill()
             await process.wait()
     if status != 0:
-        raise CannotRun("\n".join(("The base image could not be built.", *log)))
+        raise CannotRun("\n".join(("Building the base image failed.", *log)))
 
 
 def program_environment(*, proxies: bool) -> dict[str, str]:
-    """Give a program what it needs of our environment, which also holds secrets."""
+    """Return the environment for a program, without the engine's secrets."""
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     names = [name for name in os.environ if proxies and name.lower() in _PROXY_VARIABLES]
     return {"PATH": path, "LC_ALL": "C.UTF-8"} | {name: os.environ[name] for name in names}

@@ -38,7 +38,7 @@ class ImageStore:
         self._building = directory / "building"
         self._lock = directory / "lock"
         directory.mkdir(parents=True, exist_ok=True)
-        # Setuid programs of a layer are some account's on this machine too: nobody may reach them.
+        # Setuid programs of a layer belong to accounts of this machine too: no access for others.
         directory.chmod(0o700)
         self._layers.mkdir(exist_ok=True)
         self._building.mkdir(exist_ok=True)
@@ -46,13 +46,13 @@ class ImageStore:
         self._held = Counter[str]()
 
     def find_layer(self, digest: str) -> Path | None:
-        """Find a complete layer; unless it is claimed, another engine may remove it."""
+        """Find a complete layer; unless claimed, other engines may remove it."""
         layer = self._layers / digest
         return layer if layer.is_dir() else None
 
     @contextmanager
     def hold(self, digest: str) -> Iterator[None]:
-        """Keep this layer here while somebody works out what to do with it."""
+        """Keep the layer while a build derives another one from it."""
         self._held[digest] += 1
         try:
             yield
@@ -60,7 +60,7 @@ class ImageStore:
             self._held[digest] -= 1
 
     async def claim(self, digests: Iterable[str]) -> bool:
-        """Keep other engines from removing these layers; tells whether all of them are there."""
+        """Claim layers, so that other engines keep them; returns whether all exist."""
         digests = set(digests)
         if not digests <= self._claims.own():
             async with self._locked():
@@ -68,9 +68,9 @@ class ImageStore:
         return all(self.find_layer(digest) for digest in digests)
 
     async def add_layer(self, digest: str, fill: Callable[[Path], None]) -> Path:
-        """Give the claimed layer of this digest, written by `fill` where there is none yet.
+        """Return the claimed layer of this digest, written by `fill` if it does not exist.
 
-        `fill` runs in a thread to its end, and writes what is owned by the shifted ids.
+        `fill` runs in a thread, is never interrupted, and writes files with shifted owners.
         """
 
         async def make(scratch: Scratch) -> Path:
@@ -85,9 +85,9 @@ class ImageStore:
     async def make_layer(
         self, digest: str, make: MakeTree, *, on_wait: Callable[[], None] = lambda: None
     ) -> Path:
-        """Give the claimed layer of this digest; `make` makes its tree in the scratch directory.
+        """Return the claimed layer of this digest; `make` builds its tree in the scratch directory.
 
-        Whoever asks for the same layer meanwhile, of whichever engine, waits and gets this one.
+        Concurrent requests for the same layer, also of other engines, wait for this one.
         """
         layer = self._layers / digest
         if await self.claim([digest]):
@@ -99,9 +99,9 @@ class ImageStore:
         return layer
 
     async def remove_unused(self, used: Callable[[], Iterable[Path]]) -> None:
-        """Remove the layers that no engine needs; `used` tells all that this one does.
+        """Remove layers that no engine needs; `used` returns those of this engine.
 
-        It is asked when nothing can be claimed any more, so that it misses nothing.
+        It is called when no more claims are possible, so that none is missed.
         """
         await to_its_end(partial(discard_abandoned, self._building))
         async with self._locked():
@@ -116,7 +116,7 @@ class ImageStore:
 
     @asynccontextmanager
     async def workplace(self) -> AsyncIterator[Scratch]:
-        """Lend a directory for what becomes no layer; all that is in it is removed at the end."""
+        """Provide a directory for temporary work; removed at the end."""
         scratch = Scratch.fresh(self._building)
         try:
             yield scratch
@@ -129,7 +129,7 @@ class ImageStore:
         scratch = Scratch.find_free(path)
         if scratch is None:
             on_wait()
-        # Polled, since a thread that waits in flock(2) could not be cancelled.
+        # Polling, since a thread waiting in flock(2) cannot be cancelled.
         while scratch is None:
             await asyncio.sleep(_LOCK_POLL_S)
             scratch = Scratch.find_free(path)
@@ -149,7 +149,7 @@ class ImageStore:
 
 
 def _move_into_place(tree: Path, layer: Path) -> None:
-    # Written out first: renaming promises nothing of the files' contents.
+    # Flushed first: rename does not guarantee the files' contents.
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with closing(os.open(tree, flags)) as descriptor:
         syncfs(descriptor)

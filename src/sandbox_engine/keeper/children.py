@@ -1,4 +1,4 @@
-"""What the keeper holds of the processes it started; nothing here needs more than the stdlib."""
+"""Processes started by the keeper; standard library only."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ CONSOLE_MESSAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its wait status, and whether we killed it for taking too long."""
+    """Result of a program: wait status, and whether it was killed at its timeout."""
 
     status: int
     timed_out: bool
@@ -30,7 +30,7 @@ class End:
 
 @dataclass
 class Program:
-    """A program that the keeper started and waits for."""
+    """A program that the keeper runs to completion."""
 
     pid: int
     ended: Callable[[End], None]
@@ -38,7 +38,7 @@ class Program:
     timed_out: bool = False
 
     def expire(self) -> None:
-        """Kill it; it took too long."""
+        """Kill the program at its timeout."""
         self.timed_out = True
         self.deadline = float("inf")
         with suppress(ProcessLookupError):
@@ -47,7 +47,7 @@ class Program:
 
 @dataclass
 class HeldCommand:
-    """A process in a sandbox, with our ends of its pipes or terminal."""
+    """A process in a sandbox, with the keeper's ends of its pipes or terminal."""
 
     key: str
     pid: int
@@ -75,7 +75,7 @@ class HeldCommand:
 
 @dataclass
 class Launch:
-    """A command that the OCI runtime is about to start."""
+    """A command that the OCI runtime is starting."""
 
     id: int
     key: str
@@ -88,7 +88,7 @@ class Launch:
     _console: socket.socket | None = None
 
     def open(self, *, stdin: bool) -> None:
-        """Make what connects us to the command: a terminal's socket, or pipes."""
+        """Create the command's terminal socket or pipes."""
         if self.console_path is not None:
             self._console = _listen(self.console_path)
         else:
@@ -101,7 +101,7 @@ class Launch:
 
     def _pipe(self) -> tuple[int, int]:
         reader, writer = os.pipe()
-        os.fchown(reader, self.owner, -1)  # or the command could not open /dev/stdout again
+        os.fchown(reader, self.owner, -1)  # otherwise the command could not reopen /dev/stdout
         with suppress(PermissionError):
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         return reader, writer
@@ -111,24 +111,24 @@ class Launch:
             os.close(self.theirs.popitem()[1])
 
     def read_host_pid(self) -> int | None:
-        """Read the command's pid, which the runtime writes before it ends."""
+        """Read the command's pid, which the runtime writes before it exits."""
         try:
             return int(self.pid_file.read_text())
         except (FileNotFoundError, ValueError):
             return None
 
     def bury(self, host_pid: int, status: int, *, pid: int) -> None:
-        """Note a command that ended before the runtime's own end was seen."""
+        """Record a command that ended before the runtime's exit was seen."""
         self.early = HeldCommand(self.key, pid, host_pid, self.ours, status)
 
     def complete(self) -> HeldCommand:
-        """Take the command over from the runtime, which has ended."""
+        """Take over the command after the runtime has exited."""
         self._take_terminal()
         if self.early is not None:
             return self.early
         host_pid = self.read_host_pid()
         if host_pid is None:
-            raise ProcessLookupError(f"the runtime wrote no pid into {self.pid_file}")
+            raise ProcessLookupError(f"the runtime wrote no pid to {self.pid_file}")
         pid = inner_pid(host_pid)
         self.ours["process"] = os.pidfd_open(host_pid)
         return HeldCommand(self.key, pid, host_pid, self.ours)
@@ -146,7 +146,7 @@ class Launch:
         self.ours["pty"] = terminal
 
     def fail(self) -> str:
-        """Drop everything; returns what the runtime wrote to say why."""
+        """Release everything; returns the runtime's error output."""
         text = b""
         with suppress(KeyError, BlockingIOError):
             text = os.read(self.ours["stderr"], ERROR_BYTES)
@@ -155,7 +155,7 @@ class Launch:
         return text.decode(errors="replace").strip()
 
     def clean_up(self) -> None:
-        """Remove the files that the start needed."""
+        """Remove the files used for the start."""
         self.pid_file.unlink(missing_ok=True)
         if self._console is not None and self.console_path is not None:
             self._console.close()
@@ -163,7 +163,7 @@ class Launch:
 
 
 def inner_pid(host_pid: int) -> int:
-    """Tell the pid that a process (or zombie) has in the innermost of its pid namespaces."""
+    """Return the pid of a process (or zombie) in its innermost pid namespace."""
     for line in Path(f"/proc/{host_pid}/status").read_text().splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-1])

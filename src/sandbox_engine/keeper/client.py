@@ -23,32 +23,32 @@ from sandbox_engine.system.subprocesses import Completed
 log = get_logger(__name__)
 
 _START_SECONDS = 30.0
-_CONNECT_SECONDS = _START_SECONDS + 10  # it may be waiting for the commands of an earlier engine
+_CONNECT_SECONDS = _START_SECONDS + 10  # it may be waiting for commands of an earlier engine
 _RETRY_SECONDS = 0.02
 _OF_ANOTHER_VERSION = CannotRun(
-    "its keeper, left by an engine of another version, speaks another language. Start that version "
-    "to go on with its sandboxes or to reset it."
+    "the running keeper belongs to another version of the engine and is incompatible. Start that "
+    "version to continue its sandboxes or to reset it."
 )
 _ELSEWHERE = CannotRun(
-    "its keeper, left by an engine before it, lives in another mount namespace. Start the engine "
-    "where that one ran, or end that keeper with its sandboxes. A systemd unit must not give the "
+    "the running keeper is in another mount namespace. Start the engine in the namespace of the "
+    "earlier one, or end that keeper with its sandboxes. A systemd unit must not give the "
     "engine mounts of its own (PrivateTmp, ProtectSystem)."
 )
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class KeeperLost(EngineError):
-    """The keeper died while it was asked for something; whether that was done is unknown."""
+    """The keeper died during a request; whether the request was carried out is unknown."""
 
     code = "keeper_lost"
 
 
 class LaunchFailed(Exception):
-    """The OCI runtime did not start a command; the text is the runtime's own."""
+    """The OCI runtime failed to start a command; the message is the runtime's."""
 
 
 class Keeper:
-    """The engine's end of the keeper; a dead one is replaced at the next call."""
+    """Client of the keeper; a dead keeper is replaced at the next call."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -64,7 +64,7 @@ class Keeper:
 
     @classmethod
     async def connect(cls, run_dir: Path) -> "Keeper":
-        """Reach the keeper of this directory; start one if none answers or if it is restricted."""
+        """Connect to the keeper of this directory; start one if none answers."""
         keeper = cls(run_dir)
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         keeper.commands_dir.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +79,7 @@ class Keeper:
         stdin: bytes = b"",
         timeout: float = 60.0,
     ) -> Completed:
-        """Run a program to its own end, whoever it leaves its output open to."""
+        """Run a program to its end, even if its children keep its output open."""
         with _memory_file(stdin) as given, _memory_file() as out, _memory_file() as err:
             request = {"op": "run", "argv": list(argv), "timeout": timeout}
             answer = await self._ask(request, (given, out, err))
@@ -100,9 +100,9 @@ class Keeper:
         stdin: bool,
         owner: int,
     ) -> Held:
-        """Start a command by a runtime's detached exec; `owner` is the host uid it runs as.
+        """Start a command by a runtime's detached exec; `owner` is its uid on the host.
 
-        The key is the holder's name, a dash, and what makes it unique.
+        The key consists of the holder's name, a dash and a unique part.
         """
         request = {
             "op": "start",
@@ -120,19 +120,19 @@ class Keeper:
         return self._held[key]
 
     async def make_namespaces(self, user: Path, net: Path, *, first_id: int, ids: int) -> None:
-        """Make a user namespace and a network namespace that it owns, bound to two empty files."""
+        """Create a user namespace and a network namespace owned by it, bound to two empty files."""
         request = {"op": "namespaces", "user": str(user), "net": str(net)}
         answer = await self._ask({**request, "first_id": first_id, "ids": ids})
         if answer["event"] == "failed":
             raise OSError(answer["error"])
 
     def adopted(self, owner: str) -> list[Held]:
-        """Claim the commands of one owner that outlived an earlier engine."""
+        """Adopt the commands of one owner that outlived an earlier engine."""
         keys = [key for key, held in self._unclaimed.items() if held.owner == owner]
         return [self._unclaimed.pop(key) for key in keys]
 
     def release_unclaimed(self) -> None:
-        """Let go of what outlived an earlier engine and that nobody claimed, with its files."""
+        """Release commands of earlier engines that were not adopted, and remove their files."""
         for held in tuple(self._unclaimed.values()):
             self.forget(held)
         for path in self.commands_dir.iterdir():
@@ -140,19 +140,19 @@ class Keeper:
                 path.unlink(missing_ok=True)
 
     def close_stdin(self, held: Held) -> None:
-        """Close the command's standard input, ours and the keeper's."""
+        """Close the command's standard input here and in the keeper."""
         held.close("stdin")
         self._tell({"op": "close-stdin", "key": held.key})
 
     def forget(self, held: Held) -> None:
-        """Drop a command's descriptors and status, ours and the keeper's."""
+        """Release a command's descriptors and status here and in the keeper."""
         held.close_all()
         self._unclaimed.pop(held.key, None)
         if self._held.pop(held.key, None):
             self._tell({"op": "forget", "key": held.key})
 
     async def close(self) -> None:
-        """Leave; the keeper goes on holding everything."""
+        """Disconnect; the keeper continues to hold all commands."""
         self._disconnect()
         for held in self._held.values():
             held.close_all()
@@ -188,10 +188,10 @@ class Keeper:
             return self._link
 
     async def _replace_if_restricted(self) -> None:
-        """Replace a keeper that has no children and was started under other restrictions than ours.
+        """Replace a keeper without children that was started under other restrictions.
 
-        A keeper outlives its engine by seconds. Without this, an engine that is restarted without
-        the seccomp filters of its unit would go on starting sandboxes under them.
+        A keeper outlives its engine by seconds. Otherwise an engine restarted without the seccomp
+        filters of its unit would still start sandboxes under them.
         """
         status = (await self.run(["cat", "/proc/self/status"])).stdout.decode()
         inherited, ours = Restrictions.parse(status), Restrictions.of_this_process()
@@ -200,8 +200,8 @@ class Keeper:
         pid = int(re.findall(r"^PPid:\t(\d+)$", status, re.MULTILINE)[0])
         if self._held or _has_children(pid):
             log.warning(
-                "The keeper runs under other restrictions than the engine. Sandboxes inherit the "
-                "keeper's until the last sandbox has ended and the engine is started again.",
+                "The keeper runs under other restrictions than the engine. Sandboxes inherit those of the "
+                "keeper until the last sandbox has ended and the engine is restarted.",
                 keeper=inherited,
                 engine=ours,
             )
@@ -220,13 +220,13 @@ class Keeper:
             connection.close()
             await asyncio.to_thread(self._start_keeper)
             return False
-        except BlockingIOError:  # it has a full queue: others are connecting as well
+        except BlockingIOError:  # full queue: other engines are connecting as well
             connection.close()
             return False
         self._attach(connection)
         try:
             await self._ready
-        except KeeperLost:  # it was on its way out
+        except KeeperLost:  # it was exiting
             return False
         return True
 
@@ -245,8 +245,8 @@ class Keeper:
                 stdout=subprocess.DEVNULL,
                 stderr=log_file,
                 cwd="/",
-                # Nothing of the engine's environment, which may hold its API key, and no site
-                # packages: the keeper is small so that its forks are cheap.
+                # Without the engine's environment, which may contain its API key, and without site
+                # packages: a small keeper forks quickly.
                 env={"PATH": _PATH, "PYTHONPATH": str(Path(__file__).parents[2])},
                 start_new_session=True,
                 check=False,
@@ -326,7 +326,7 @@ class Keeper:
 def _has_children(pid: int) -> bool:
     try:
         return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
-    except FileNotFoundError:  # the kernel was built without CONFIG_PROC_CHILDREN
+    except FileNotFoundError:  # the kernel lacks CONFIG_PROC_CHILDREN
         return True
 
 

@@ -6,10 +6,10 @@ from sandbox_engine.keeper.link import Message
 
 
 class Held:
-    """A command that the keeper holds, with the engine's own descriptors of it.
+    """A command held by the keeper, with the engine's descriptors of it.
 
-    `descriptors` has `stdin`, `stdout` and `stderr`, or `pty`, and `process`, a pidfd. `ended` gives
-    the wait status, or None where that died with a keeper.
+    `descriptors` contains `stdin`, `stdout` and `stderr`, or `pty`, and `process`, a pidfd. `ended`
+    resolves to the wait status, or None if it was lost with a keeper.
     """
 
     def __init__(self, message: Message, descriptors: Sequence[int]) -> None:
@@ -28,13 +28,13 @@ class Held:
         return self.key.rpartition("-")[0]
 
     def settle(self, status: int | None) -> None:
-        """Note how the process ended."""
+        """Record how the process ended."""
         self._unwatch()
         if not self.ended.done():
             self.ended.set_result(status)
 
     def watch(self) -> None:
-        """Notice the process's end without the keeper, which is gone and its status with it."""
+        """Watch for the end of the process without a keeper; its status is lost."""
         process = self.descriptors.get("process")
         if process is not None and not self.ended.done():
             self._loop.add_reader(process, self.settle, None)

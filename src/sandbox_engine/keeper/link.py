@@ -1,4 +1,4 @@
-"""The socket between engine and keeper, the same at both ends; needs nothing but the stdlib."""
+"""The socket between engine and keeper, the same on both sides; standard library only."""
 
 import array
 import json
@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 
 class Link:
-    """Sends and receives whole messages with descriptors, and never blocks."""
+    """Sends and receives messages with descriptors without blocking."""
 
     def __init__(self, connection: socket.socket, on_full: Callable[[bool], None]) -> None:
         self.connection = connection
@@ -25,7 +25,7 @@ class Link:
         self._waiting: deque[tuple[bytes, Sequence[int]]] = deque()
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send the message, now or when the other end has room for it."""
+        """Send the message, now or when the other side has room."""
         data = json.dumps(message).encode()
         if len(data) > _MESSAGE_BYTES:
             raise ValueError(f"a message of {len(data)} bytes is too long")
@@ -34,7 +34,7 @@ class Link:
             self._on_full(True)
 
     def flush(self) -> None:
-        """Go on with what waits; the socket has room again."""
+        """Send queued messages; the socket has room again."""
         while self._waiting and self._transmit(*self._waiting[0]):
             _, descriptors = self._waiting.popleft()
             _close(descriptors)
@@ -42,7 +42,7 @@ class Link:
             self._on_full(False)
 
     def receive(self) -> tuple[Message, list[int]] | None:
-        """Take the next message with its descriptors; None when the other end is gone."""
+        """Receive the next message with its descriptors; None when the other side is closed."""
         try:
             data, descriptors, _, _ = socket.recv_fds(
                 self.connection, _MESSAGE_BYTES, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
@@ -59,7 +59,7 @@ class Link:
     def _transmit(self, data: bytes, descriptors: Sequence[int]) -> bool:
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
         try:
-            # That the other end is gone shows where we read.
+            # A closed peer is detected by the reader.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self.connection.sendmsg([data], [rights] if descriptors else [])
         except BlockingIOError:

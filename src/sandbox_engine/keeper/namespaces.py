@@ -1,4 +1,4 @@
-"""Namespaces that belong to a user namespace: only a process with one thread can make them."""
+"""Creates namespaces owned by a user namespace; requires a single-threaded process."""
 
 import os
 from contextlib import suppress
@@ -13,14 +13,14 @@ from sandbox_engine.system.syscalls import (
     unshare,
 )
 
-_FIRST_OWNER = 1 << 31  # no account has such an id
+_FIRST_OWNER = 1 << 31  # unused by any account
 _OWNERS = 1 << 30
 
 
 def make_namespaces(user: Path, net: Path, *, first_id: int, ids: int) -> None:
-    """Make a user namespace with its range of host ids and a network namespace that it owns.
+    """Create a user namespace with a range of host ids and a network namespace owned by it.
 
-    They live at the two paths, which are empty files.
+    They are bound to the two paths, which are empty files.
     """
     ready, made = os.pipe()
     proceed, go = os.pipe()
@@ -44,20 +44,20 @@ def make_namespaces(user: Path, net: Path, *, first_id: int, ids: int) -> None:
 
 
 def _be_inside(made: int, proceed: int) -> None:
-    """Hold the namespaces open until the parent has bound them."""
+    """Keep the namespaces open until the parent has bound them."""
     try:
         _become_an_owner_of_its_own()
         unshare(CLONE_NEWUSER | CLONE_NEWNET)
         os.write(made, b"1")
-        os.read(proceed, 1)  # its other end is closed when the parent is done, or dead
+        os.read(proceed, 1)  # the other end is closed when the parent is done or dead
     finally:
         os._exit(0)
 
 
 def _become_an_owner_of_its_own() -> None:
-    # The kernel counts inotify instances, queued signals, message queues and locked memory for the
-    # owner of the user namespace as well. If that were root, one sandbox could take them from every
-    # other and from the host. Where we are in a container ourselves, this may not be possible.
+    # The kernel charges inotify instances, queued signals, message queues and locked memory to the
+    # owner of the user namespace as well. If root owned them all, one sandbox could exhaust them
+    # for all others and the host. In a container this may not be possible.
     with suppress(OSError):
         keep_capabilities()
         os.seteuid(_FIRST_OWNER + int.from_bytes(os.urandom(4)) % _OWNERS)

@@ -42,7 +42,7 @@ from sandbox_engine.keeper.namespaces import make_namespaces
 from sandbox_engine.system import syscalls
 
 SOCKET_NAME = "keeper.sock"
-PROTOCOL = 1  # the messages named above; a keeper may have been started by an older engine
+PROTOCOL = 1  # the messages above; a running keeper may be of an older engine
 STDIO = ("stdin", "stdout", "stderr")
 
 _LOCK_NAME = "keeper.lock"
@@ -50,14 +50,14 @@ _LINGER_SECONDS = 3.0
 _WAKEUP_BYTES = 4096
 _OPEN_FILES = 65_536
 _IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE)
-# What a process ignores, its children ignore; Python itself ignores SIGPIPE and SIGXFSZ.
+# Children inherit ignored signals; Python itself ignores SIGPIPE and SIGXFSZ.
 _DEFAULTED_SIGNALS = (*_IGNORED_SIGNALS, signal.SIGXFSZ)
 
 log = logging.getLogger("keeper")
 
 
 class Keeper:
-    """A single-threaded loop around the engine's socket and the ends of children."""
+    """A single-threaded loop over the engine's socket and ending children."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -79,7 +79,7 @@ class Keeper:
         }
 
     def serve(self) -> None:
-        """Serve engines until none is connected and no child is left."""
+        """Serve until no engine is connected and no child is left."""
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         wakeup = self._watch_children()
         while not self._is_over():
@@ -154,7 +154,7 @@ class Keeper:
         self._selector.modify(connection, events, self._receive)
 
     def _print_instructions(self) -> None:
-        """Hand everything over, once nothing is being started for an earlier engine any more."""
+        """Hand over all commands once no start for an earlier engine is in progress."""
         link = self._link
         if link is None or not self._greeting_due:
             return
@@ -182,7 +182,7 @@ class Keeper:
     def _obey(self, message: Message, descriptors: Sequence[int]) -> None:
         try:
             self._operations[message["op"]](message, descriptors)
-        except Exception as error:  # one bad request must not end the parent of every command
+        except Exception as error:  # a bad request must not end the parent of all commands
             log.exception("%s", message["op"])
             self._tell({"event": "failed", "id": message.get("id"), "error": str(error)})
         finally:
@@ -295,7 +295,7 @@ class Keeper:
                 self._reap_stranger(pid)
 
     def _reap_stranger(self, pid: int) -> None:
-        """Reap a container's init, or a command that ended before we saw the runtime's end."""
+        """Reap a container's init process, or a command that ended before the runtime exited."""
         launches = (launch for launch, _ in self._launches.values())
         launch = next((launch for launch in launches if launch.read_host_pid() == pid), None)
         inner = inner_pid(pid) if launch else 0
@@ -305,12 +305,15 @@ class Keeper:
 
 
 def mount_namespace() -> str:
-    """Name the mounts that this process sees: what is mounted elsewhere it could start nothing on."""
+    """Return the id of the mount namespace.
+
+    Programs of other mount namespaces cannot be started.
+    """
     return str(Path("/proc/self/ns/mnt").readlink())
 
 
 def _find_dead_child() -> int | None:
-    # WNOWAIT leaves it a zombie: its pid stays taken until we know what it was.
+    # WNOWAIT keeps it as a zombie: its pid stays reserved until it is identified.
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -332,8 +335,8 @@ def _settle_in() -> None:
     for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     syscalls.become_subreaper()
-    # All children inherit it. The runtime is not told to set it: that needs a capability over the
-    # sandbox's user namespace, which root does not have everywhere.
+    # Inherited by all children. The runtime does not set it: that needs a capability over the
+    # sandbox's user namespace, which root does not always have.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -351,14 +354,15 @@ def main() -> None:
         return  # another keeper serves this directory
     listener = _listen(run_dir / SOCKET_NAME)
     directory = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    # The engine waits for the process it started, which ends once there is something to connect to.
+    # The engine waits for the started process, which exits once the socket accepts connections.
     if os.fork() != 0:
         os._exit(0)
     _settle_in()
     try:
         Keeper(listener).serve()
     finally:
-        # Below our own directory: a reset may have removed it, and another keeper have one like it.
+        # Inside the own directory: a reset may have removed it, and another keeper have created one
+        # at the same path.
         with suppress(FileNotFoundError):
             os.unlink(SOCKET_NAME, dir_fd=directory)
 

@@ -6,21 +6,21 @@ from sandbox_engine.machine import resources
 from sandbox_engine.machine.resources import MIB
 from sandbox_engine.system.errors import EngineError
 
-# What bringing up a container takes before it shows in the machine's figures.
+# Memory and disk of a starting container that the machine's figures do not show yet.
 START_MEMORY = 16 * MIB
 START_DISK = 16 * MIB
 
 
 class MachineFull(EngineError):
-    """The machine has no room for what was asked for."""
+    """The machine lacks memory or disk for the request."""
 
     code = "machine_full"
 
 
 class Capacity:
-    """Refuses work that the machine's memory or disk has no room for.
+    """Refuses work when the machine is short of memory or disk.
 
-    Those who start at the same time count one another, since none of them is in the figures yet.
+    Concurrent starts count each other's reservations, since the figures do not include them yet.
     """
 
     def __init__(self, state_dir: Path, *, min_free_memory: int, min_free_disk: int) -> None:
@@ -32,7 +32,7 @@ class Capacity:
 
     @contextmanager
     def reserve(self, *, memory: int = 0, disk: int = 0) -> Iterator[None]:
-        """Hold this much until it is in use, or refuse; of what is 0 any amount will do."""
+        """Reserve memory and disk until they are in use, or raise; 0 requires nothing."""
         if memory:
             self._require_memory(memory)
         if disk:
@@ -47,11 +47,11 @@ class Capacity:
 
     @property
     def least_free_disk(self) -> int:
-        """What of the disk no sandbox that runs may take: half of what new ones must leave."""
+        """Disk space that running sandboxes may not use: half of what new ones must leave."""
         return self._min_free_disk // 2
 
     def disk_room(self) -> int:
-        """Tell how much sandboxes that run may still write."""
+        """Return how much running sandboxes may still write."""
         return max(0, resources.free_disk(self._state_dir) - self.least_free_disk)
 
     def _require_memory(self, needed: int) -> None:
@@ -67,8 +67,8 @@ class Capacity:
         free = resources.free_disk(self._state_dir) - self._reserved_disk
         if free - needed < self._min_free_disk:
             raise MachineFull(
-                f"The machine's disk is nearly full: {free // MIB} MiB are free where "
-                f"{self._state_dir} is, and {self._min_free_disk // MIB} MiB stay free "
-                "(--min-free-disk-mb). Kill sandboxes, delete what is not needed there, or "
-                "give it more room."
+                f"The machine's disk is nearly full: {free // MIB} MiB are free in "
+                f"{self._state_dir}, and {self._min_free_disk // MIB} MiB stay free "
+                "(--min-free-disk-mb). Kill sandboxes, delete other files there, or "
+                "add disk space."
             )

@@ -1,4 +1,4 @@
-"""What this machine has left for sandboxes."""
+"""Free memory and disk of this machine."""
 
 import os
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Memory:
-    """The machine's memory, in bytes."""
+    """The machine's memory in bytes."""
 
     available: int
     swap_total: int
     swap_free: int
-    unwritten: int  # pages of files on their way to a disk
+    unwritten: int  # dirty and writeback pages
 
 
 def memory() -> Memory:
-    """Measure; takes 30 microseconds."""
+    """Measure the memory; takes 30 microseconds."""
     facts: dict[str, int] = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -32,6 +32,6 @@ def memory() -> Memory:
 
 
 def free_disk(directory: Path) -> int:
-    """Measure what anyone may still write on the file system that this directory is on."""
+    """Return the free space of the directory's file system for unprivileged users."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize

@@ -1,4 +1,4 @@
-"""Restrictions that a process hands down to every process it starts, and that nothing lifts."""
+"""Process restrictions that are inherited and cannot be lifted."""
 
 import re
 import socket
@@ -12,7 +12,7 @@ from sandbox_engine.system import syscalls
 
 @dataclass(frozen=True)
 class Restrictions:
-    """What `/proc/PID/status` says about a process and those it starts."""
+    """Restrictions of a process and its children, from `/proc/PID/status`."""
 
     seccomp_filters: int
     no_new_privileges: bool
@@ -31,7 +31,7 @@ class Restrictions:
         facts = dict(re.findall(r"^(\w+):\t(.*)$", status, re.MULTILINE))
         filtered = facts.get("Seccomp", "0") != "0"
         return cls(
-            # Linux 5.9 and later have the number.
+            # Linux 5.9 and later report the number.
             seccomp_filters=int(facts.get("Seccomp_filters", filtered)),
             no_new_privileges=facts.get("NoNewPrivs") == "1",
             capabilities=int(facts["CapBnd"], 16),
@@ -42,7 +42,7 @@ class Restrictions:
 
 
 def can_set_hostname() -> bool:
-    """Set a host name as the OCI runtime does, in a UTS namespace that ends with a thread."""
+    """Return whether a host name can be set as the OCI runtime does, in a new UTS namespace."""
     refusals: list[OSError] = []
 
     def attempt() -> None:

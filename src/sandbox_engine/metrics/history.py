@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sandbox_engine.sandboxes.sandbox import Usage
 
-_RECENT = 720  # an hour of one every five seconds
+_RECENT = 720  # an hour at one per five seconds
 _KEPT_SECONDS = 60.0
 _LARGEST_COUNT = 7 * 24 * 60
 
@@ -16,9 +16,9 @@ _POINT = struct.Struct("<dHf5Q")
 
 
 class History:
-    """What a sandbox used: all measurements of the last hour, and one a minute of seven days.
+    """Usage of a sandbox: all measurements of the last hour, one per minute for seven days.
 
-    Those of each minute are in a file beside the sandbox's record, and so outlive the engine.
+    Those per minute are stored in a file beside the sandbox's record and survive restarts.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -27,15 +27,15 @@ class History:
         self._kept_at = float("-inf")
 
     def add(self, usage: Usage) -> None:
-        """Take in a measurement."""
+        """Add a measurement."""
         self._recent.append(usage)
         if usage.at - self._kept_at >= _KEPT_SECONDS:
             self._kept_at = usage.at
-            with suppress(OSError):  # a full disk costs no more than this one
+            with suppress(OSError):  # on a full disk only this measurement is lost
                 self._keep(usage)
 
     def all(self) -> list[Usage]:
-        """Give what is known, oldest first."""
+        """Return all measurements, oldest first."""
         since = self._recent[0].at if self._recent else float("inf")
         return [*(one for one in self._read() if one.at < since), *self._recent]
 

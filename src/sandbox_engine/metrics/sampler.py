@@ -10,7 +10,7 @@ INTERVAL = timedelta(seconds=5)
 
 
 class Sampler:
-    """Measures every running sandbox at an interval and remembers what it found."""
+    """Measures every running sandbox at an interval."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class Sampler:
         while True:
             for sandbox in list(self._running()):
                 self._history(sandbox.id).add(sandbox.usage())
-                await asyncio.sleep(0)  # hundreds of sandboxes are not measured in one breath
+                await asyncio.sleep(0)  # yields to the event loop between sandboxes
             self._forget_removed()
             await asyncio.sleep(INTERVAL.total_seconds())
 
     def samples(self, sandbox_id: str) -> list[Usage]:
-        """Give what was measured, oldest first, and how it is now if the sandbox runs."""
+        """Return all measurements, oldest first, and the current one if the sandbox runs."""
         sandbox = self._find_running(sandbox_id)
         now = [] if sandbox is None else [sandbox.usage()]
         return [*self._history(sandbox_id).all(), *now]

@@ -11,9 +11,9 @@ _LEGACY_CHAINS = {"FORWARD": "forward", "INPUT": "input"}
 
 
 async def find_conflicts(run: Runner, *, links: str) -> list[str]:
-    """Say what else on the host drops the packets of the links with this prefix, and the fix.
+    """List other firewall rules on the host that drop the links' packets, with the fix.
 
-    A packet has to pass every table: what ours accepts, Docker's or a firewall's may still drop.
+    A packet has to pass every table: Docker's or a firewall's may drop what ours accepts.
     """
     listed = await run(["nft", "-j", "list", "chains"])
     if listed.returncode != 0:
@@ -63,5 +63,5 @@ def _passes(hook: str, links: str) -> list[str]:
 
 
 def _conflict(chain: str, hook: str, fixes: list[str]) -> str:
-    why = f"Sandboxes {_HOOKS[hook]}: {chain} drops what it does not know."
+    why = f"Sandboxes {_HOOKS[hook]}: {chain} drops packets by default."
     return f"{why} Let them pass: {'; '.join(fixes)}"

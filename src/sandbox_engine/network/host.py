@@ -1,4 +1,4 @@
-"""What the engine asks of the host's own network, and the little that it changes there."""
+"""The host's own network settings, as far as the engine reads or changes them."""
 
 import socket
 from ipaddress import IPv4Address, IPv4Network
@@ -13,20 +13,20 @@ log = get_logger(__name__)
 
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _USUAL_MTU = 1500
-# Where a host has such an address, of a carrier's network or of an overlay like Tailscale's, its
-# neighbours are all over the range.
+# A host with such an address, of carrier-grade NAT or an overlay like Tailscale, has neighbours in
+# the whole range.
 _SHARED = IPv4Network("100.64.0.0/10")
 
 
 def enable_forwarding() -> None:
-    """Have the host pass on packets between its interfaces, if it does not yet."""
+    """Enable IPv4 forwarding if it is disabled."""
     if _FORWARDING.read_text().strip() == "0":
         _FORWARDING.write_text("1")
         log.info("enabled forwarding", setting="net.ipv4.ip_forward")
 
 
 def mtu() -> int:
-    """Tell how large packets may be on the way to the internet."""
+    """Return the MTU towards the internet."""
     defaults = [route for route in interfaces.routes() if route.to.prefixlen == 0 and route.device]
     if not defaults:
         return _USUAL_MTU
@@ -35,13 +35,13 @@ def mtu() -> int:
 
 
 def own_networks() -> set[IPv4Network]:
-    """List the networks that the host is itself part of."""
+    """List the networks that the host is connected to."""
     found = interfaces.connected_networks()
     return {_SHARED if network.subnet_of(_SHARED) else network for network in found}
 
 
 def add_address(address: IPv4Address) -> None:
-    """Make an address the host's own; on the loopback, for not every kernel has dummy devices."""
+    """Add an address to the loopback interface; not every kernel has dummy devices."""
     with Netlink() as kernel:
         kernel.request(interfaces.own_address(address, device=LOOPBACK))
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from sandbox_engine.network.kernel.links import Link
 from sandbox_engine.system.errors import CannotRun
 
-_FIRST = 2  # before it come the network's own address and the gateway's
+_FIRST = 2  # the first ones are the network's own address and the gateway's
 
 
 class LinkAllocator:
-    """The links an engine can have, by number, and which of the numbers are taken."""
+    """Allocates links by number."""
 
     def __init__(self, prefix: str, *, network: IPv4Network, places: Path) -> None:
         self._prefix = prefix
@@ -20,26 +20,26 @@ class LinkAllocator:
         self._latest = _FIRST - 1
 
     def take(self) -> Link:
-        """Give out the number that has been free the longest."""
+        """Allocate the number that has been free the longest."""
         last = self._network.num_addresses - 2
         ahead, behind = range(self._latest + 1, last + 1), range(_FIRST, self._latest + 1)
         number = next(
             (one for part in (ahead, behind) for one in part if one not in self._taken), 0
         )
         if not number:
-            raise CannotRun(f"All addresses of {self._network} are taken by sandboxes.")
+            raise CannotRun(f"All addresses of {self._network} are in use by sandboxes.")
         self._taken.add(number)
         self._latest = number
         return self._link(number)
 
     def keep(self, name: str) -> Link:
-        """Take the number of a link that exists."""
+        """Reserve the number of an existing link."""
         number = int(name.removeprefix(self._prefix), 16)
         self._taken.add(number)
         return self._link(number)
 
     def free(self, link: Link) -> None:
-        """Let the link's number be given out again."""
+        """Release the number of a link."""
         self._taken.discard(int(link.name.removeprefix(self._prefix), 16))
 
     def _link(self, number: int) -> Link:
@@ -49,7 +49,7 @@ class LinkAllocator:
 
 
 def existing_links(prefix: str, places: Path) -> set[str]:
-    """List the names of an engine's links of which anything is there."""
+    """List the links of an engine of which any part exists."""
     names = {name for _, name in socket.if_nameindex()}
     names |= {place.name.partition(".")[0] for place in places.iterdir()}
     return {name for name in names if re.fullmatch(f"{prefix}[0-9a-f]{{4}}", name)}

@@ -11,7 +11,7 @@ from sandbox_engine.rootfs.ownership import ID_COUNT, UID_BASE
 
 
 class LinkSetup:
-    """Makes links and removes them."""
+    """Creates and removes links."""
 
     def __init__(self, keeper: Keeper, *, gateway: IPv4Address, group: int) -> None:
         self._keeper = keeper
@@ -25,7 +25,7 @@ class LinkSetup:
         self._visitor.shutdown()
 
     async def make(self, link: Link, *, mtu: int) -> None:
-        """Make the link's namespaces and tie them to the host."""
+        """Create the link's namespaces and connect them to the host."""
         links.make_places(link)
         user, net = Path(link.userns), Path(link.netns)
         await self._keeper.make_namespaces(user, net, first_id=UID_BASE, ids=ID_COUNT)
@@ -33,14 +33,14 @@ class LinkSetup:
         await asyncio.get_running_loop().run_in_executor(self._visitor, connect)
 
     async def remove(self, *unwanted: Link) -> None:
-        """Remove links, together with all that others want removed meanwhile."""
+        """Remove links, batched with concurrent removals."""
         self._doomed += unwanted
         async with self._removing:
             batch, self._doomed = self._doomed, []
             if not batch:
                 return
             try:
-                # The kernel waits some 25 ms for readers, for one interface as for hundreds.
+                # The kernel waits some 25 ms for readers, regardless of the number of interfaces.
                 await asyncio.to_thread(links.remove, batch, group=self._group)
             except OSError:
                 self._doomed += batch

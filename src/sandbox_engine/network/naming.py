@@ -1,3 +1,3 @@
 def link_prefix(instance: str) -> str:
-    """Tell what the names of an engine's links begin with."""
+    """Return the prefix of an engine's link names."""
     return f"sb{instance}"

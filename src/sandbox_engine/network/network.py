@@ -32,7 +32,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Network:
-    """The sandboxes' links to the outside, some of them prepared ahead of need."""
+    """The sandboxes' network links; a pool of them is prepared in advance."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Network:
         self._strays = {
             name: self._link_allocator.keep(name) for name in existing_links(prefix, places)
         }
-        group = int(instance, 16) | 1  # group 0 is that of every other interface
+        group = int(instance, 16) | 1  # group 0 is the default of all interfaces
         self._link_setup = LinkSetup(keeper, gateway=subnet.gateway, group=group)
         table = Table(keeper.run, f"sandbox_engine_{instance}")
         rules = partial(
@@ -88,7 +88,7 @@ class Network:
         allow: Collection[IPv4Network] = (),
         resolver_configuration: Path = Path("/etc/resolv.conf"),
     ) -> "Network":
-        """Take a range of addresses, put up the firewall and answer DNS."""
+        """Claim a subnet, install the firewall and start DNS."""
         places = run_dir / "netns"
         places.mkdir(parents=True, exist_ok=True, mode=0o700)
         subnet = claim(
@@ -109,16 +109,16 @@ class Network:
 
     @property
     def dns_address(self) -> str:
-        """Where the sandboxes' resolver answers."""
+        """Address of the sandboxes' DNS server."""
         return str(self._subnet.gateway)
 
     async def acquire(self, policy: Policy = OPEN) -> Link:
-        """Hand out a link that is ready for use."""
+        """Return a link that is ready for use."""
         link = await self._pool.take()
         try:
             if not policy.is_open:
                 await self._firewall.admit(link, policy)
-            if policy.is_partial:  # a connection of who had the address before would be a way out
+            if policy.is_partial:  # connections of an earlier user
                 await self._firewall.cut(link)
         except BaseException:
             await self.release(link)
@@ -126,27 +126,27 @@ class Network:
         return link
 
     async def release(self, link: Link) -> None:
-        """Remove a link with all that belongs to it."""
+        """Remove a link with its firewall entries."""
         self._strays.pop(link.name, None)
         await self._firewall.forget(link)
         await self._link_setup.remove(link)
         self._link_allocator.free(link)
 
     async def restore(self, link: Link, policy: Policy = OPEN) -> None:
-        """Go on with a link that a sandbox got from an engine before this one."""
+        """Restore a link that a sandbox received from an earlier engine."""
         self._strays.pop(link.name, None)
         self._link_allocator.keep(link.name)
         await self._firewall.admit(link, policy)
 
     async def apply_network_policy(self, link: Link, policy: Policy) -> None:
-        """Have another policy for a link in use, and end what it does not permit."""
+        """Replace the policy of a link and cut connections it denies."""
         await self._firewall.admit(link, policy)
         await self._firewall.cut(link)
 
     async def sweep(self, keep: Iterable[Link]) -> set[str]:
-        """Remove what an engine before this one left, but for the links to keep.
+        """Remove links of earlier engines, except those to keep.
 
-        Gives the names of those to keep that were not there: they are other links' names by now.
+        Returns kept names that do not exist: the link allocator will reuse them.
         """
         gone = {link.name for link in keep if self._strays.pop(link.name, None) is None}
         strays, self._strays = self._strays, {}
@@ -156,7 +156,7 @@ class Network:
         return gone
 
     async def conflicts(self) -> list[str]:
-        """Say what else on the host drops the sandboxes' packets, and how to let them pass."""
+        """Find other firewall rules of the host that drop sandboxes' packets."""
         return await find_conflicts(self._run, links=self._prefix)
 
     @property
@@ -165,16 +165,16 @@ class Network:
         return bool(self._strays or self._firewall.admitted())
 
     async def drain(self) -> None:
-        """Remove the links that are prepared, and prepare no more."""
+        """Remove prepared links and stop preparing."""
         await self._pool.close()
 
     async def close(self) -> None:
-        """Stop; links in use go on working, but for DNS."""
+        """Stop; links in use keep working, except for DNS."""
         await self.drain()
         await self._opened.aclose()
 
     async def destroy(self) -> None:
-        """Stop, and leave nothing behind."""
+        """Stop and remove everything."""
         await self.drain()
         await self._link_setup.remove(*self._strays.values(), *self._firewall.admitted())
         await self.close()
@@ -208,7 +208,7 @@ class Network:
         return link
 
     def _hear_of_rules(self) -> None:
-        if not self._firewall.is_installed():  # most changes are our own
+        if not self._firewall.is_installed():  # most changes are the engine's own
             self._changed.set()
 
     async def _keep_right(self) -> None:
@@ -218,12 +218,12 @@ class Network:
             try:
                 await self._put_right()
             except (OSError, KeeperLost) as error:
-                log.error("firewall not put right", error=error, retry_s=_RETRY_SECONDS)
+                log.error("firewall repair failed", error=error, retry_s=_RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._changed.set()
 
     async def _put_right(self, *, anew: bool = False) -> None:
-        """Have the firewall fit the host as it is now."""
+        """Adapt the firewall to the current state of the host."""
         connected = host_network.own_networks()
         self._mtu = host_network.mtu()
         if anew or not self._firewall.is_installed():

@@ -9,12 +9,12 @@ from sandbox_engine.network.kernel.interfaces import LOOPBACK, Route
 from sandbox_engine.system.errors import CannotRun
 
 _PREFIX = 18  # 16,382 addresses
-_LOCKS = Path("/run/sandbox-engine/subnets")  # one place for all engines of the machine
+_LOCKS = Path("/run/sandbox-engine/subnets")  # shared by all engines of the machine
 
 
 @dataclass(frozen=True)
 class Subnet:
-    """A range of addresses that is one engine's as long as it holds the lock on it."""
+    """An address range owned by one engine while it holds the lock."""
 
     network: IPv4Network
     lock: int
@@ -25,11 +25,11 @@ class Subnet:
         return _gateway(self.network)
 
     def release(self) -> None:
-        """Let other engines take it; the engine of this state has it first."""
+        """Release the range; the engine of this state directory keeps its preference for it."""
         os.close(self.lock)
 
     def forget(self) -> None:
-        """Have the next engine of this state take any range."""
+        """Forget the preferred range of this state directory."""
         self.memory.unlink(missing_ok=True)
 
 
@@ -40,9 +40,9 @@ def claim(
     routes: Collection[Route],
     in_use: bool,
 ) -> Subnet:
-    """Take the range that `memory` names, or one that no other engine has and the host not routes.
+    """Claim the preferred range in `memory`, or a free one without routes on the host.
 
-    A range `in_use`, by sandboxes that an earlier engine left running, is taken or nothing is.
+    A range `in_use` by sandboxes of an earlier engine must be claimed; raises otherwise.
     """
     _LOCKS.mkdir(parents=True, exist_ok=True)
     for network in _candidates(pool, _find_cached(memory), routes, in_use=in_use):
@@ -76,8 +76,8 @@ def _candidates(
     ]
     ranges = list(pool.subnets(new_prefix=max(_PREFIX, pool.prefixlen)))
     touched = _indices(ranges, routed)
-    # A route to all of 10.0.0.0/8, which many a VPN has, is overridden for the few addresses that
-    # sandboxes have; one into the range would override the sandboxes'.
+    # A route to all of 10.0.0.0/8, common with VPNs, is overridden for the few addresses of
+    # sandboxes; a route into the range would override theirs.
     entered = _indices(ranges, [to for to in routed if to.prefixlen >= ranges[0].prefixlen])
     free = [index for index in range(len(ranges)) if index not in entered]
     free.sort(key=lambda index: (index in touched, ranges[index] != remembered))
@@ -85,7 +85,7 @@ def _candidates(
 
 
 def _indices(ranges: list[IPv4Network], networks: Collection[IPv4Network]) -> set[int]:
-    """Tell which of the equal, adjacent ranges any of the networks overlaps."""
+    """List the equal, adjacent ranges that overlap with a network."""
     start, size = int(ranges[0].network_address), ranges[0].num_addresses
     found: set[int] = set()
     for network in networks:

@@ -30,17 +30,17 @@ log = get_logger(__name__)
 
 
 class AutoResume:
-    """Finds the sandbox that traffic is for, and resumes it if it is paused and wants that."""
+    """Finds the sandbox for a request, and resumes it if it is paused with auto-resume."""
 
     def __init__(self, service: SandboxService) -> None:
         self._service = service
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def find(self, sandbox_id: str, port: int, scope: Scope) -> Sandbox | ErrorPage:
-        """Get the sandbox, running, or what to answer instead."""
+        """Return the running sandbox, or the error page to send."""
         running = self._service.find_running(sandbox_id)
         if running is not None and running.record.auto_resume:
-            # Who comes in the middle of a pause would be cut off by it, and wakes it afterwards.
+            # A request during a pause waits for its end and then resumes the sandbox.
             await running.pause_lock.wait_unlocked()
             running = self._service.find_running(sandbox_id)
         if running is not None:
@@ -56,11 +56,11 @@ class AutoResume:
         except MachineFull as error:
             return machine_full(sandbox_id, str(error))
         except (EngineError, OSError) as error:
-            log.error("waking failed", id=sandbox_id, error=error)
+            log.error("auto-resume failed", id=sandbox_id, error=error)
         return self._service.find_running(sandbox_id) or sandbox_not_found(sandbox_id)
 
     async def _resume_once(self, sandbox_id: str) -> None:
-        """Resume it once for all who come at the same time; a failure is the same for all too."""
+        """Resume once for all concurrent requests; they share the result."""
         task = self._under_way.get(sandbox_id)
         if task is None:
             task = asyncio.create_task(self._service.auto_resume(sandbox_id))
@@ -70,7 +70,7 @@ class AutoResume:
 
 
 def _rejection(record: SandboxRecord, port: int, scope: Scope) -> ErrorPage | None:
-    """Judge the request by what is known of the sandbox while it sleeps."""
+    """Check the request against the paused sandbox's record."""
     if port != ENVD_PORT:
         return find_rejection(record, scope["headers"])
     if _is_probe(scope):
@@ -79,10 +79,9 @@ def _rejection(record: SandboxRecord, port: int, scope: Scope) -> ErrorPage | No
 
 
 def _is_probe(scope: Scope) -> bool:
-    """Tell a question about the sandbox from the use of it.
+    """Return whether the request is a probe that must not resume the sandbox.
 
-    SDKs ask for its health whenever a pause has cut one of their streams, and a browser asks
-    whether a page may call it.
+    SDKs check its health after a pause cut a stream, and browsers send preflight requests.
     """
     return bool(scope["method"] == "OPTIONS" or scope["path"] == "/health")
 

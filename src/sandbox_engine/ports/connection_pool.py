@@ -7,7 +7,7 @@ from sandbox_http.upstream import Upstream, UpstreamLost
 
 Dial = Callable[[int], Awaitable[socket.socket]]
 
-# E2B tries for a second as well: programs answer requests sent while they were still starting.
+# E2B also retries for a second: programs may still be starting.
 _PAUSES_BETWEEN_DIALS = tuple(timedelta(milliseconds=ms) for ms in (100, 200, 300, 400))
 
 _MAX_IDLE = 16
@@ -15,7 +15,7 @@ _IDLE_FOR = timedelta(seconds=30)
 
 
 class ProxyClosed(Exception):
-    """The sandbox was paused or killed in the middle of an exchange."""
+    """The sandbox was paused or killed during the exchange."""
 
 
 class ConnectionPool:
@@ -28,7 +28,7 @@ class ConnectionPool:
         self._closings = 0
 
     async def connect(self, port: int) -> Upstream:
-        """Open a connection; raises ConnectionRefusedError when nothing listens there."""
+        """Open a connection; raises ConnectionRefusedError if nothing listens."""
         closings = self._closings
         connected = await self._dial_patiently(port)
         loop = asyncio.get_running_loop()
@@ -40,7 +40,7 @@ class ConnectionPool:
         return upstream
 
     def take_idle(self, port: int) -> Upstream | None:
-        """Take the connection to this port that was used last, if one is still open."""
+        """Take the most recently used idle connection to this port, if any."""
         for upstream in reversed([idle for idle in self._idle if self._open[idle] == port]):
             self._idle.pop(upstream).cancel()
             if upstream.is_reusable:
@@ -49,7 +49,7 @@ class ConnectionPool:
         return None
 
     def release(self, upstream: Upstream) -> None:
-        """Keep a connection for another request, or cut it when it cannot serve one."""
+        """Keep a connection for reuse, or close it if it cannot be reused."""
         if upstream.is_reusable and len(self._idle) < _MAX_IDLE:
             loop = asyncio.get_running_loop()
             self._idle[upstream] = loop.call_later(_IDLE_FOR.total_seconds(), self._drop, upstream)
@@ -57,14 +57,14 @@ class ConnectionPool:
             self._drop(upstream)
 
     async def close(self) -> None:
-        """Cut every connection, running or idle; later requests open their own."""
+        """Close all connections, active and idle; later requests open new ones."""
         self._closings += 1
         for expiry in self._idle.values():
             expiry.cancel()
         self._idle.clear()
         while self._open:
             self._open.popitem()[0].abort(ProxyClosed())
-        await asyncio.sleep(0)  # a transport closes its socket in the turn after its abort
+        await asyncio.sleep(0)  # a transport closes its socket one loop iteration after its abort
 
     def _drop(self, upstream: Upstream) -> None:
         self._idle.pop(upstream, None)

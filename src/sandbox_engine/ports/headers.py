@@ -5,8 +5,8 @@ from starlette.types import Scope
 from sandbox_http.headers import Header, Headers, find_header, hop_by_hop_of_request
 from sandbox_http.messages import RequestHead, make_request
 
-# E2B's proxy removes what a client says of other proxies and says nothing of itself. Who names a sandbox by headers is
-# such a proxy, and believed.
+# E2B's proxy removes forwarding headers of clients and adds none. A client that names the sandbox
+# by headers is a proxy; its forwarding headers are trusted.
 _FORWARDING = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"}
 )
@@ -14,7 +14,7 @@ _FORWARDED_HOST = b"x-forwarded-host"
 
 TRAFFIC_TOKEN = b"e2b-traffic-access-token"
 
-# The server in front answers `Expect: 100-continue` itself.
+# The engine's HTTP server answers `Expect: 100-continue` itself.
 _NOT_FOR_APPLICATIONS = frozenset({TRAFFIC_TOKEN, b"host", b"expect"})
 
 
@@ -26,7 +26,7 @@ def read_request(
     secrets: Collection[bytes] = (),
     forwarded: bool = False,
 ) -> RequestHead:
-    """Read a request from its ASGI scope; `host` stands in for the one the client sent, or a proxy was sent."""
+    """Build a request head from an ASGI scope; `host` overrides the Host header."""
     headers: Headers = scope["headers"]
     query: bytes = scope["query_string"]
     target = scope["raw_path"] + b"?" + query if query else scope["raw_path"]

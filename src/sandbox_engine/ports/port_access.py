@@ -8,7 +8,7 @@ _PORT = "${PORT}"
 
 
 def find_rejection(record: SandboxRecord, headers: Headers) -> ErrorPage | None:
-    """Say why a request may not go to a port of the sandbox, if it may not."""
+    """Return the error page for a request that may not reach a port of the sandbox."""
     if record.traffic_token is None:
         return None
     given = find_header(headers, TRAFFIC_TOKEN)
@@ -20,6 +20,6 @@ def find_rejection(record: SandboxRecord, headers: Headers) -> ErrorPage | None:
 
 
 def forwarded_host(record: SandboxRecord, port: int) -> str | None:
-    """Give the host that an application is told it was called by, if not the one that was."""
+    """Return the Host header to forward, if it is masked."""
     mask = record.network.mask_request_host
     return mask.replace(_PORT, str(port)) if mask else None

@@ -18,13 +18,13 @@ from sandbox_http.upstream import Upstream, UpstreamInvalid, UpstreamLost
 
 
 class PortProxy:
-    """Passes HTTP and what HTTP is upgraded to (WebSocket) to the ports of one sandbox."""
+    """Forwards HTTP and upgrades (WebSocket) to the ports of one sandbox."""
 
     def __init__(
         self, dial: Dial, *, sandbox_id: str, secrets: Collection[bytes] = frozenset()
     ) -> None:
         self._pool = ConnectionPool(dial)
-        self._secrets = secrets  # what the engine knows its callers by; no application sees it
+        self._secrets = secrets  # credentials of the engine; applications must not see them
         self._sandbox_id = sandbox_id
 
     async def __call__(
@@ -37,10 +37,10 @@ class PortProxy:
         host: str | None = None,
         forwarded: bool = False,
     ) -> None:
-        """Answer an HTTP request with what the application on `port` answers.
+        """Forward an HTTP request to the application on `port`.
 
-        The application sees the Host that the client sent, unless `host` is given; or, if the request is `forwarded`
-        by a proxy, the one that the proxy was called by.
+        The application sees the client's Host header, unless `host` is given; if the request was
+        `forwarded` by a proxy, the host by which the proxy was called.
         """
         client = _Client(scope, receive, send)
         try:
@@ -60,12 +60,12 @@ class PortProxy:
             await client.answer(unroutable())
 
     async def close(self) -> None:
-        """Cut every connection into the sandbox; later requests open their own."""
+        """Close all connections into the sandbox; later requests open new ones."""
         await self._pool.close()
 
     async def _forward(self, client: "_Client", request: RequestHead, port: int) -> None:
-        # The application may be about to close a connection it left open, so only what may be
-        # sent twice is sent over one.
+        # The application may be about to close an idle connection, so only requests that can be
+        # repeated reuse one.
         idle = self._pool.take_idle(port) if request.is_repeatable else None
         if idle is not None:
             try:
@@ -77,7 +77,7 @@ class PortProxy:
         await self._exchange(client, request, await self._pool.connect(port))
 
     async def _exchange(self, client: "_Client", request: RequestHead, upstream: Upstream) -> None:
-        """Carry a request out; raises only while the client has seen nothing of an answer."""
+        """Send a request and the response; raises only before the client has seen any of it."""
         upstream.start(request)
         upload = asyncio.create_task(_upload(client, upstream, chunked=request.is_chunked))
         try:
@@ -94,7 +94,7 @@ class PortProxy:
 
 
 class _ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class _Client:
 
 
 async def _upload(client: _Client, upstream: Upstream, *, chunked: bool) -> None:
-    """Pass the request's body on, then watch for the client's leaving."""
+    """Forward the request body, then watch for a disconnect."""
     while True:
         message = await client.receive()
         if message["type"] == "http.disconnect":

@@ -7,9 +7,9 @@ from sandbox_engine.system.errors import TemplateNotFound
 
 @dataclass(frozen=True)
 class Template:
-    """What a sandbox is created from.
+    """What a sandbox is created from: a template or snapshot.
 
-    `base` is the snapshot whose files lie beneath the sandbox's own, where there is one.
+    `base` is the snapshot whose files lie below the sandbox's own, if any.
     """
 
     id: str
@@ -26,18 +26,18 @@ FindTemplate = Callable[[str], Template | None]
 
 
 class Catalog:
-    """Everything that a sandbox can be created from, whoever keeps it."""
+    """All templates and snapshots that sandboxes can be created from."""
 
     def __init__(self) -> None:
         self._sources: list[FindTemplate] = []
         self._listeners: list[Callable[[str], None]] = []
 
     def add(self, source: FindTemplate) -> None:
-        """Look for templates there too, after the sources added before."""
+        """Add a source; sources are searched in the order of adding."""
         self._sources.append(source)
 
     def on_use(self, listener: Callable[[str], None]) -> None:
-        """Tell the id of each template that a sandbox was created from."""
+        """Register a callback for the template ID of each new sandbox."""
         self._listeners.append(listener)
 
     def note_use(self, template_id: str) -> None:
@@ -45,7 +45,7 @@ class Catalog:
             listener(template_id)
 
     def get(self, reference: str) -> Template:
-        """Get the template of this id or name, which may end in `:` and a tag."""
+        """Return the template with this ID or name, optionally with `:tag`."""
         for find in self._sources:
             if (template := find(reference)) is not None:
                 return template

@@ -18,13 +18,13 @@ class Level(StrEnum):
     ERROR = "error"
 
     def includes(self, other: "Level") -> bool:
-        """Tell whether who asks for this level and above wants to see the other."""
+        """Return whether a filter for this level includes the other."""
         order = list(Level)
         return order.index(other) >= order.index(self)
 
 
 class Entry(BaseModel):
-    """One thing that happened to a sandbox."""
+    """A journal entry of a sandbox."""
 
     at: datetime
     level: Level = Level.INFO
@@ -33,7 +33,7 @@ class Entry(BaseModel):
 
 
 class Journal:
-    """What happened to a sandbox, in its directory; when it is full its older half goes."""
+    """The log of a sandbox, in its directory; the older half is dropped when it is full."""
 
     def __init__(self, directory: Path) -> None:
         self._newer = directory / "journal"
@@ -42,7 +42,7 @@ class Journal:
     def note(
         self, message: str, fields: Mapping[str, str] | None = None, *, level: Level = Level.INFO
     ) -> None:
-        """Add an entry. That there is no room for it stops nothing else."""
+        """Add an entry; a full disk is ignored."""
         entry = Entry(
             at=datetime.now(UTC),
             level=level,
@@ -53,11 +53,11 @@ class Journal:
             self._append(entry.model_dump_json().encode() + b"\n")
 
     def entries(self) -> Iterator[Entry]:
-        """Read what is kept, oldest first."""
+        """Read all entries, oldest first."""
         for path in (self._older, self._newer):
             with suppress(FileNotFoundError), path.open("rb") as file:
                 for line in file:
-                    with suppress(ValidationError):  # a full disk has cut it short
+                    with suppress(ValidationError):  # truncated by a full disk
                         yield Entry.model_validate_json(line)
 
     def _append(self, line: bytes) -> None:

@@ -10,7 +10,7 @@ from sandbox_engine.system.settings import Resources
 
 
 class State(StrEnum):
-    """Where a sandbox stands; only `running` and `paused` are ever shown to callers."""
+    """State of a sandbox; callers only see `running` and `paused`."""
 
     CREATING = "creating"
     RESERVED = "reserved"
@@ -25,7 +25,7 @@ class OnTimeout(StrEnum):
 
 
 class LinkRecord(BaseModel):
-    """The network link a sandbox holds."""
+    """The network link of a sandbox."""
 
     name: str
     netns: str
@@ -33,21 +33,21 @@ class LinkRecord(BaseModel):
 
 
 class InitRecord(BaseModel):
-    """A sandbox's first process; the start time tells it from a later process with its pid."""
+    """A sandbox's init process; the start time tells it from a later process with its pid."""
 
     pid: int
     start_ticks: int
 
 
 class EgressRecord(BaseModel):
-    """What a caller wants a sandbox to reach, in the caller's words."""
+    """Egress options as requested."""
 
     allow_out: list[str] | None = None
     deny_out: list[str] | None = None
     dns_servers: list[str] | None = None
 
     def policy(self, *, allow_internet: bool | None) -> Policy:
-        """Read what was asked for; raises InvalidRequest where it makes no sense."""
+        """Build the policy; raises InvalidRequest if the options are invalid."""
         return Policy.parse(
             allow_out=self.allow_out or (),
             deny_out=self.deny_out or (),
@@ -57,14 +57,14 @@ class EgressRecord(BaseModel):
 
 
 class NetworkRecord(EgressRecord):
-    """What a caller wants of a sandbox's network."""
+    """Network options as requested."""
 
     allow_public_traffic: bool | None = None
     mask_request_host: str | None = None
 
 
 class MountRecord(BaseModel):
-    """A volume at its place in a sandbox."""
+    """A mounted volume."""
 
     volume_id: str
     name: str
@@ -77,7 +77,7 @@ class IdempotencyRecord(BaseModel):
 
 
 class SandboxRecord(BaseModel):
-    """Everything the engine has to know of a sandbox to go on with it after a restart."""
+    """State of a sandbox that an engine needs to adopt it after a restart."""
 
     id: str
     state: State = State.CREATING
@@ -97,7 +97,7 @@ class SandboxRecord(BaseModel):
     volumes: tuple[MountRecord, ...] = ()
     allow_internet: bool | None = None
     network: NetworkRecord = Field(default_factory=NetworkRecord)
-    policing: bool = False  # connections that its network policy closes may not be cut yet
+    policing: bool = False  # connections that a new policy denies may not be cut yet
     access_token: str
     traffic_token: str | None = None
     created_at: datetime
@@ -114,10 +114,10 @@ class SandboxRecord(BaseModel):
 
     @property
     def policy(self) -> Policy:
-        """What it may reach of the internet."""
+        """The egress policy."""
         return self.network.policy(allow_internet=self.allow_internet)
 
     @property
     def starts_something(self) -> bool:
-        """Tell whether it is up only once its template's commands have been run in it."""
+        """Return whether the template has start or ready commands."""
         return bool(self.start_command or self.ready_command)

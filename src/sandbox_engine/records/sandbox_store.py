@@ -6,11 +6,11 @@ from sandbox_engine.system.json_store import JsonStore
 
 
 class RecordStore(JsonStore[SandboxRecord]):
-    """The sandboxes' directories, each with its record."""
+    """Directories of sandboxes with their records."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, SandboxRecord)
 
     def journal(self, sandbox_id: str) -> Journal:
-        """Give what tells of the sandbox, and takes in more."""
+        """Return the journal of a sandbox."""
         return Journal(self.path(sandbox_id))

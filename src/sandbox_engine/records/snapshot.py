@@ -13,18 +13,17 @@ from sandbox_engine.system.ids import new_id
 
 
 class SnapshotState(StrEnum):
-    """Where a snapshot stands; what is found half taken is removed."""
+    """State of a snapshot; unfinished ones are removed at start."""
 
     TAKING = "taking"
     READY = "ready"
 
 
 class SnapshotRecord(BaseModel):
-    """A copy of a sandbox's disk, and what a sandbox that stands on it has to know.
+    """A copy of a sandbox's disk with the settings of its sandboxes.
 
-    `base` is the snapshot that lies beneath this one. One that is not `listed` any more is kept for
-    the sandboxes that stand on it. `unwritten_since` is the boot of the machine that took it, as
-    long as the copy is not on the disk itself.
+    `base` is the snapshot below this one. Unlisted snapshots are kept while sandboxes use them.
+    `unwritten_since` is the boot ID of the machine until the copy is flushed to the disk.
     """
 
     id: str
@@ -47,7 +46,7 @@ class SnapshotRecord(BaseModel):
 
     @classmethod
     def of(cls, sandbox: SandboxRecord, *, name: str = "", tag: str, listed: bool) -> Self:
-        """Write down what a snapshot of the sandbox takes over from it."""
+        """Create the record of a snapshot of this sandbox."""
         return cls(
             id=new_id(),
             listed=listed,
@@ -68,15 +67,15 @@ class SnapshotRecord(BaseModel):
 
     @property
     def reference(self) -> str:
-        """What a sandbox is created from it by."""
+        """The name by which sandboxes are created from it."""
         return f"{self.name or self.id}:{self.tag}"
 
     def answers_to(self, name: str, tag: str | None) -> bool:
-        """Tell whether it is meant by this name or id, and where one is given by this tag."""
+        """Return whether this name or id, and tag if given, refer to the snapshot."""
         return name in (self.id, self.name) and (tag or DEFAULT_TAG) == self.tag
 
     def template(self) -> Template:
-        """Give what sandboxes are created from."""
+        """Return the template for new sandboxes."""
         return Template(
             id=self.id,
             name=self.name or self.id,

@@ -10,7 +10,7 @@ from sandbox_engine.system.json_store import JsonStore
 
 
 class SnapshotStore(JsonStore[SnapshotRecord]):
-    """The snapshots' directories, each with a record and a disk image, and who needs them."""
+    """Directories of snapshots, each with a record and a disk image; tracks their users."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, SnapshotRecord)
@@ -21,13 +21,13 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
         return self.path(snapshot_id) / "disk.img"
 
     def listed(self) -> list[SnapshotRecord]:
-        """Every snapshot that somebody asked for and nobody has deleted, newest first."""
+        """List the snapshots that were requested and not deleted, newest first."""
         ready = (one for one in self.records.values() if one.state is SnapshotState.READY)
         shown = (one for one in ready if one.listed)
         return sorted(shown, key=lambda one: (one.created_at, one.id), reverse=True)
 
     def find(self, reference: str) -> SnapshotRecord | None:
-        """Find the snapshot by its id or name, which may end in `:` and a tag."""
+        """Find a snapshot by ID or name, optionally with `:tag`."""
         try:
             wanted = Reference.parse(reference)
         except InvalidRequest:
@@ -36,14 +36,14 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
         return next(found, None)
 
     def find_template(self, reference: str) -> Template | None:
-        """Find what sandboxes of the snapshot are created from."""
+        """Find the template of a snapshot."""
         found = self.find(reference)
         return None if found is None else found.template()
 
     def chain(self, base: str | None) -> list[SnapshotRecord]:
-        """List what lies beneath a sandbox that stands on `base`, the lowest first.
+        """List the snapshots below a sandbox created from `base`, lowest first.
 
-        Raises KeyError where one is gone.
+        Raises KeyError if one is missing.
         """
         found: list[SnapshotRecord] = []
         while base is not None:
@@ -53,7 +53,7 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
 
     @contextmanager
     def pinned(self, snapshot_id: str) -> Iterator[None]:
-        """Keep a snapshot that nothing stands on yet."""
+        """Keep a snapshot that no sandbox uses yet."""
         self._pinned.append(snapshot_id)
         try:
             yield
@@ -61,7 +61,7 @@ class SnapshotStore(JsonStore[SnapshotRecord]):
             self._pinned.remove(snapshot_id)
 
     def unneeded(self, bases: Iterable[str | None]) -> list[SnapshotRecord]:
-        """List the snapshots that are not listed and that none of the sandboxes' bases needs."""
+        """List unlisted snapshots that none of the bases needs."""
         needed = {one.id for one in self.records.values() if one.listed}
         needed |= {*filter(None, bases), *self._pinned}
         kept = {below.id for base in needed & set(self.records) for below in self.chain(base)}

@@ -14,14 +14,14 @@ _TAG = re.compile(r"[a-z0-9._-]{1,128}")
 
 @dataclass(frozen=True)
 class Reference:
-    """A template's id or name, and where one was given the tag of one of its builds."""
+    """A template's ID or name, with an optional tag."""
 
     name: str
     tag: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `name` or `name:tag`, whatever the case."""
+        """Parse `name` or `name:tag`, ignoring case."""
         name, colon, tag = text.partition(":")
         return cls(_clean_name(name), _clean_tag(tag) if colon else None)
 
@@ -30,7 +30,7 @@ class Reference:
 
 
 def parse_name(text: str) -> str:
-    """Read the name of a template where no tag may follow it."""
+    """Parse a template's name without a tag."""
     reference = Reference.parse(text)
     if reference.tag is not None:
         raise InvalidRequest("Template name should not contain a tag, use the 'tags' field instead")
@@ -38,11 +38,11 @@ def parse_name(text: str) -> str:
 
 
 def parse_tags(texts: Iterable[str]) -> list[str]:
-    """Read tags that are to be given or taken; each comes out once, in the order given."""
+    """Parse tags, removing duplicates."""
     tags = list(dict.fromkeys(_clean_tag(text) for text in texts))
     for tag in tags:
         if _is_build_id(tag):
-            raise InvalidRequest(f"Invalid tag '{tag}': a tag cannot be a build's id")
+            raise InvalidRequest(f"Invalid tag '{tag}': it has the format of a build ID")
     return tags
 
 
@@ -50,8 +50,8 @@ def _clean_name(text: str) -> str:
     name = text.strip().lower()
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"Invalid template name '{text}': it takes up to 128 letters, digits, hyphens and "
-            "underscores, and has no namespace on this engine"
+            f"Invalid template name '{text}': use up to 128 letters, digits, hyphens and "
+            "underscores, without a namespace"
         )
     return name
 
@@ -60,7 +60,7 @@ def _clean_tag(text: str) -> str:
     tag = text.strip().lower()
     if not _TAG.fullmatch(tag):
         raise InvalidRequest(
-            f"Invalid tag '{text}': it takes up to 128 letters, digits, hyphens, underscores and dots"
+            f"Invalid tag '{text}': use up to 128 letters, digits, hyphens, underscores and dots"
         )
     return tag
 

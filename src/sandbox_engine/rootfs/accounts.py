@@ -10,7 +10,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 class UnknownUser(Exception):
-    """The sandbox has no account of this name."""
+    """The sandbox has no user with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"unknown user {name}")
@@ -18,12 +18,12 @@ class UnknownUser(Exception):
 
 
 class InvalidPath(ValueError):
-    """The path cannot name anything in the sandbox."""
+    """The path is invalid."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """A user of a sandbox; ids are the sandbox's own, the primary group comes first."""
+    """A user of a sandbox; ids are those inside, the primary group comes first."""
 
     name: str
     uid: int
@@ -38,7 +38,7 @@ class Account:
 
 
 class Accounts:
-    """The users and groups of a sandbox as its own files have them."""
+    """Users and groups of a sandbox, from its own files."""
 
     def __init__(self, passwd: str, group: str) -> None:
         self._users = list(_records(passwd, fields=7))
@@ -48,7 +48,7 @@ class Accounts:
 
     @classmethod
     def read(cls, root: Root) -> Self:
-        """Read them from the sandbox's files; lines that make no sense are passed over."""
+        """Read the sandbox's files; malformed lines are skipped."""
         return cls(_text(root, "/etc/passwd"), _text(root, "/etc/group"))
 
     def find(self, name: str) -> Account:
@@ -66,7 +66,7 @@ class Accounts:
         raise UnknownUser(name)
 
     def find_group(self, name: str) -> int:
-        """Find a group by its name, or by its number."""
+        """Find a group by name or number."""
         for found, _, gid, _ in self._groups:
             if name in (found, gid):
                 return int(gid)
@@ -75,11 +75,11 @@ class Accounts:
         raise UnknownUser(name)
 
     def user_name(self, uid: int) -> str:
-        """Name a user; its number where it has no name."""
+        """Return a user's name, or its number if it has none."""
         return self._user_names.get(uid) or str(uid)
 
     def group_name(self, gid: int) -> str:
-        """Name a group; its number where it has no name."""
+        """Return a group's name, or its number if it has none."""
         return self._group_names.get(gid) or str(gid)
 
     def _supplementary(self, name: str, primary: int) -> list[int]:
@@ -88,7 +88,7 @@ class Accounts:
 
 
 def resolve_path(path: str, account: Account, *, workdir: str | None = None) -> str:
-    """Make a path absolute and free of `.` and `..`, as the user's shell would read it."""
+    """Make a path absolute and normalized, with `~` expanded."""
     if "\0" in path:
         raise InvalidPath("path contains invalid characters: a NUL byte")
     if not path and workdir is not None:
@@ -121,7 +121,7 @@ def _records(text: str, *, fields: int) -> Iterator[list[str]]:
 
 
 def _id(text: str) -> int | None:
-    """Read a user's or group's number; None for one that no process of a sandbox can have."""
+    """Parse a user or group id; None for ids that sandboxes cannot have."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(ID_COUNT))):
         return None
     return number if (number := int(text)) < ID_COUNT else None

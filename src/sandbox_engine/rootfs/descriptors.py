@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def closing(descriptor: int) -> Iterator[int]:
-    """Close the file descriptor on the way out."""
+    """Close the file descriptor on exit."""
     try:
         yield descriptor
     finally:

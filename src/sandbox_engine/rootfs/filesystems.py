@@ -1,8 +1,7 @@
-"""Which file systems the host reads and writes on a sandbox's behalf.
+"""File systems that the host reads and writes for a sandbox.
 
-The kernel's own (proc, sysfs, cgroup, debugfs, mqueue, ...) judge the one who asks: there the
-host's root may what the sandbox's root may not. So those that hold data are listed, and every
-other is refused.
+Kernel file systems (proc, sysfs, cgroup, debugfs, mqueue, ...) check the caller's credentials: the
+host's root may do what the sandbox's root may not. Only file systems with data are allowed.
 """
 
 import errno
@@ -32,22 +31,22 @@ _DATA = _NETWORK | {
 
 
 class RefusedFile(OSError):
-    """Something that the host does not touch for a sandbox."""
+    """A file that the host does not access for a sandbox."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.EINVAL, reason)
 
 
 class KernelFile(RefusedFile):
-    """A file of the kernel's own, which only the sandbox's own users may judge."""
+    """A file of a kernel file system, which checks the caller's credentials."""
 
 
 def require_data(descriptor: int) -> None:
-    """Refuse a file or directory of a file system that holds no data."""
+    """Reject files and directories on file systems without data."""
     if filesystem_type(descriptor) not in _DATA:
         raise KernelFile("it is not available through the files API; run a command to read it")
 
 
 def is_network(descriptor: int) -> bool:
-    """Tell whether changes may be made elsewhere, so that watching would miss them."""
+    """Return whether other machines may change files, which inotify does not report."""
     return filesystem_type(descriptor) in _NETWORK

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 
 
 class RootClosed(Exception):
-    """The sandbox is gone, and its files with it."""
+    """The sandbox is gone with its files."""
 
 
 class Handle:
-    """A descriptor that several threads use, and one of them lets go of."""
+    """A descriptor shared by threads that is closed once unused."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -19,7 +19,7 @@ class Handle:
         self._farewells: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Let go; what is under way ends by itself, what comes is refused."""
+        """Close; operations in progress finish, new ones are rejected."""
         with self._lock:
             if self._closed:
                 return
@@ -31,7 +31,7 @@ class Handle:
 
     @contextmanager
     def held(self) -> Iterator[int]:
-        """Keep the descriptor from being closed, and its number from being given away."""
+        """Keep the descriptor open during the context."""
         with self._lock:
             if self._closed:
                 raise RootClosed
@@ -43,7 +43,7 @@ class Handle:
 
     @contextmanager
     def when_closed(self, farewell: Callable[[], None]) -> Iterator[None]:
-        """Have `farewell` called if it is closed within this context, in whichever thread."""
+        """Call `farewell` if the handle is closed within the context, in any thread."""
         with self._lock:
             if self._closed:
                 raise RootClosed

@@ -14,26 +14,26 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Placement:
-    """Puts files into a sandbox's tree, each in the place of a file or link that was there."""
+    """Writes files into a sandbox's tree; each atomically replaces a file or link."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether the path leads to a directory."""
+        """Return whether the path leads to a directory."""
         try:
             return stat.S_ISDIR(self._root.stat(path).st_mode)
         except OSError:
             return False
 
     def directory(self, path: str, owner: Owner, mode: int) -> None:
-        """Make a directory, or change the mode of the one that is there."""
+        """Create a directory, or change the mode of an existing one."""
         self._root.make_directories(path, owner)
         with closing(self._root.open_directory(path)) as directory:
             os.fchmod(directory, mode)
 
     def file(self, path: str, contents: BinaryIO, owner: Owner, mode: int, mtime: float) -> None:
-        """Write a regular file, seen under its name once it is whole."""
+        """Write a regular file; it appears once complete."""
         with (
             self._replacing(path) as (directory, name),
             closing(os.open(name, _NEW_FILE, 0o600, dir_fd=directory)) as descriptor,
@@ -45,13 +45,13 @@ class Placement:
             os.utime(descriptor, (mtime, mtime))
 
     def symlink(self, path: str, target: str, owner: Owner) -> None:
-        """Make a symbolic link."""
+        """Create a symbolic link."""
         with self._replacing(path) as (directory, name):
             os.symlink(target, name, dir_fd=directory)
             self._root.hand_over(directory, name, owner)
 
     def link(self, path: str, existing: str) -> None:
-        """Give a file one more name."""
+        """Create a hard link."""
         with (
             self._root.parent(existing) as (source, known),
             self._replacing(path) as (
@@ -68,7 +68,7 @@ class Placement:
             try:
                 yield directory, fresh
                 os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
-            finally:  # also after a rename of a file over itself, which does nothing
+            finally:  # also after renaming a file to itself, which does nothing
                 with suppress(FileNotFoundError):
                     os.unlink(fresh, dir_fd=directory)
 

@@ -15,58 +15,57 @@ from sandbox_engine.rootfs.ownership import UID_BASE, IdRange, Owner
 from sandbox_engine.rootfs.trees import remove_tree, require_no_mount
 from sandbox_engine.system.syscalls import RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS, openat2
 
-# openat2 answers EAGAIN where the `..` of a link met a rename at the same instant, anywhere on the
-# machine: a neighbour that renames without end makes one try in a hundred succeed.
+# openat2 fails with EAGAIN if a rename anywhere on the machine coincides with resolving a `..`:
+# next to a neighbour that renames without pause one try in a hundred succeeds.
 _TRIES_TO_RESOLVE = 10_000
 _TRIES_TO_CREATE = 100
 _USUAL_MODE = 0o755
 
-# What making a file says on a file system that is the sandbox's own, like its /dev/shm.
+# Errors of creating a file on a file system of the sandbox's own, like its /dev/shm.
 _NO_PLACE_FOR_HOST_ROOT = errno.EOVERFLOW
 
 
 class Root:
-    """A sandbox's file tree as the host may touch it; its methods block.
+    """Safe access to a sandbox's file tree from the host; all methods block.
 
-    A path is resolved once, by the kernel, which keeps it below the sandbox's root whatever its
-    links say and whoever renames what meanwhile. From there on only descriptors are used.
+    The kernel resolves each path once, below the sandbox's root, whatever its links are and whoever
+    renames entries meanwhile. After that only descriptors are used.
 
-    The host's root does nothing here that the sandbox's own could not: what belongs to an id
-    outside the sandbox, such as a file mounted there from the host, is read only if everybody may
-    read it, and not changed.
+    The host's root does only what the sandbox's root could: files of ids outside the sandbox, such
+    as files mounted from the host, are read only if world-readable, and never changed.
     """
 
     def __init__(self, descriptor: int, *, uid_base: int = UID_BASE) -> None:
         self._handle = Handle(descriptor)
         self._ids = IdRange(uid_base)
         self._making = threading.Lock()
-        # "/" of another mount namespace; a directory of this one in tests.
+        # "/" of another mount namespace; in tests a directory of this one.
         self._place = _place(descriptor).rstrip("/")
 
     @classmethod
     def at(cls, path: str) -> Self:
-        """Take the tree below a directory of the host, such as `/proc/<pid>/root`."""
+        """Open the tree below a directory of the host, such as `/proc/<pid>/root`."""
         return cls(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def close(self) -> None:
-        """Let go of the tree; what is under way ends by itself, what comes is refused."""
+        """Close the tree; operations in progress finish, new ones are rejected."""
         self._handle.close()
 
     def when_closed(self, farewell: Callable[[], None]) -> AbstractContextManager[None]:
-        """Have `farewell` called if the tree is closed within this context, in whichever thread."""
+        """Call `farewell` if the tree is closed within this context, in any thread."""
         return self._handle.when_closed(farewell)
 
     def locate(self, path: str, flags: int = 0) -> int:
-        """Open `path` as a mere place, whatever is there; nothing happens to it by that."""
+        """Open `path` with O_PATH, without side effects."""
         return self._open(path, flags | os.O_PATH)
 
     def stat(self, path: str) -> os.stat_result:
-        """Look at what `path` leads to."""
+        """Return the status of what `path` leads to."""
         with closing(self.locate(path)) as place:
             return os.fstat(place)
 
     def open_file(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """Open an existing regular file that holds data; everything else is refused at once."""
+        """Open an existing regular file with data; rejects everything else."""
         with closing(self.locate(path)) as place:
             mode = os.fstat(place).st_mode
             if stat.S_ISDIR(mode):
@@ -80,7 +79,7 @@ class Root:
             return os.open(_magic(place), flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
     def open_directory(self, path: str) -> int:
-        """Open a directory that holds data, to be listed."""
+        """Open a directory for listing."""
         descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self.admit(descriptor)
@@ -90,12 +89,12 @@ class Root:
         return descriptor
 
     def admit(self, descriptor: int) -> None:
-        """Refuse what the sandbox's own root could not read."""
+        """Reject what the sandbox's root could not read."""
         require_data(descriptor)
         self._require(descriptor, self._ids.may_read)
 
     def open_for_writing(self, path: str, owner: Owner) -> tuple[int, bool]:
-        """Open a regular file, made as `owner`'s if there is none; says whether it was made."""
+        """Open or create a regular file; returns whether it was created."""
         for _ in range(_TRIES_TO_CREATE):
             try:
                 return self.open_file(path, os.O_WRONLY), False
@@ -108,18 +107,18 @@ class Root:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
     def read(self, path: str, *, limit: int) -> bytes:
-        """Read the beginning of a small file."""
+        """Read the start of a small file."""
         with closing(self.open_file(path)) as descriptor:
             return os.pread(descriptor, limit, 0)
 
     def make_directory(self, path: str, owner: Owner, *, mode: int) -> None:
-        """Make a directory where there is nothing yet, as `owner`'s."""
+        """Create a directory."""
         with self.parent(path) as (directory, name), self._making:
             os.mkdir(name, 0o700, dir_fd=directory)
             os.close(self._take_over(directory, name, owner, mode))
 
     def make_directories(self, path: str, owner: Owner, *, mode: int = _USUAL_MODE) -> None:
-        """Make the directory and those above it where they are missing, as `owner`'s."""
+        """Create a directory with its missing parents."""
         missing: list[str] = []
         while (place := self._find_directory(path)) is None:
             path, name = posixpath.split(path)
@@ -136,7 +135,7 @@ class Root:
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Hold the directory that an entry is in, or is to be in; gives it with the entry's name."""
+        """Open the parent directory of an entry; yields it with the entry's name."""
         _require_no_nul(path)
         directory, name = posixpath.split(path)
         if name in {"", ".", ".."}:
@@ -146,39 +145,39 @@ class Root:
             yield place, name
 
     def rename(self, source: str, destination: str) -> None:
-        """Move an entry to another name, over what may be there."""
+        """Rename an entry, replacing the target."""
         with self.parent(source) as (old, old_name), self.parent(destination) as (new, new_name):
             require_no_mount(old, old_name)
             require_no_mount(new, new_name)
             os.rename(old_name, new_name, src_dir_fd=old, dst_dir_fd=new)
 
     def remove(self, path: str) -> None:
-        """Remove an entry and everything below it."""
+        """Remove an entry recursively."""
         with self.parent(path) as (directory, name):
             remove_tree(directory, name)
 
     def remove_file(self, path: str, descriptor: int) -> None:
-        """Remove the file open as `descriptor`, if the path still leads to it."""
+        """Remove the open file if the path still leads to it."""
         with self.parent(path) as (directory, name):
             there = os.stat(name, dir_fd=directory, follow_symlinks=False)
             if os.path.samestat(there, os.fstat(descriptor)):
                 os.unlink(name, dir_fd=directory)
 
     def give(self, descriptor: int, owner: Owner) -> None:
-        """Make an open file or directory `owner`'s."""
+        """Change the owner of an open file or directory."""
         self._require_changeable(descriptor)
         self._ids.give(descriptor, owner)
 
     def hand_over(self, directory: int, name: str, owner: Owner) -> None:
-        """Make an entry that was made just now `owner`'s; a link itself, not where it leads."""
+        """Change the owner of a newly created entry, without following links."""
         self._ids.give_entry(directory, name, owner)
 
     def owner(self, status: os.stat_result) -> Owner:
-        """Tell whose a file is as the sandbox itself sees it."""
+        """Return a file's owner as seen in the sandbox."""
         return self._ids.owner(status)
 
     def path_of(self, descriptor: int) -> str:
-        """Tell where in the tree a descriptor is, links resolved."""
+        """Return a descriptor's resolved path in the tree."""
         return _place(descriptor).removeprefix(self._place) or "/"
 
     def _require_changeable(self, descriptor: int) -> None:
@@ -188,7 +187,7 @@ class Root:
     def _require(self, descriptor: int, allows: Callable[[os.stat_result], bool]) -> None:
         if allows(os.fstat(descriptor)):
             return
-        with self._making:  # it may have just been made, and not yet given away
+        with self._making:  # it may have just been created without its final owner
             if not allows(os.fstat(descriptor)):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -220,7 +219,7 @@ class Root:
             return self._adopt(descriptor, owner, 0o644)
 
     def _behind(self, path: str) -> str:
-        """Where a dangling symlink points; `path` itself if it is none."""
+        """Return the target of a dangling symbolic link; otherwise `path`."""
         with self.parent(path) as (directory, name):
             try:
                 target = os.readlink(name, dir_fd=directory)
@@ -248,11 +247,11 @@ class Root:
             return self._take_over(parent, name, owner, mode)
 
     def _take_over(self, parent: int, name: str, owner: Owner, mode: int) -> int:
-        """Give a directory just made to its owner; one that was there before stays as it is."""
+        """Give a new directory to its owner; an existing one is unchanged."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=parent)
-        # Nobody in the sandbox can make anything the host's own root's: so it is the one just
-        # made, not another that was put in its place.
+        # Processes in the sandbox cannot create files owned by the host's root, so this is the new
+        # directory and not a replacement.
         is_ours = os.fstat(descriptor).st_uid == os.geteuid()
         return self._adopt(descriptor, owner, mode) if is_ours else descriptor
 
@@ -267,9 +266,9 @@ class Root:
 
 
 def _require_no_nul(path: str) -> None:
-    # The kernel would take what is before it for the path.
+    # The kernel would cut the path there.
     if "\0" in path:
-        raise RefusedFile("the path holds a NUL byte")
+        raise RefusedFile("the path contains a NUL byte")
 
 
 def _magic(descriptor: int) -> str:

@@ -15,17 +15,16 @@ _NAMES_AT_ONCE = 10_000
 
 
 class TreeMoved(OSError):
-    """A directory was taken away while something was being done below it."""
+    """A directory was moved during an operation below it."""
 
     def __init__(self) -> None:
-        super().__init__(errno.EBUSY, "it was moved while it was being worked on")
+        super().__init__(errno.EBUSY, "it was moved during the operation")
 
 
 class TreeCursor:
-    """A place in a directory tree, held by one descriptor however deep it is.
+    """A position in a directory tree of any depth, held by one descriptor.
 
-    It climbs by `..` and checks where it arrived: a directory that was moved meanwhile would
-    otherwise lead it into another tree.
+    Going up by `..` is verified: a directory that was moved would otherwise lead into another tree.
     """
 
     def __init__(self, directory: int) -> None:
@@ -38,14 +37,14 @@ class TreeCursor:
         return len(self._names)
 
     def enter(self, name: str, *, across_mounts: bool) -> None:
-        """Go down into the directory `name`, which must be no symlink."""
+        """Enter the directory `name`, which must not be a link."""
         resolve = RESOLVE_NO_SYMLINKS | (0 if across_mounts else RESOLVE_NO_XDEV)
         self._move_to(openat2(self.descriptor, name, _DIRECTORY, resolve=resolve))
         self._trail.append(_identity(self.descriptor))
         self._names.append(name)
 
     def leave(self) -> str:
-        """Go up again; returns the name of the directory left."""
+        """Go to the parent; returns the name of the directory left."""
         parent = os.open("..", _DIRECTORY, dir_fd=self.descriptor)
         if _identity(parent) != self._trail[-2]:
             os.close(parent)
@@ -70,11 +69,11 @@ def _identity(descriptor: int) -> tuple[int, int]:
 def walk(
     directory: int, *, depth: int, admit: Callable[[int], None]
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield each entry down to `depth` levels: its directory's descriptor, its name, its path.
+    """Yield entries down to `depth` levels: the directory's descriptor, name and path.
 
-    A directory comes before its contents, names are in order, symlinks are not followed, and what
-    `admit` raises OSError for is passed over. A descriptor is good until the next entry is asked
-    for.
+    A directory precedes its contents, names are sorted, links are not followed, and directories for
+    which `admit` raises OSError are skipped. A descriptor is valid until the next entry is
+    requested.
     """
     with closing(TreeCursor(directory)) as cursor:
         levels = [("", _entries(cursor.descriptor))]
@@ -94,7 +93,7 @@ def walk(
 
 
 def _entries(directory: int) -> list[tuple[str, bool]]:
-    """Names and whether they are directories, the last one first."""
+    """List names and whether they are directories, in reverse order."""
     with os.scandir(directory) as found:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
     return sorted(entries, reverse=True)
@@ -116,10 +115,10 @@ def _has_entered(cursor: TreeCursor, name: str, admit: Callable[[int], None]) ->
 
 
 def remove_tree(directory: int, name: str) -> None:
-    """Remove `name` and everything below it; what resists is left and the first reason raised.
+    """Remove `name` recursively; raises the first error after removing everything else.
 
-    Symlinks are removed, not followed. Mount points are left alone: seen from the host, a
-    sandbox's mount point is an ordinary directory, and removing it would unmount it inside.
+    Links are not followed. Mount points are kept: seen from the host, a sandbox's mount point is an
+    ordinary directory, and removing it would unmount it inside.
     """
     removal = _Removal(directory)
     with closing(removal.cursor):
@@ -129,7 +128,7 @@ def remove_tree(directory: int, name: str) -> None:
 
 
 class _Names(NamedTuple):
-    """What of a directory is to be removed next, and whether that is everything."""
+    """The next entries of a directory to remove, and whether they are all."""
 
     names: list[str]
     is_all: bool
@@ -160,7 +159,7 @@ class _Removal:
         return _Names(names, is_all=len(names) < _NAMES_AT_ONCE)
 
     def _remove_file(self, name: str) -> bool:
-        """Remove what is no directory; a directory is entered instead."""
+        """Remove a non-directory; directories are entered instead."""
         try:
             self.cursor.enter(name, across_mounts=False)
         except FileNotFoundError:
@@ -186,7 +185,7 @@ class _Removal:
 
 
 def require_no_mount(directory: int, name: str) -> None:
-    """Refuse a name on which something is mounted, as the kernel does inside the sandbox."""
+    """Reject mount points, as the kernel does inside the sandbox."""
     try:
         os.close(openat2(directory, name, os.O_PATH | os.O_NOFOLLOW, resolve=RESOLVE_NO_XDEV))
     except FileNotFoundError:

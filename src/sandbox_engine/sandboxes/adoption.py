@@ -8,7 +8,7 @@ log = get_logger(__name__)
 
 
 async def adopt(store: RecordStore, containers: Containers, lifecycle: Lifecycle) -> None:
-    """Take over what the last engine left: what runs, what is half done, what belongs to nobody."""
+    """Take over sandboxes of an earlier engine, and clean up unfinished ones."""
     records = list(store.load_all())
     await containers.sweep(records)
     for record in records:
@@ -19,22 +19,22 @@ async def adopt(store: RecordStore, containers: Containers, lifecycle: Lifecycle
 
 async def _settle(record: SandboxRecord, containers: Containers, lifecycle: Lifecycle) -> None:
     if record.state in (State.CREATING, State.KILLING):
-        await lifecycle.kill(record, "left half done by a crash")
+        await lifecycle.kill(record, "interrupted by a crash of the engine")
         return
     if record.filesystem_only and record.init is not None:
         await lifecycle.container_lost(record, record.reason)
     sandbox = await containers.reattach(record)
     if sandbox is not None:
         if record.state is State.RUNNING:
-            containers.thaw(record)  # the crash may have come in the middle of a pause
+            containers.thaw(record)  # the crash may have interrupted a pause
         elif record.state is State.PAUSED:
             await containers.freeze(record)
         if record.policing:
             await lifecycle.apply_network_policy(record)
         lifecycle.take(record, sandbox)
     elif record.state is State.RESERVED:
-        await lifecycle.kill(record, "it ended before anybody asked for it")
+        await lifecycle.kill(record, "ended before it was assigned")
         return
     elif record.init is not None or record.link is not None:
-        await lifecycle.container_lost(record, "its processes ended while the engine was away")
+        await lifecycle.container_lost(record, "processes ended while the engine was not running")
     log.info("adopted", id=record.id, state=record.state)

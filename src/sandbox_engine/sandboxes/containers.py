@@ -38,7 +38,7 @@ _LONGEST_END_S = 10.0
 
 
 class Containers:
-    """Makes and removes what a sandbox consists of: disk, root, network link, container."""
+    """Creates and removes containers with their disks, roots and network links."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Containers:
         )
 
     async def prepare(self) -> None:
-        """Make what all sandboxes share."""
+        """Create what all sandboxes share."""
         await self._root_filesystems.prepare(nameserver=self._network.dns_address)
 
     async def start(self, record: SandboxRecord) -> Sandbox:
-        """Bring up the sandbox's container from its image and its disk, if it has one already."""
+        """Start the sandbox's container from its image and its disk, if it has one."""
         if record.init is not None or record.link is not None:
             await self.stop(record)
         directory = self._store.path(record.id)
@@ -92,7 +92,7 @@ class Containers:
         return self._sandbox(record, record.init, record.link)
 
     async def reattach(self, record: SandboxRecord) -> Sandbox | None:
-        """Find the sandbox's container as an engine before this one left it, if it still runs."""
+        """Find the running container of a sandbox of an earlier engine."""
         if record.init is None or record.link is None or not is_alive(record.init):
             return None
         await self._root_filesystems.keep(record)
@@ -103,26 +103,26 @@ class Containers:
         return sandbox
 
     async def apply_network_policy(self, record: SandboxRecord) -> None:
-        """Have another network policy take effect."""
+        """Apply a new network policy."""
         if record.link is not None:
             await self._network.apply_network_policy(_link(record.link), record.policy)
 
     def images(self, record: SandboxRecord) -> list[Path]:
-        """List the files of the machine that grow by what the sandbox writes."""
+        """List the files on the machine's disk that the sandbox's writes enlarge."""
         return [self._root_filesystems.image(record.id), *self._volumes.images(record)]
 
     async def freeze(self, record: SandboxRecord) -> None:
-        """Stop every process where it stands; its memory stays, in swap where there is some."""
+        """Freeze all processes; memory is kept, and swapped if possible."""
         await self._freezer(record).freeze()
         self._memory.begin(self._cgroup(record.id))
 
     def thaw(self, record: SandboxRecord) -> None:
-        """Let every process go on."""
+        """Thaw all processes."""
         self._memory.end(self._cgroup(record.id))
         self._freezer(record).thaw()
 
     async def stop(self, record: SandboxRecord) -> None:
-        """Remove all but the sandbox's files; what is not there any more is no error."""
+        """Remove everything except the sandbox's files; missing parts are no error."""
         self._memory.end(self._cgroup(record.id))
         if record.init is not None and await self._end(record, record.init):
             await self._runtime.delete(record.id)
@@ -135,15 +135,15 @@ class Containers:
         record.init = record.link = None
 
     async def _end(self, record: SandboxRecord, init: InitRecord) -> bool:
-        """Kill the first process, which takes every other with it; tells whether it has ended.
+        """Kill the init process, and with it all others; returns whether it has ended.
 
-        The runtime's own forced delete looks for the end every 100 ms only.
+        The runtime's forced delete polls for the end only every 100 ms.
         """
         if not is_alive(init):
             return False
         with suppress(ProcessLookupError):
             os.kill(init.pid, signal.SIGKILL)
-        self.thaw(record)  # what is frozen ends when it may go on
+        self.thaw(record)  # frozen processes die when they are thawed
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_END_S):
                 await wait_exit(init)
@@ -157,7 +157,7 @@ class Containers:
         await self._volumes.let_go(record.id)
 
     async def sweep(self, records: Iterable[SandboxRecord]) -> None:
-        """Remove what a crash left behind: whatever belongs to no record."""
+        """Remove leftovers of a crash that belong to no record."""
         kept = list(records)
         for record in kept:
             self._volumes.keep(record)
@@ -177,11 +177,11 @@ class Containers:
 
     @property
     def has_any(self) -> bool:
-        """Whether any sandbox has a container, a control group or a mounted root here."""
+        """Whether any sandbox has a container, control group or mounted root here."""
         return bool(self._there())
 
     def _there(self) -> set[str]:
-        """List the sandboxes with a container, a control group or a mounted root, whatever the records say."""
+        """List sandboxes with a container, control group or mounted root, without using records."""
         runtime_dir = self._settings.instance_run_dir / "runtime"
         known = {path.name for path in runtime_dir.iterdir()} if runtime_dir.is_dir() else set()
         return known | cgroups.children(self._cgroup_parent) | self._root_filesystems.mounted()
@@ -197,7 +197,7 @@ class Containers:
         )
 
     async def _destroy(self, sandbox_id: str) -> None:
-        with suppress(FreezeFailed):  # no group, nothing frozen
+        with suppress(FreezeFailed):  # without a group nothing is frozen
             freezer_of(self._cgroup(sandbox_id)).thaw()
         await self._runtime.destroy(sandbox_id)
 

@@ -11,7 +11,7 @@ RETRY_AFTER = timedelta(seconds=5)
 
 
 class Deadlines:
-    """Tells when a sandbox's time is up. The records are the truth; this is only the alarm clock."""
+    """Calls back when a sandbox's deadline passes; the records hold the deadlines."""
 
     def __init__(self, expired: Callable[[str], Awaitable[None]]) -> None:
         self._expired = expired
@@ -20,7 +20,7 @@ class Deadlines:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def arm(self, sandbox_id: str, at: datetime) -> None:
-        """Set the sandbox's deadline, in place of any it had."""
+        """Set or replace the sandbox's deadline."""
         self._at[sandbox_id] = at
         self._changed.set()
 
@@ -28,7 +28,7 @@ class Deadlines:
         self._at.pop(sandbox_id, None)
 
     async def run(self) -> None:
-        """Ring until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 self._changed.clear()

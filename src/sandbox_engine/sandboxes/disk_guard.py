@@ -16,7 +16,7 @@ log = get_logger(__name__)
 REASON = "the machine's disk is nearly full"
 
 _AMPLE = 8192 * MIB
-_FASTEST = 8192 * MIB  # a second; more than a sandbox writes even into free memory
+_FASTEST = 8192 * MIB  # per second; more than a sandbox writes even to free memory
 _LONGEST_LOOK_S, _SHORTEST_LOOK_S = 0.25, 0.02
 _BLOCK = 512
 
@@ -24,20 +24,20 @@ Images = Callable[[SandboxRecord], Iterable[Path]]
 
 
 class Runner(Protocol):
-    """Has sandboxes run, and can stop one."""
+    """Runs sandboxes and can stop one."""
 
     def running(self) -> Iterable[Sandbox]:
-        """List those that run."""
+        """List running sandboxes."""
 
     async def pause_if_running(self, sandbox_id: str, reason: str) -> None:
-        """Stop one if it still runs."""
+        """Stop a sandbox if it is running."""
 
 
 class DiskGuard:
-    """Stops the sandboxes that write before the machine's disk is full.
+    """Stops sandboxes that write before the machine's disk is full.
 
-    Their disks are sparse files and together may grow to more than there is. One that found no
-    room any more would lose what its sandbox believes to have written.
+    Their disks are sparse files that together can exceed the machine's disk. On a full disk a
+    sandbox would lose data that it considers written.
     """
 
     def __init__(self, *runners: Runner, capacity: Capacity, images: Images) -> None:
@@ -49,7 +49,7 @@ class DiskGuard:
         self._stopping: dict[Sandbox, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Watch until cancelled, the more closely the less there is."""
+        """Check until cancelled, more often the less space is left."""
         while True:
             room = self._capacity.disk_room()
             if room < _AMPLE:
@@ -65,7 +65,7 @@ class DiskGuard:
         written = {one: on_their_way[one] + self._size(one) for one in runners}
         growth = _growth(self._written, written).values()
         self._written = written
-        # The next look may come late, and by then they have written as much again.
+        # The next check may be late; by then the same amount may have been written again.
         if room > sum(on_their_way.values()) + 2 * sum(growth):
             self._while_roomy = written
             return
@@ -75,16 +75,16 @@ class DiskGuard:
             self._begin_stop(sandbox, runners[sandbox])
 
     def _begin_stop(self, sandbox: Sandbox, runner: Runner) -> None:
-        """Stop in the background: one that takes its time must not hide what others write."""
+        """Stop in the background: a slow stop must not delay the check of other writers."""
         task = asyncio.create_task(_stop(sandbox.id, runner))
         self._stopping[sandbox] = task
         task.add_done_callback(lambda _: self._stopping.pop(sandbox))
 
     def _size(self, sandbox: Sandbox) -> int:
-        """Measure what the sandbox's disk, and the volumes it has, take of the machine's."""
+        """Measure the disk usage of the sandbox's disk and its volumes."""
         size = 0
         for image in self._images(sandbox.record):
-            with suppress(FileNotFoundError):  # it is just being deleted
+            with suppress(FileNotFoundError):  # it is being deleted
                 size += image.stat().st_blocks * _BLOCK
         return size
 
@@ -97,6 +97,6 @@ async def _stop(sandbox_id: str, runner: Runner) -> None:
     try:
         await runner.pause_if_running(sandbox_id, REASON)
     except (EngineError, OSError) as error:
-        log.error("a sandbox that fills the disk goes on", id=sandbox_id, error=error)
+        log.error("stopping a sandbox that fills the disk failed", id=sandbox_id, error=error)
     else:
         log.warning("disk nearly full, writer stopped", id=sandbox_id)

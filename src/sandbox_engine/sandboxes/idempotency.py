@@ -11,13 +11,16 @@ _REMEMBERED = 10_000
 
 
 class IdempotencyKeys(Generic[T]):
-    """One result per key: a request that is repeated joins or repeats the first one's answer."""
+    """One result per idempotency key.
+
+    A repeated request joins or repeats the first one's result.
+    """
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, tuple[str, asyncio.Future[T]]] = OrderedDict()
 
     async def once(self, key: str, digest: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work unless the key's first request did or is doing it; a failure frees the key."""
+        """Run the work once per key; a failure frees the key."""
         if key in self._answers:
             known, answer = self._answers[key]
             if known != digest:
@@ -32,7 +35,7 @@ class IdempotencyKeys(Generic[T]):
             raise
 
     def remember(self, key: str, digest: str, answer: T) -> None:
-        """Restore what a request before a restart was answered with."""
+        """Restore the result of a request before a restart."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         future.set_result(answer)
         self._remember(key, digest, future)

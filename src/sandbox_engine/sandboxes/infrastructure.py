@@ -25,7 +25,7 @@ from sandbox_engine.volumes.volumes import Volumes
 
 @dataclass(frozen=True)
 class Infrastructure:
-    """What sandboxes stand on, whoever asks for them."""
+    """Everything that the lifecycle of sandboxes is built on."""
 
     settings: Settings
     keeper: Keeper
@@ -90,7 +90,7 @@ class Infrastructure:
         )
 
     async def adopt(self) -> Lifecycle:
-        """Take over what is there."""
+        """Take over the sandboxes of an earlier engine."""
         lifecycle = Lifecycle(
             self.store,
             self.containers,
@@ -103,19 +103,19 @@ class Infrastructure:
         return lifecycle
 
     async def leave(self) -> None:
-        """Stop, and let everything go on."""
+        """Stop the engine; sandboxes keep running."""
         await self.network.close()
         await self.keeper.close()
 
     async def clear(self) -> None:
-        """Stop, and leave nothing behind."""
+        """Stop and remove everything."""
         await self.network.destroy()
         await self.keeper.close()
         cgroups.remove(self.settings.cgroup)
         shutil.rmtree(self.settings.instance_run_dir)
 
     async def undo(self) -> None:
-        """Stop, and leave nothing behind that no sandbox needs."""
+        """Stop and remove everything, unless sandboxes exist."""
         await self.network.drain()
         if self.network.has_links or self.containers.has_any:
             await self.leave()
@@ -125,7 +125,7 @@ class Infrastructure:
 
 @contextmanager
 def sole_owner(settings: Settings) -> Iterator[None]:
-    """Make sure that no other engine works on the same state directory."""
+    """Lock the state directory against other engines."""
     run_dir = settings.instance_run_dir
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     run_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
@@ -134,7 +134,7 @@ def sole_owner(settings: Settings) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise CannotRun(f"another engine works on {settings.state_dir}") from None
+        raise CannotRun(f"another engine uses {settings.state_dir}") from None
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A sandbox's first process, seen from the host."""
+"""A sandbox's init process, seen from the host."""
 
 import asyncio
 import os
@@ -6,19 +6,19 @@ from pathlib import Path
 
 from sandbox_engine.records.sandbox import InitRecord
 
-# Of /proc/PID/stat, counted behind the command's name.
+# Fields of /proc/PID/stat behind the command's name.
 _FLAGS_FIELD = 6
 _START_TIME_FIELD = 19
 _PF_EXITING = 0x4
 
 
 def identify(pid: int) -> InitRecord:
-    """Name the process for good."""
+    """Identify the process by pid and start time."""
     return InitRecord(pid=pid, start_ticks=int(_stat(pid)[_START_TIME_FIELD]))
 
 
 def is_alive(init: InitRecord) -> bool:
-    """Tell whether it still runs; another process with its pid does not count."""
+    """Return whether it is running; a reused pid does not count."""
     try:
         return identify(init.pid) == init
     except (FileNotFoundError, ProcessLookupError):
@@ -26,7 +26,7 @@ def is_alive(init: InitRecord) -> bool:
 
 
 def is_ending(init: InitRecord) -> bool:
-    """Tell whether it has ended, or is on its way out: its sandbox runs nothing any more."""
+    """Return whether it has ended or is exiting: its sandbox runs nothing any more."""
     try:
         stat = _stat(init.pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -36,7 +36,7 @@ def is_ending(init: InitRecord) -> bool:
 
 
 async def wait_exit(init: InitRecord) -> None:
-    """Return when the process has ended."""
+    """Wait until the process has ended."""
     try:
         descriptor = os.pidfd_open(init.pid)
     except ProcessLookupError:

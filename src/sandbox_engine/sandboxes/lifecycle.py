@@ -30,9 +30,9 @@ log = get_logger(__name__)
 
 
 class Lifecycle:
-    """Owns the records and the live sandboxes, and moves them from state to state.
+    """Owns the records and the running sandboxes, and carries out state transitions.
 
-    Whoever calls a method that takes a record holds the sandbox's lock (`transition`).
+    Callers of methods that take a record hold the sandbox's lock (`transition`).
     """
 
     def __init__(
@@ -55,43 +55,43 @@ class Lifecycle:
         self._on_removed: list[Callable[[], Awaitable[None]]] = []
 
     def transition(self, sandbox_id: str) -> asyncio.Lock:
-        """Give the lock that makes the sandbox's transitions follow one another."""
+        """Return the lock that serializes the sandbox's transitions."""
         if sandbox_id not in self.records:
             raise SandboxNotFound(sandbox_id)
         return self._locks.setdefault(sandbox_id, asyncio.Lock())
 
     def journal(self, record: SandboxRecord) -> Journal:
-        """Give what tells of the sandbox, and takes in more."""
+        """Return the sandbox's journal."""
         return self._store.journal(record.id)
 
     def on_removed(self, hear: Callable[[], Awaitable[None]]) -> None:
-        """Have something done whenever a sandbox is gone with its files."""
+        """Register a callback for deleted sandboxes."""
         self._on_removed.append(hear)
 
     def cancel_start(self, sandbox_id: str, reason: str) -> None:
-        """Have a sandbox that comes up fail to, so that its lock is free soon."""
+        """Cancel the start of a sandbox to release its lock."""
         self._pending_starts.cancel(sandbox_id, reason)
 
     async def create(self, record: SandboxRecord) -> None:
-        """Write the record down, then bring the sandbox up."""
+        """Write the record, then start the sandbox."""
         async with self._created(record) as sandbox:
             self._run(record, sandbox, record.timeout, _made(record))
 
     async def reserve(self, record: SandboxRecord) -> None:
-        """Bring a sandbox up for whoever will ask for one like it."""
+        """Start a sandbox for the warm pool."""
         async with self._created(record) as sandbox:
             record.state = State.RESERVED
             self._store.save(record)
             self.take(record, sandbox)
 
     def assign(self, record: SandboxRecord) -> None:
-        """Let callers have a reserved sandbox, whose record says by now what they asked for."""
+        """Assign a reserved sandbox, whose record holds the request's options by now."""
         self._run(record, self.live[record.id], record.timeout, "created")
 
     async def resume(
         self, record: SandboxRecord, timeout: timedelta, *, keep_memory: bool = True
     ) -> None:
-        """Thaw a paused sandbox, or start it from its files if its processes are gone."""
+        """Resume a paused sandbox: thaw it, or start it from its files."""
         sandbox = self.live.get(record.id)
         if sandbox is not None and not keep_memory:
             await self._end_container(record, record.reason)
@@ -110,10 +110,10 @@ class Lifecycle:
         except (EngineError, OSError) as error:
             await self.container_lost(record, f"could not be resumed: {error}")
             raise StartFailed(f"The sandbox could not be resumed: {error}") from error
-        self._run(record, sandbox, timeout, "resumed from its files")
+        self._run(record, sandbox, timeout, "resumed from its files, without processes")
 
     async def pause(self, record: SandboxRecord, reason: str, *, keep_memory: bool = True) -> None:
-        """Freeze a running sandbox, or end its processes, once no command is half started in it."""
+        """Pause a running sandbox once no command is starting in it."""
         sandbox = self.live[record.id]
         async with sandbox.pause_lock.exclusive():
             if keep_memory:
@@ -132,9 +132,9 @@ class Lifecycle:
         await asyncio.to_thread(self._store.flush, record.id)
 
     async def kill(self, record: SandboxRecord, reason: str) -> None:
-        """End the sandbox and delete its files; what cannot be removed now is tried again."""
+        """Kill the sandbox and delete its files; the engine retries what cannot be removed now."""
         record.state, record.reason = State.KILLING, reason
-        with suppress(OSError):  # a full disk must not keep it from being emptied
+        with suppress(OSError):  # deleting must also work on a full disk
             self._store.save(record)
         await self._let_go(record, reason)
         try:
@@ -150,18 +150,18 @@ class Lifecycle:
             await hear()
 
     async def container_lost(self, record: SandboxRecord, reason: str) -> None:
-        """Go on as a paused sandbox: the processes are gone and the files are not."""
+        """Mark the sandbox paused: its processes are gone, its files are kept."""
         await self._end_container(record, reason)
         log.warning("container lost", id=record.id, reason=reason)
 
     def set_end(self, record: SandboxRecord, ends_at: datetime) -> None:
-        """Move the deadline of a running sandbox."""
+        """Change the deadline of a running sandbox."""
         record.ends_at = ends_at
         self._store.save(record)
         self.deadlines.arm(record.id, ends_at)
 
     async def apply_network_policy(self, record: SandboxRecord) -> None:
-        """Hold a running sandbox to the network policy that its record has now."""
+        """Apply the network policy of its record to a running sandbox."""
         record.policing = True
         self._store.save(record)
         await self._containers.apply_network_policy(record)
@@ -169,7 +169,7 @@ class Lifecycle:
         self._store.save(record)
 
     def take(self, record: SandboxRecord, sandbox: Sandbox) -> None:
-        """Take charge of a container."""
+        """Start managing a running container."""
         if self.live.get(record.id) is not sandbox:
             self.live[record.id] = sandbox
             self._watches[record.id] = asyncio.create_task(self._watch(record, sandbox))
@@ -177,7 +177,7 @@ class Lifecycle:
             self.deadlines.arm(record.id, record.ends_at)
 
     async def close(self) -> None:
-        """Leave every sandbox as it is; the next engine takes them over."""
+        """Stop managing all sandboxes; the next engine adopts them."""
         self._pending_starts.cancel_all("the engine is stopping")
         for watch in self._watches.values():
             watch.cancel()
@@ -201,13 +201,13 @@ class Lifecycle:
             raise StartFailed(f"The sandbox could not be started: {error}") from error
 
     async def _bring_up(self, record: SandboxRecord) -> Sandbox:
-        """Start a container anew, and in it what its template starts."""
+        """Start a new container with the template's start command."""
         with self._pending_starts.registered(record.id):
             sandbox = await self._containers.start(record)
             try:
                 await self._pending_starts.run_start_command(sandbox)
             except BaseException:
-                sandbox.close("it did not start")
+                sandbox.close("start failed")
                 raise
             return sandbox
 
@@ -229,7 +229,7 @@ class Lifecycle:
         self._store.save(record)
 
     def _go_on(self, record: SandboxRecord, *, ends_at: datetime) -> None:
-        """Leave running what a full disk keeps from being written down as paused."""
+        """Keep a sandbox running if a full disk prevents recording the pause."""
         record.state, record.reason, record.filesystem_only = State.RUNNING, "", False
         record.ends_at = ends_at
         self._containers.thaw(record)
@@ -239,8 +239,8 @@ class Lifecycle:
         await self._let_go(record, reason)
         try:
             await self._containers.stop(record)
-        except (EngineError, OSError):  # what is left of it is removed before the next start
-            log.exception("a container was not removed", id=record.id)
+        except (EngineError, OSError):  # leftovers are removed before the next start
+            log.exception("removing a container failed", id=record.id)
         self._rest(record, reason)
 
     async def _let_go(self, record: SandboxRecord, reason: str) -> None:
@@ -251,16 +251,16 @@ class Lifecycle:
         sandbox = self.live.pop(record.id, None)
         if sandbox is not None:
             sandbox.close(reason)
-            # Its callers' connections are cut before its processes end: an SDK would take a stream
-            # that ends in good order for a command that has.
+            # Connections are cut before processes end: an SDK would take a complete stream for a
+            # finished command.
             await asyncio.sleep(0)
 
     async def _watch(self, record: SandboxRecord, sandbox: Sandbox) -> None:
         await sandbox.wait_ended()
         async with self.transition(record.id):
             if self.live.get(record.id) is sandbox:
-                killed = "its processes were killed: out of memory"
-                reason = killed if sandbox.cgroup.oom_kills() else "its first process ended"
+                killed = "processes were killed: out of memory"
+                reason = killed if sandbox.cgroup.oom_kills() else "init process ended"
                 await self._lose(record, reason)
 
     async def _lose(self, record: SandboxRecord, reason: str) -> None:

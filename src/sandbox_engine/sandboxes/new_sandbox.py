@@ -16,7 +16,7 @@ from sandbox_engine.system.settings import Resources, Settings
 
 @dataclass(frozen=True)
 class NewSandbox:
-    """A request for a sandbox."""
+    """Parameters of a new sandbox."""
 
     template: str
     timeout: timedelta
@@ -27,11 +27,11 @@ class NewSandbox:
     on_timeout: OnTimeout = OnTimeout.KILL
     pause_keeps_memory: bool = True
     auto_resume: bool = False
-    volumes: tuple[tuple[str, str], ...] = ()  # names, and the paths to mount them at
+    volumes: tuple[tuple[str, str], ...] = ()  # names and mount paths
 
     @property
     def is_private(self) -> bool:
-        """Whether its ports answer only who has the sandbox's traffic token."""
+        """Whether its ports require the traffic token."""
         return self.network.allow_public_traffic is False
 
 
@@ -43,7 +43,7 @@ def new_record(
     volumes: tuple[MountRecord, ...] = (),
     idempotency: IdempotencyRecord | None = None,
 ) -> SandboxRecord:
-    """Write down what a request for a sandbox of this template comes to."""
+    """Create the record for a request and its template."""
     now = datetime.now(UTC)
     return SandboxRecord(
         id=new_id(),

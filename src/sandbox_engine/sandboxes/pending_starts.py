@@ -9,7 +9,7 @@ from sandbox_engine.system.errors import StartFailed
 
 
 class PendingStarts:
-    """The sandboxes that come up at the moment, each of which can be told to give up."""
+    """Sandboxes that are starting; each start can be cancelled."""
 
     def __init__(self, *, timeout: timedelta) -> None:
         self._timeout = timeout
@@ -17,7 +17,7 @@ class PendingStarts:
 
     @contextmanager
     def registered(self, sandbox_id: str) -> Iterator[None]:
-        """Let the sandbox be told to give up, from before it has a container."""
+        """Register the sandbox, so that its start can be cancelled from the beginning."""
         self._under_way[sandbox_id] = asyncio.get_running_loop().create_future()
         try:
             yield
@@ -25,7 +25,7 @@ class PendingStarts:
             del self._under_way[sandbox_id]
 
     async def run_start_command(self, sandbox: Sandbox) -> None:
-        """Run what the template starts, until it is ready or to be given up."""
+        """Run the template's start command until the sandbox is ready or cancelled."""
         if not sandbox.record.starts_something:
             return
         cancelled = self._under_way[sandbox.id]
@@ -40,7 +40,7 @@ class PendingStarts:
             await asyncio.gather(starting, return_exceptions=True)
 
     def cancel(self, sandbox_id: str, reason: str) -> None:
-        """Have the sandbox's start fail, if it is under way."""
+        """Make the sandbox's start fail, if it is in progress."""
         cancelled = self._under_way.get(sandbox_id)
         if cancelled is not None and not cancelled.done():
             cancelled.set_result(reason)

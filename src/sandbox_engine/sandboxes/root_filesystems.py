@@ -20,10 +20,9 @@ _RELEASE_POLL_S = 0.01
 
 
 class RootFilesystems:
-    """The sandboxes' root file systems.
+    """Root file systems of sandboxes.
 
-    The layers of an image lie lowest, then the disks of the snapshots that the sandbox stands on,
-    and on top is a disk of its own.
+    From bottom to top: the image's layers, the disks of snapshots, the sandbox's own disk.
     """
 
     def __init__(
@@ -38,27 +37,27 @@ class RootFilesystems:
         self._directory = settings.instance_run_dir / "roots"
 
     async def prepare(self, *, nameserver: str) -> None:
-        """Make what all roots share."""
-        # The runtime reaches a root as the sandbox's own root user, hence by its group.
+        """Create what all roots share."""
+        # The runtime accesses a root as the sandbox's root user, hence by group.
         self._directory.mkdir(exist_ok=True, mode=0o710)
         os.chown(self._directory, 0, UID_BASE)
         write_engine_layer(self._engine_layer, nameserver=nameserver)
         await self._disk_template(self._usual_disk_mb)
 
     def path(self, sandbox_id: str) -> Path:
-        """Where the sandbox's root is mounted."""
+        """Mount point of the sandbox's root."""
         return self._directory / sandbox_id
 
     def image(self, sandbox_id: str) -> Path:
-        """Where the sandbox's disk is kept."""
+        """Path of the sandbox's disk image."""
         return self._store.path(sandbox_id) / "disk.img"
 
     def mounted(self) -> set[str]:
-        """List the sandboxes that have a root, as far as that is known without their records."""
+        """List sandboxes with a root directory, without using records."""
         return {path.name for path in self._directory.iterdir()}
 
     async def mount(self, record: SandboxRecord) -> None:
-        """Mount the sandbox's root; one that has no disk yet gets an empty one."""
+        """Mount the sandbox's root, creating an empty disk if it has none."""
         image = self.image(record.id)
         if image.exists():
             await wait_released(image)
@@ -68,17 +67,17 @@ class RootFilesystems:
         await asyncio.to_thread(self._mount, record, layers, image, template)
 
     async def keep(self, record: SandboxRecord) -> None:
-        """Go on with a root that an engine before this one has mounted."""
-        with suppress(StartFailed):  # a snapshot's record is lost; what is mounted goes on
+        """Keep a root mounted by an earlier engine."""
+        with suppress(StartFailed):  # the snapshot's record is lost; the mount stays
             await self._snapshot_bases.hold(record.base, holder=record.id)
 
     async def unmount(self, sandbox_id: str) -> None:
-        """Unmount the root and the disk, as far as they are mounted."""
+        """Unmount the root and the disk if mounted."""
         await asyncio.to_thread(self._unmount, sandbox_id)
         await self._snapshot_bases.release(sandbox_id)
 
     def thaw(self, sandbox_id: str) -> None:
-        """Let the sandbox write where an engine was killed while it copied the disk."""
+        """Thaw a disk that a killed engine left frozen while copying it."""
         thaw(self._store.path(sandbox_id) / "disk")
 
     def _mount(
@@ -105,7 +104,7 @@ class RootFilesystems:
         disk.detach(self._store.path(sandbox_id) / "disk")
 
     async def _disk_template(self, size_mb: int) -> Path:
-        """Make an empty file system of this size, once, to copy for each sandbox."""
+        """Create an empty file system of this size once, as a template for disks."""
         template = self._disk_templates / f"{size_mb}.img"
         if not template.exists():
             template.parent.mkdir(exist_ok=True, mode=0o700)
@@ -127,9 +126,9 @@ def _own_files(record: SandboxRecord) -> dict[str, str]:
 
 
 async def wait_released(image: Path) -> None:
-    """Return when the image is mounted nowhere; mounted twice it would be destroyed.
+    """Wait until the image is not mounted any more; mounting it twice would corrupt it.
 
-    An unmounted file system goes on until the last file in it is closed.
+    An unmounted file system stays active until its last open file is closed.
     """
     try:
         async with asyncio.timeout(_LONGEST_RELEASE_S):

@@ -25,19 +25,19 @@ from sandbox_engine.system.shared_lock import SharedLock
 
 T = TypeVar("T")
 
-# The loop holds its tasks weakly.
+# The event loop holds only weak references to tasks.
 _disconnect_callbacks: set[asyncio.Future[None]] = set()
 
 
 class Connection(Protocol):
-    """The connection that a caller's request came on."""
+    """A client's connection."""
 
     def cut(self) -> None:
-        """End it in the middle of an answer."""
+        """Abort it in the middle of a response."""
 
 
 class SandboxNotRunning(Exception):
-    """The sandbox is paused or gone: nothing can be started in it."""
+    """The sandbox is paused or gone; no command can be started."""
 
     def __init__(self, sandbox_id: str) -> None:
         super().__init__(f"sandbox {sandbox_id} is not running")
@@ -45,7 +45,7 @@ class SandboxNotRunning(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a sandbox uses of what it may use; bytes and per cent of all its CPUs."""
+    """Resource usage of a sandbox; in bytes and percent of all its CPUs."""
 
     at: float
     cpu_count: int
@@ -58,7 +58,7 @@ class Usage:
 
 
 class Sandbox:
-    """One run of a sandbox's container: what traffic and commands reach."""
+    """One run of a sandbox's container, as requests and commands use it."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Sandbox:
 
     @property
     def secrets(self) -> set[str]:
-        """What callers prove themselves by; no application is to see it."""
+        """Credentials of clients; applications must not see them."""
         tokens = (self.record.access_token, self.record.traffic_token)
         return {token for token in tokens if token is not None}
 
@@ -111,7 +111,7 @@ class Sandbox:
 
     @property
     def envs(self) -> Mapping[str, str]:
-        """What every command's environment has: the template's, the creator's, ours."""
+        """Environment of every command: from the template, the create request and the engine."""
         return self.record.template_envs | self.record.envs | self._own_envs
 
     @property
@@ -123,26 +123,26 @@ class Sandbox:
         }
 
     def environment(self, account: Account) -> Mapping[str, str]:
-        """Make the environment of the account's commands."""
+        """Return the environment for commands of an account."""
         return {**_login(account), **self.envs}
 
     def environment_of_template(self, account: Account) -> Mapping[str, str]:
-        """Make the environment of what the template starts, maybe before the sandbox has a creator."""
+        """Return the environment for start commands, which may run before the sandbox is assigned."""
         return {**_login(account), **self.record.template_envs, **self._own_envs}
 
     @property
     def accounts(self) -> Accounts:
-        """The sandbox's users, as its own files have them now."""
+        """The sandbox's users, from its current files."""
         return Accounts.read(self.root)
 
     @property
     def spool_dir(self) -> Path:
-        """Where a body waits until it is whole; counted against nobody's disk but ours."""
+        """Directory for upload buffers, on the engine's own disk."""
         return self._directory
 
     @contextmanager
     def starting_up(self) -> Iterator[None]:
-        """Let the engine's own commands start before callers may come."""
+        """Let the engine's own commands start before the sandbox is ready."""
         self._is_starting_up = True
         try:
             yield
@@ -151,7 +151,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def starting(self) -> AsyncIterator[None]:
-        """Hold the sandbox awake while a command is being started in it."""
+        """Prevent a pause while a command is starting."""
         async with self.pause_lock.shared():
             if self.record.state is not State.RUNNING and not self._is_starting_up:
                 raise SandboxNotRunning(self.id)
@@ -162,11 +162,11 @@ class Sandbox:
         return dial(self._link.netns, port, address=self._link.address)
 
     async def wait_ended(self) -> None:
-        """Return when the container's first process, and with it every other, has ended."""
+        """Wait until the container's init process, and with it all others, has ended."""
         await wait_exit(self._init)
 
     def usage(self) -> Usage:
-        """Measure; CPU is counted since the last time it was asked for."""
+        """Measure the usage; CPU since the previous call."""
         resources = self.record.resources
         used = self.cgroup.usage()
         disk = os.statvfs(self._directory / "disk")
@@ -187,7 +187,7 @@ class Sandbox:
 
     @contextmanager
     def serving(self, connection: Connection) -> Iterator[None]:
-        """Have the caller's connection cut when the sandbox stops answering in the middle."""
+        """Register a connection to cut when the sandbox stops answering."""
         self._connections.add(connection)
         try:
             yield
@@ -195,34 +195,34 @@ class Sandbox:
             self._connections.discard(connection)
 
     def get_or_create(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Get what goes with this run of the sandbox, made when it is first asked for."""
+        """Return the object of this type for this run, created on first use."""
         if kind not in self._companions:
             self._companions[kind] = make()
         return cast("T", self._companions[kind])
 
     def on_disconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Have something done whenever the sandbox stops answering."""
+        """Register a callback for when the sandbox stops answering."""
         self._disconnect_callbacks.append(callback)
 
     def suspend(self, reason: str) -> None:
-        """Cut everyone off from a container that is frozen now; its commands go on later."""
+        """Disconnect all clients from a frozen container; its commands continue later."""
         self._disconnect()
         self.commands.detach(reason)
 
     def close(self, reason: str) -> None:
-        """Cut everyone off from a container that is gone."""
+        """Disconnect all clients from a removed container."""
         self._disconnect()
         self.commands.abandon(reason)
         self.root.close()
 
     def leave(self, reason: str) -> None:
-        """Let go of a container that goes on, with its commands, for the next engine."""
+        """Release a running container with its commands to the next engine."""
         self._disconnect()
         self.commands.leave(reason)
         self.root.close()
 
     def _disconnect(self) -> None:
-        # A stream that ends in good order would tell SDKs that the sandbox still answers.
+        # A complete stream would tell SDKs that the sandbox still answers.
         for connection in list(self._connections):
             connection.cut()
         for callback in self._disconnect_callbacks:

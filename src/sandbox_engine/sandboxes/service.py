@@ -25,13 +25,13 @@ _SHOWN = (State.RUNNING, State.PAUSED)
 
 
 class SandboxSource(Protocol):
-    """Gives the sandbox that a request is for, started now or before."""
+    """Provides a running sandbox for a request, new or from the warm pool."""
 
     async def create(self, wanted: SandboxRecord, *, reference: str) -> SandboxRecord: ...
 
 
 class SandboxService:
-    """The use cases: what callers may do with sandboxes."""
+    """Use cases of sandboxes."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SandboxService:
     async def create(
         self, request: NewSandbox, *, idempotency: IdempotencyRecord | None = None
     ) -> SandboxRecord:
-        """Start a sandbox; a repeated idempotency key is answered with the first one's sandbox."""
+        """Create a sandbox; a repeated idempotency key returns the first request's sandbox."""
         self.check_timeout(request.timeout)
         template = self._catalog.get(request.template)
         record = new_record(
@@ -76,34 +76,34 @@ class SandboxService:
         return await self._keys.once(idempotency.key, idempotency.digest, create)
 
     def get(self, sandbox_id: str) -> SandboxRecord:
-        """Get the sandbox, running or paused."""
+        """Return the sandbox, running or paused."""
         record = self._lifecycle.records.get(sandbox_id)
         if record is None or record.state not in _SHOWN:
             raise SandboxNotFound(sandbox_id)
         return record
 
     def sandboxes(self) -> Iterable[SandboxRecord]:
-        """List every sandbox that is running or paused."""
+        """List running and paused sandboxes."""
         return [one for one in self._lifecycle.records.values() if one.state in _SHOWN]
 
     def find_running(self, sandbox_id: str) -> Sandbox | None:
-        """Find the sandbox as traffic reaches it, if it runs."""
+        """Return the running sandbox, if it runs."""
         sandbox = self._lifecycle.live.get(sandbox_id)
         return sandbox if sandbox and sandbox.record.state is State.RUNNING else None
 
     def running(self) -> Iterable[Sandbox]:
-        """List every sandbox that traffic can reach."""
+        """List running sandboxes."""
         live = self._lifecycle.live.values()
         return [one for one in live if one.record.state is State.RUNNING]
 
     def journal(self, sandbox_id: str) -> Journal:
-        """Give what happened to the sandbox."""
+        """Return the sandbox's journal."""
         return self._lifecycle.journal(self.get(sandbox_id))
 
     async def connect(
         self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
     ) -> tuple[SandboxRecord, bool]:
-        """Make the sandbox usable for `timeout` from now; tells whether it had to be resumed."""
+        """Ensure that the sandbox runs for `timeout` from now; returns whether it was resumed."""
         self.check_timeout(timeout)
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
@@ -116,7 +116,7 @@ class SandboxService:
     async def resume(
         self, sandbox_id: str, timeout: timedelta, *, keep_memory: bool = True
     ) -> SandboxRecord:
-        """Resume a paused sandbox, with the processes it has or from its files alone."""
+        """Resume a paused sandbox, with its processes or from its files only."""
         self.check_timeout(timeout)
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
@@ -126,14 +126,14 @@ class SandboxService:
             return record
 
     def find_auto_resumable(self, sandbox_id: str) -> SandboxRecord | None:
-        """Find the sandbox if it is paused and traffic is to resume it."""
+        """Find the sandbox if it is paused with auto-resume."""
         record = self._lifecycle.records.get(sandbox_id)
         if record is None or record.state is not State.PAUSED or record.filesystem_only:
             return None
         return record if record.auto_resume else None
 
     async def auto_resume(self, sandbox_id: str) -> None:
-        """Resume a paused sandbox for traffic, for as long as it was created for."""
+        """Resume a paused sandbox for traffic, with its original timeout."""
         async with self._lifecycle.transition(sandbox_id):
             record = self.find_auto_resumable(sandbox_id)
             if record is not None:
@@ -141,7 +141,7 @@ class SandboxService:
                 await self._lifecycle.resume(record, max(timeout, _SHORTEST_AUTO_RESUME))
 
     async def pause(self, sandbox_id: str, *, keep_memory: bool = True) -> None:
-        """Put the sandbox to rest; its files, and unless told otherwise its memory, stay."""
+        """Pause the sandbox; keeps its files, and its memory unless told otherwise."""
         async with self._lifecycle.transition(sandbox_id):
             record = self.get(sandbox_id)
             if record.state is State.PAUSED:
@@ -151,20 +151,20 @@ class SandboxService:
             await self._lifecycle.pause(record, "paused by request", keep_memory=keep_memory)
 
     async def pause_if_running(self, sandbox_id: str, reason: str) -> None:
-        """Pause the sandbox for a reason of ours, if it still runs."""
+        """Pause a running sandbox for an internal reason."""
         async with self._lifecycle.transition(sandbox_id):
             record = self._lifecycle.records.get(sandbox_id)
             if record is not None and record.state is State.RUNNING:
                 await self._lifecycle.pause(record, f"paused: {reason}")
 
     async def kill(self, sandbox_id: str) -> None:
-        """End the sandbox and delete its files, also one that is being resumed at the moment."""
+        """Kill the sandbox and delete its files, even during a resume."""
         self._lifecycle.cancel_start(self.get(sandbox_id).id, _KILLED)
         async with self._lifecycle.transition(sandbox_id):
             await self._lifecycle.kill(self.get(sandbox_id), _KILLED)
 
     async def set_timeout(self, sandbox_id: str, timeout: timedelta) -> None:
-        """Let the sandbox end `timeout` from now, sooner or later than before."""
+        """Set the sandbox's timeout, counted from now."""
         async with self._lifecycle.transition(sandbox_id):
             record = self._running_record(sandbox_id)
             timeout = min(timeout, self._settings.max_timeout)
@@ -173,7 +173,7 @@ class SandboxService:
     async def update_network(
         self, sandbox_id: str, egress: EgressRecord, *, allow_internet: bool | None
     ) -> None:
-        """Have a running sandbox reach this from now on, whatever it was before."""
+        """Replace the egress policy of a running sandbox."""
         egress.policy(allow_internet=allow_internet)
         async with self._lifecycle.transition(sandbox_id):
             record = self._running_record(sandbox_id)
@@ -187,7 +187,7 @@ class SandboxService:
             self._extend(self._running_record(sandbox_id), max(duration, _SHORTEST_REFRESH))
 
     async def close(self) -> None:
-        """Leave every sandbox as it is; the next engine takes them over."""
+        """Stop managing all sandboxes; the next engine adopts them."""
         await self._lifecycle.close()
 
     def check_timeout(self, timeout: timedelta) -> None:

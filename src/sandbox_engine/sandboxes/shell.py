@@ -24,10 +24,10 @@ from sandbox_engine.sandboxes.sandbox import Sandbox, SandboxNotRunning
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """A command line that the engine itself runs in a sandbox, as its users' are run.
+    """A command line of the engine itself, run like those of users.
 
-    Without a working directory it starts in its user's home. The sandbox's journal tells of those
-    that are noted.
+    Without a working directory it starts in the user's home. Those with `is_noted` appear in the
+    sandbox's journal.
     """
 
     script: str
@@ -39,7 +39,7 @@ class ShellCommand:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command line ended, and the last lines it wrote."""
+    """Result of a command line with its last lines of output."""
 
     ended: Ended
     output: str
@@ -51,13 +51,13 @@ class Finished:
 
 
 class NotStarted(Exception):
-    """The command line could not be started; the text says why."""
+    """The command line could not be started; the message is the reason."""
 
 
 async def start(
     sandbox: Sandbox, command: ShellCommand, *, timeout: timedelta | None = None
 ) -> Command:
-    """Start a command line, which then goes on by itself; it is killed when its time is up."""
+    """Start a command line in the background; it is killed at its timeout."""
     deadline = None if timeout is None else datetime.now(UTC) + timeout
     try:
         return await sandbox.commands.start(_request(sandbox, command), deadline=deadline)
@@ -73,9 +73,9 @@ async def run(
     linger: timedelta | None = None,
     on_line: OnLine | None = None,
 ) -> Finished:
-    """Run a command line to its end; it is killed when its time is up or nobody waits for it.
+    """Run a command line to its end; it is killed at its timeout or when the caller is cancelled.
 
-    What it leaves running may hold its outputs open: they are read for as long as `linger` then.
+    Background processes may keep its outputs open: they are read for `linger` more.
     """
     started = await start(sandbox, command, timeout=timeout)
     if linger is not None:
@@ -88,7 +88,7 @@ async def run(
 
 
 async def follow(command: Command, *, on_line: OnLine | None = None) -> Finished:
-    """Read what a command writes until it has ended."""
+    """Read a command's output until it ends."""
     transcript = Transcript(on_line)
     with closing(command.follow()) as follower:
         while not isinstance(item := await follower.receive(), Ended):

@@ -14,14 +14,14 @@ _LINGER = timedelta(seconds=0.5)
 _LONGEST_PAUSE = timedelta(seconds=1)
 
 
-# What E2B does with a start command that comes without a ready command.
+# E2B's behaviour for a start command without a ready command.
 _DEFAULT_READY_COMMAND = "sleep 20"
 
 
 async def run_start_command(
     sandbox: Sandbox, *, timeout: timedelta, on_line: OnLine | None = None
 ) -> None:
-    """Start the template's start command and wait until its ready command holds."""
+    """Run the template's start command and wait until its ready command succeeds."""
     if not sandbox.record.starts_something:
         return
     try:
@@ -33,7 +33,7 @@ async def run_start_command(
     except TimeoutError as error:
         seconds = timeout.total_seconds()
         raise StartFailed(
-            f"its ready command did not hold within {seconds:g} s: {_ready_command(sandbox)}"
+            f"its ready command did not succeed within {seconds:g} s: {_ready_command(sandbox)}"
         ) from error
 
 
@@ -56,7 +56,7 @@ async def _start_up(sandbox: Sandbox, on_line: OnLine | None) -> None:
 
 
 async def _wait_failure(started: Command | None, on_line: OnLine | None) -> None:
-    """Fail when the start command does; one that ended well has done its part."""
+    """Raise if the start command fails; it may end successfully."""
     if started is not None:
         finished = await shell.follow(started, on_line=on_line)
         if not finished.succeeded:
@@ -73,7 +73,7 @@ def _command(sandbox: Sandbox, script: str) -> ShellCommand:
 
 
 async def wait_ready(sandbox: Sandbox, command: ShellCommand) -> None:
-    """Run the command again and again until it succeeds."""
+    """Repeat the command until it succeeds."""
     pause = _FIRST_PAUSE
     while not (await shell.run(sandbox, command, linger=_LINGER)).succeeded:
         await asyncio.sleep(pause.total_seconds())

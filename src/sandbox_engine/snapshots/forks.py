@@ -15,7 +15,7 @@ MOST_FORKS = 100
 
 
 class Forks:
-    """Makes sandboxes with the files that another has at this moment."""
+    """Creates sandboxes with the current files of another."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Forks:
     async def fork(
         self, sandbox_id: str, *, count: int, timeout: timedelta
     ) -> Sequence[SandboxRecord | EngineError]:
-        """Start `count` sandboxes on one copy of the files; each comes up or fails by itself."""
+        """Start `count` sandboxes from one copy of the files; each succeeds or fails by itself."""
         self._service.check_timeout(timeout)
         if not 1 <= count <= MOST_FORKS:
             raise InvalidRequest(f"Count must be between 1 and {MOST_FORKS}")

@@ -18,15 +18,15 @@ from sandbox_engine.system.log import get_logger
 log = get_logger(__name__)
 
 _BLOCK = 512
-_MOST_LEVELS = 100  # with the layers of an image 200 can be mounted at once
-_WRITE_OUT_AFTER = timedelta(seconds=2)  # what starts on it meanwhile has the disk for itself
+_MOST_LEVELS = 100  # the limit of mounts is 200 with the image's layers
+_WRITE_OUT_AFTER = timedelta(seconds=2)  # new sandboxes get the disk to themselves meanwhile
 
 
 class Snapshots:
-    """Takes snapshots of sandboxes, finds them again, and deletes them.
+    """Creates, lists and deletes snapshots of sandboxes.
 
-    A snapshot holds files and no processes. Its record is there before its copy of the disk is, and
-    says so, so that a crash leaves a whole one or none.
+    A snapshot contains files and no processes. Its record is written before the copy, marked as
+    unfinished, so that a crash leaves a complete snapshot or none.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Snapshots:
         service: SandboxService,
         catalog: Catalog,
     ) -> Self:
-        """Take over the snapshots that are there, and from now on delete those nobody needs."""
+        """Load existing snapshots; from now on unneeded ones are deleted."""
         snapshots = cls(infrastructure, lifecycle, service=service, catalog=catalog)
         await snapshots._settle()
         lifecycle.on_removed(snapshots.collect)
         return snapshots
 
     async def take(self, sandbox_id: str, *, name: str | None = None) -> SnapshotRecord:
-        """Keep the sandbox's files as they are now, in place of an older snapshot of this name."""
+        """Snapshot the sandbox's files, replacing an older snapshot with this name."""
         reference = Reference.parse(name) if name else Reference("")
         self._refuse_template(reference.name)
         tag = reference.tag or DEFAULT_TAG
@@ -76,12 +76,12 @@ class Snapshots:
     async def copy(
         self, sandbox_id: str, *, name: str = "", tag: str = DEFAULT_TAG, listed: bool = False
     ) -> SnapshotRecord:
-        """Copy the sandbox's disk; what runs in it goes on, and waits if it writes meanwhile."""
+        """Copy the sandbox's disk; its processes continue, writers wait."""
         async with self._lifecycle.transition(sandbox_id):
             sandbox = self._service.get(sandbox_id)
             if len(self._store.chain(sandbox.base)) >= _MOST_LEVELS:
                 raise InvalidRequest(
-                    f"It stands on {_MOST_LEVELS} snapshots, one on another, and no more go: build "
+                    f"The sandbox is based on {_MOST_LEVELS} snapshots, the maximum: build "
                     "a template from one of them"
                 )
             snapshot = SnapshotRecord.of(sandbox, name=name, tag=tag, listed=listed)
@@ -94,7 +94,7 @@ class Snapshots:
     def listed(
         self, *, sandbox_id: str | None = None, name: str | None = None
     ) -> Sequence[SnapshotRecord]:
-        """List the snapshots, newest first; of one sandbox, or by a name, only if asked for."""
+        """List snapshots, newest first, optionally of one sandbox or with a name."""
         wanted = None if name is None else Reference.parse(name)
         return [
             one
@@ -104,7 +104,7 @@ class Snapshots:
         ]
 
     async def delete(self, reference: str) -> bool:
-        """Forget the snapshot; sandboxes that stand on it go on. Tells whether there was one."""
+        """Delete the snapshot; its sandboxes keep running. Returns whether it existed."""
         found = self._store.find(reference)
         if found is None:
             return False
@@ -113,11 +113,14 @@ class Snapshots:
         return True
 
     async def collect(self) -> None:
-        """Delete the files of snapshots that nobody can ask for and no sandbox stands on."""
+        """Delete unlisted snapshots that no sandbox uses."""
         await self._snapshot_bases.collect(one.base for one in self._lifecycle.records.values())
 
     async def _settle(self) -> None:
-        """Remove what a crash left half done, and what it left unwritten as far as it is lost."""
+        """Clean up after a crash.
+
+        Remove unfinished snapshots and those lost before being flushed.
+        """
         for directory in list(self._store.without_record()):
             await self._snapshot_bases.remove(directory.name)
         for snapshot in list(self._store.records.values()):
@@ -126,7 +129,7 @@ class Snapshots:
             elif snapshot.unwritten_since == _boot_id():
                 self._write_out(snapshot)
             elif snapshot.unwritten_since is not None:
-                log.error("a snapshot was lost when the machine went down", id=snapshot.id)
+                log.error("a snapshot was lost in a crash of the machine", id=snapshot.id)
                 self._unlist(snapshot)
         await self.collect()
         await self._snapshot_bases.sweep()
@@ -156,7 +159,7 @@ class Snapshots:
         task.add_done_callback(self._writing.discard)
 
     async def _put_on_disk(self, snapshot: SnapshotRecord) -> None:
-        """Make the snapshot outlive a power cut, which takes long and nobody waits for."""
+        """Flush the snapshot to disk in the background."""
         await asyncio.sleep(_WRITE_OUT_AFTER.total_seconds())
         try:
             await asyncio.to_thread(write_out, self._store.image(snapshot.id))
@@ -167,7 +170,7 @@ class Snapshots:
         except FileNotFoundError:
             return  # it was deleted meanwhile
         except OSError as error:
-            log.warning("a snapshot was not written out", id=snapshot.id, error=error)
+            log.warning("flushing a snapshot failed", id=snapshot.id, error=error)
 
     def _unlist_all_but_newest(self, name: str, tag: str) -> None:
         same = [one for one in self._store.listed() if one.answers_to(name, tag)]

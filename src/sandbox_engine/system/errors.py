@@ -28,25 +28,25 @@ EngineError
 
 
 class EngineError(Exception):
-    """A failure with a text for the caller."""
+    """An error with a message for the caller."""
 
     code = "internal_server_error"
 
 
 class InvalidRequest(EngineError):
-    """The request cannot be carried out as it stands."""
+    """The request is invalid."""
 
     code = "invalid_request"
 
 
 class Unauthorized(EngineError):
-    """The caller did not prove who it is."""
+    """Missing or invalid credentials."""
 
     code = "unauthorized"
 
 
 class NotImplementedHere(EngineError):
-    """E2B offers this and the engine does not."""
+    """A feature of E2B that the engine lacks."""
 
     code = "not_implemented"
 
@@ -55,7 +55,7 @@ class NotImplementedHere(EngineError):
 
 
 class SandboxNotFound(EngineError):
-    """No sandbox has this id."""
+    """There is no sandbox with this ID."""
 
     code = "sandbox_not_found"
 
@@ -64,7 +64,7 @@ class SandboxNotFound(EngineError):
 
 
 class TemplateNotFound(EngineError):
-    """No template has this name."""
+    """There is no template with this name."""
 
     code = "template_not_found"
 
@@ -73,7 +73,7 @@ class TemplateNotFound(EngineError):
 
 
 class TagNotFound(EngineError):
-    """No build of the template that could be run has this tag."""
+    """The template has no ready build with this tag."""
 
     code = "tag_not_found"
 
@@ -82,7 +82,7 @@ class TagNotFound(EngineError):
 
 
 class BuildNotFound(EngineError):
-    """The template has no build of this id."""
+    """The template has no build with this ID."""
 
     code = "build_not_found"
 
@@ -91,7 +91,7 @@ class BuildNotFound(EngineError):
 
 
 class UploadNotFound(EngineError):
-    """Nobody uploaded the files of a COPY step."""
+    """The files of a COPY step were not uploaded."""
 
     code = "upload_not_found"
 
@@ -100,37 +100,37 @@ class UploadNotFound(EngineError):
 
 
 class UploadTooLarge(EngineError):
-    """The upload exceeds what the engine takes."""
+    """The upload exceeds the engine's limit."""
 
     code = "upload_too_large"
 
     def __init__(self, largest: int) -> None:
-        super().__init__(f"An upload may have up to {largest >> 20} MiB on this engine")
+        super().__init__(f"Uploads are limited to {largest >> 20} MiB on this engine")
 
 
 class InvalidUploadLink(EngineError):
-    """The link does not allow this upload."""
+    """The upload link is invalid."""
 
     code = "invalid_upload_link"
 
 
 class TemplateProtected(EngineError):
-    """The template is the engine's own."""
+    """The template belongs to the engine."""
 
     code = "template_protected"
 
     def __init__(self, template: str) -> None:
-        super().__init__(f"template '{template}' is the engine's own and cannot be changed")
+        super().__init__(f"template '{template}' belongs to the engine and cannot be changed")
 
 
 class WrongState(EngineError):
-    """The sandbox is not in a state that allows this."""
+    """The operation is not possible in the sandbox's state."""
 
     code = "wrong_state"
 
 
 class IdempotencyConflict(EngineError):
-    """The key was used for a different request."""
+    """The idempotency key was used for a different request."""
 
     code = "idempotency_request_mismatch"
 
@@ -139,7 +139,7 @@ class IdempotencyConflict(EngineError):
 
 
 class StartFailed(EngineError):
-    """The sandbox could not be brought up."""
+    """The sandbox could not be started."""
 
     code = "sandbox_create_failed"
 
@@ -151,7 +151,7 @@ class SnapshotFailed(EngineError):
 
 
 class BuildFailed(EngineError):
-    """A template could not be built."""
+    """The template could not be built."""
 
     code = "build_failed"
 
@@ -167,30 +167,30 @@ class StepFailed(BuildFailed):
 
 
 class ImageRefused(EngineError):
-    """The image is none that sandboxes can be made of."""
+    """The image cannot be used for sandboxes."""
 
     code = "image_refused"
 
 
 class RegistryRefused(EngineError):
-    """The registry does not have the image, or not for this caller."""
+    """The registry lacks the image or denies access."""
 
     code = "registry_refused"
 
 
 class RegistryUnreachable(EngineError):
-    """The registry does not answer, or not with sense."""
+    """The registry does not answer, or sends an invalid response."""
 
     code = "registry_unreachable"
 
 
 class NoRoomForImage(EngineError):
-    """The machine's disk has no room for the image."""
+    """The machine's disk has no space for the image."""
 
     code = "no_room_for_image"
 
 
 class CannotRun(EngineError):
-    """This machine lacks what the engine needs."""
+    """The machine does not meet the engine's requirements."""
 
     code = "cannot_run"

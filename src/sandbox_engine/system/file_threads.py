@@ -11,7 +11,7 @@ _THREADS = 8
 
 
 class FileThreads:
-    """Threads for the file work of one sandbox or volume, so few that its neighbours get theirs."""
+    """A limited number of threads for file operations of one sandbox or volume."""
 
     def __init__(self) -> None:
         self._limiter = anyio.CapacityLimiter(_THREADS)
@@ -19,15 +19,15 @@ class FileThreads:
     async def run(
         self, work: Callable[[], _T], *, discard: Callable[[_T], None] | None = None
     ) -> _T:
-        """Call `work` in a thread; a caller that is cancelled still waits for it to end.
+        """Run `work` in a thread; if the caller is cancelled, it still waits for the end.
 
-        Otherwise the caller would close descriptors that the thread still uses, and their numbers
-        would soon belong to another sandbox's files. `discard` gets what nobody is there to take.
+        Otherwise the caller would close descriptors that the thread uses, and their numbers would
+        soon belong to another sandbox's files. An unused result is passed to `discard`.
         """
         thread = asyncio.ensure_future(anyio.to_thread.run_sync(work, limiter=self._limiter))
         try:
-            # asyncio's own cancellation comes once; anyio's comes until it is heeded, but not while
-            # shielded, and a caller that only ever waits here would never heed it.
+            # asyncio cancels once; anyio repeats the cancellation, but not while shielded, and a
+            # caller that only waits here would never see it.
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([thread])
             await anyio.lowlevel.checkpoint_if_cancelled()

@@ -7,7 +7,7 @@ _RANDOM_DIGITS = 11
 
 
 def new_id() -> str:
-    """Twenty characters of [a-z0-9] that sort by time and work as a host label."""
+    """Return twenty characters of [a-z0-9] that sort by time and are valid in host names."""
     milliseconds = time.time_ns() // 1_000_000
     return _digits(milliseconds, _TIME_DIGITS) + "".join(
         secrets.choice(_ALPHABET) for _ in range(_RANDOM_DIGITS)

@@ -13,7 +13,7 @@ log = get_logger(__name__)
 
 
 class Record(Protocol):
-    """What is known of something that outlives the engine's process."""
+    """A persistent record."""
 
     @property
     def id(self) -> str: ...
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Record)
 
 
 class JsonStore(Generic[R]):
-    """A directory per record; each is replaced atomically and is the truth after a crash."""
+    """One directory with a JSON record per item; records are replaced atomically."""
 
     def __init__(self, directory: Path, kind: type[R]) -> None:
         self.directory = directory
@@ -39,20 +39,20 @@ class JsonStore(Generic[R]):
         return self.directory / record_id
 
     def add(self, record: R) -> None:
-        """Give the record its directory and write it for the first time."""
+        """Create the record with its directory."""
         self.path(record.id).mkdir(mode=0o700)
         self.save(record)
 
     def save(self, record: R) -> None:
-        """Replace the record; a reader sees the old one or the new one."""
+        """Replace the record atomically."""
         write_private(self._file(record.id), record.model_dump_json().encode())
 
     def flush(self, record_id: str) -> None:
-        """Put the record on the disk itself, so that it survives a power cut."""
+        """Flush the record to disk, so that it survives a power failure."""
         flush(self._file(record_id))
 
     def load_all(self) -> Iterator[R]:
-        """Read every record that can be read."""
+        """Load all readable records."""
         for directory in self.directory.iterdir():
             record = self._file(directory.name)
             try:
@@ -61,16 +61,16 @@ class JsonStore(Generic[R]):
                 continue
             except ValidationError as error:
                 problems = error.errors(include_input=False, include_context=False)
-                log.error("unreadable record left alone", path=str(record), error=str(problems))
+                log.error("unreadable record ignored", path=str(record), error=str(problems))
 
     def without_record(self) -> Iterator[Path]:
-        """Find directories that a crash left before they had a record."""
+        """Find directories left by a crash before their record was written."""
         for directory in self.directory.iterdir():
             if not self._file(directory.name).exists():
                 yield directory
 
     def remove(self, record_id: str) -> None:
-        """Forget the record with all beside it; it goes first, so that no half of it comes back."""
+        """Remove the record, then its directory: a crash leaves no half-removed item."""
         self._file(record_id).unlink(missing_ok=True)
         with suppress(FileNotFoundError):
             shutil.rmtree(self.path(record_id))

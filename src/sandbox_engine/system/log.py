@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Logger:
-    """Logs an event with key=value context."""
+    """Logs events with key=value context."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)

@@ -1,4 +1,4 @@
-"""Loop devices: files as block devices, which go away by themselves when nobody uses them."""
+"""Loop devices that are removed automatically when unused."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ _BLKFLSBUF = 0x1261
 
 
 def set_up(backing: int, flags: int = 0) -> tuple[int, str]:
-    """Make an open file a device; gives the device open, and its path."""
+    """Attach a file to a free loop device; returns the open device and its path."""
     info = bytearray(_INFO_BYTES)
     struct.pack_into("I", info, 52, _AUTOCLEAR | flags)
     config = struct.pack("II", backing, 0) + bytes(info) + bytes(64)
@@ -41,18 +41,18 @@ def set_up(backing: int, flags: int = 0) -> tuple[int, str]:
 
 
 def forget_reads(device: int) -> None:
-    """Have what was read of the device read again: its file was written to behind it."""
+    """Drop cached reads of the device after its file was written directly."""
     fcntl.ioctl(device, _BLKFLSBUF, 0)
 
 
 def find(image: Path) -> tuple[int, str] | None:
-    """Open the device that works on the image already, if there is one; it stays while it is open."""
+    """Open the device attached to the image, if any; it stays attached while open."""
     for place in _places(image):
         try:
             device, path = _open(int(place.name.removeprefix("loop")))
-        except OSError:  # it is on its way out
+        except OSError:  # it is being detached
             continue
-        # It may have been given another file just before it was opened.
+        # It may have been attached to another file just before it was opened.
         if _works_on(device, image):
             return device, path
         os.close(device)
@@ -60,13 +60,13 @@ def find(image: Path) -> tuple[int, str] | None:
 
 
 def is_in_use(image: Path) -> bool:
-    """Tell whether a device still works on the image."""
+    """Return whether a device is attached to the image."""
     return any(True for _ in _places(image))
 
 
 def _open(number: int) -> tuple[int, str]:
     path = f"/dev/loop{number}"
-    if not Path(path).exists():  # in a container /dev does not follow the kernel
+    if not Path(path).exists():  # in a container /dev has no new devices
         os.mknod(path, 0o600 | 0o060000, os.makedev(_MAJOR, number))
     return os.open(path, os.O_RDWR | os.O_CLOEXEC), path
 
@@ -79,7 +79,7 @@ def _places(image: Path) -> Iterator[Path]:
 def _backing_file(place: Path) -> str:
     try:
         return (place / "loop/backing_file").read_text().rstrip("\n")
-    except OSError:  # it has none, or not any more
+    except OSError:  # detached
         return ""
 
 

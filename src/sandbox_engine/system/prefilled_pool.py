@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class PrefilledPool(Generic[T]):
-    """Up to `size` things made ahead of need, one after the other in the background.
+    """A pool of up to `size` objects made in advance, one at a time in the background.
 
-    `failure` is why the latest attempt to make one failed, None when it did not.
+    `failure` is the error of the latest attempt, None after a success.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class PrefilledPool(Generic[T]):
         return len(self._ready)
 
     def refill(self) -> None:
-        """Start making what is missing."""
+        """Start making missing objects."""
         idle = self._refilling is None or self._refilling.done()
         if idle and len(self) < self._size and not self._closing.is_set():
             self._refilling = asyncio.create_task(self._refill())
 
     async def take(self) -> T:
-        """Hand out what is ready, or make it now."""
+        """Return a ready object, or make one."""
         try:
             return self._ready.popleft() if self._ready else await self._make_now()
         finally:
             self.refill()
 
     async def close(self) -> None:
-        """Stop refilling and discard what nobody took."""
+        """Stop refilling and discard unused objects."""
         self._closing.set()
         if self._refilling is not None:
             await self._refilling
@@ -61,7 +61,7 @@ class PrefilledPool(Generic[T]):
         self._ready.clear()
         for outcome in await asyncio.gather(*discarded, return_exceptions=True):
             if isinstance(outcome, Exception):
-                log.warning("not discarded", error=outcome)
+                log.warning("discarding failed", error=outcome)
 
     async def _refill(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
@@ -70,7 +70,7 @@ class PrefilledPool(Generic[T]):
                 self._ready.append(await self._attempt())
                 pause = _FIRST_PAUSE_SECONDS
             except Exception as error:  # noqa: BLE001 - whatever it is, takers get it themselves
-                log.warning("pool not refilled", error=error, retry_s=pause)
+                log.warning("refilling the pool failed", error=error, retry_s=pause)
                 await self._wait_while_open(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -94,7 +94,7 @@ class PrefilledPool(Generic[T]):
             raise
 
     async def _keep(self, making: asyncio.Task[T]) -> None:
-        """Take in what was made for somebody who is gone."""
+        """Keep or discard an object whose taker was cancelled."""
         with suppress(Exception):
             made = await making
             if len(self) < self._size and not self._closing.is_set():

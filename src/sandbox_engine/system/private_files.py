@@ -3,7 +3,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file that only its owner may read; a reader sees the old one or the new one."""
+    """Replace a private file atomically."""
     fresh = path.with_name(f"{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
@@ -12,7 +12,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Put a file and its name on the disk itself, so that they survive a power cut."""
+    """Flush a file and its directory entry to disk."""
     for place in (path, path.parent):
         descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         try:

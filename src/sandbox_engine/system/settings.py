@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 def default_state_dir() -> Path:
-    """Find where state lives when nobody says: the system's place for root, else the user's."""
+    """Return the default state directory: the system's for root, otherwise the user's."""
     if os.geteuid() == 0:
         return Path("/var/lib/sandbox-server")
     data_home = os.environ.get("XDG_DATA_HOME")
@@ -35,7 +35,7 @@ MountablePath = Annotated[Path, AfterValidator(_mountable)]
 
 
 class Resources(BaseModel):
-    """What one sandbox may use."""
+    """Resource limits of a sandbox."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -166,7 +166,7 @@ class Settings(BaseSettings):
 
     @property
     def resources(self) -> Resources:
-        """What one sandbox may use."""
+        """Resource limits of a sandbox."""
         return Resources(
             cpu_count=self.cpu_count,
             memory_mb=self.memory_mb,
@@ -176,7 +176,7 @@ class Settings(BaseSettings):
 
     @property
     def images(self) -> Path:
-        """Where images are kept."""
+        """Directory of images."""
         return self.images_dir or self.state_dir / "images"
 
     @property
@@ -185,12 +185,12 @@ class Settings(BaseSettings):
 
     @property
     def instance(self) -> str:
-        """Eight hex digits that tell this engine's kernel objects from another engine's."""
+        """Eight hex digits that distinguish this engine's kernel objects from other engines'."""
         return hashlib.sha256(os.fsencode(self.state_dir)).hexdigest()[:8]
 
     @property
     def cgroup(self) -> str:
-        """The control group that the sandboxes' own are in."""
+        """Parent of the sandboxes' control groups."""
         return f"sandbox-engine-{self.instance}"
 
     @property

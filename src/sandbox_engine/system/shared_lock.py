@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 
 class SharedLock:
-    """Many may be inside at once, or one alone; whoever wants to be alone goes before newcomers.
+    """A shared/exclusive lock that prefers exclusive holders.
 
-    It orders the start of commands against pause: the runtime's exec hangs in a frozen container.
+    It orders the start of commands and pauses: the runtime's exec hangs in a frozen container.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class SharedLock:
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
-        """Be inside with others."""
+        """Hold the lock shared."""
         async with self._alone:
             self._inside += 1
             self._empty.clear()
@@ -29,14 +29,14 @@ class SharedLock:
                 self._empty.set()
 
     async def wait_unlocked(self) -> None:
-        """Wait until nobody is inside alone or about to be."""
+        """Wait until nobody holds or awaits the lock exclusively."""
         if self._alone.locked():
             async with self._alone:
                 return
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Wait until all have left, and be inside alone."""
+        """Hold the lock exclusively."""
         async with self._alone:
             await self._empty.wait()
             yield

@@ -3,7 +3,7 @@ import os
 
 
 def copy_data(reader: int, writer: int) -> None:
-    """Copy an open file's contents to a fresh one, with its holes."""
+    """Copy an open file to an empty one, keeping its holes."""
     os.ftruncate(writer, os.fstat(reader).st_size)
     position = 0
     while (start := _next_data(reader, position)) is not None:
@@ -22,6 +22,6 @@ def _next_data(descriptor: int, position: int) -> int | None:
 
 
 def _copy_range(reader: int, writer: int, start: int, end: int) -> None:
-    # In the kernel: on a busy machine it takes half as long as reading and writing.
+    # In the kernel: on a busy machine twice as fast as reading and writing.
     while start < end:
         start += os.sendfile(writer, reader, start, end - start)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Completed:
-    """A program that ran to its end; a negative `returncode` is the signal that killed it."""
+    """Result of a program; a negative `returncode` is the signal that killed it."""
 
     returncode: int
     stdout: bytes

@@ -1,4 +1,4 @@
-"""System calls that Python 3.11 does not wrap. Each raises OSError as the standard library would."""
+"""System calls that Python 3.11 does not wrap; they raise OSError."""
 
 import ctypes
 import os
@@ -65,7 +65,7 @@ def _checked(result: int, *paths: str) -> int:
 
 
 def openat2(directory: int, path: str, flags: int, *, mode: int = 0, resolve: int) -> int:
-    """Open `path` below the directory descriptor, held to the given resolve rules."""
+    """Open `path` below a directory descriptor with the given resolve flags."""
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, mode, resolve)
     result = _libc.syscall(_SYS_OPENAT2, directory, os.fsencode(path), how, len(how))
     return _checked(result, path)
@@ -84,7 +84,7 @@ def mount(source: str, target: str, fstype: str, flags: int = 0, options: str = 
 
 
 def open_mount(source: str) -> int:
-    """Make a mount of `source` that is nowhere yet."""
+    """Clone a mount of `source` without attaching it."""
     result = _libc.syscall(
         _SYS_OPEN_TREE, _AT_FDCWD, os.fsencode(source), _OPEN_TREE_CLONE | os.O_CLOEXEC
     )
@@ -92,7 +92,7 @@ def open_mount(source: str) -> int:
 
 
 def move_mount(opened: int, target: str) -> None:
-    """Put what `open_mount` made on `target`."""
+    """Attach a mount from `open_mount` to `target`."""
     result = _libc.syscall(
         _SYS_MOVE_MOUNT, opened, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH
     )
@@ -100,12 +100,12 @@ def move_mount(opened: int, target: str) -> None:
 
 
 def unmount(target: str, flags: int = 0) -> None:
-    """Unmount what is mounted on `target`."""
+    """Unmount `target`."""
     _checked(_libc.umount2(os.fsencode(target), flags), target)
 
 
 def setns(descriptor: int, kind: int) -> None:
-    """Move the calling thread into the namespace behind `descriptor`."""
+    """Move the calling thread into the namespace of `descriptor`."""
     _checked(_libc.setns(descriptor, kind))
 
 
@@ -115,24 +115,24 @@ def unshare(kind: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt every orphaned descendant of this process."""
+    """Become the parent of orphaned descendants."""
     _checked(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def fallocate(descriptor: int, mode: int, offset: int, length: int) -> None:
-    """Reserve room for a range of a file."""
+    """Allocate disk space for a range of a file."""
     result = _libc.fallocate(descriptor, mode, ctypes.c_longlong(offset), ctypes.c_longlong(length))
     _checked(result)
 
 
 def set_file_ids(uid: int, gid: int) -> None:
-    """Have the calling thread alone make and open files as this user and group."""
-    _libc.setfsgid(gid)  # first: a thread that is no longer root could not
+    """Set the user and group for file access of the calling thread."""
+    _libc.setfsgid(gid)  # first: only root may change the group
     _libc.setfsuid(uid)
 
 
 def inotify_init() -> int:
-    """Open an inotify instance that does not block."""
+    """Create a non-blocking inotify instance."""
     return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
 
@@ -142,17 +142,17 @@ def inotify_add_watch(descriptor: int, path: str, mask: int) -> int:
 
 
 def inotify_rm_watch(descriptor: int, watch: int) -> None:
-    """Stop watching."""
+    """Remove a watch."""
     _checked(_libc.inotify_rm_watch(descriptor, watch))
 
 
 def syncfs(descriptor: int) -> None:
-    """Write out the file system that `descriptor` is on."""
+    """Flush the file system of `descriptor`."""
     _checked(_libc.syncfs(descriptor))
 
 
 def filesystem_type(descriptor: int) -> int:
-    """Tell which file system `descriptor` is on, by the kernel's magic number."""
+    """Return the magic number of the file system of `descriptor`."""
     status = ctypes.create_string_buffer(256)
     _checked(_libc.fstatfs(descriptor, status))
     kind: int = struct.unpack_from("l", status)[0]
@@ -160,27 +160,27 @@ def filesystem_type(descriptor: int) -> int:
 
 
 def keep_capabilities() -> None:
-    """Let this process keep its capabilities when its user id changes."""
+    """Keep capabilities when the user id changes."""
     _checked(_libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0))
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make `new` this mount namespace's root, and put the one before at `old`."""
+    """Make `new` the root of this mount namespace, and attach the old root at `old`."""
     _checked(_libc.pivot_root(os.fsencode(new), os.fsencode(old)), new)
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the thread that started it ends; changed ids undo it."""
+    """Have this process killed when its parent thread ends; reset by changing ids."""
     _checked(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
 
 def renounce_new_privileges() -> None:
-    """Let no program that this process becomes be more than it is, setuid or not."""
+    """Set no_new_privs: setuid programs gain nothing."""
     _checked(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def keep_only_capabilities(kept: Collection[int]) -> None:
-    """Let no program that this process becomes have any other capability."""
+    """Drop all other capabilities from the bounding set."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for capability in sorted(range(last + 1), key=lambda one: one == CAP_SETPCAP):
         if capability not in kept:

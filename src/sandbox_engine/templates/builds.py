@@ -21,11 +21,11 @@ log = get_logger(__name__)
 
 _SUPERSEDED = "The build was canceled because it was superseded by a newer one."
 _DELETED = "The build was canceled because its template was deleted."
-_INTERRUPTED = "The build was interrupted: the engine stopped while it was under way."
+_INTERRUPTED = "The build was interrupted by a restart of the engine."
 
 
 class Builds:
-    """The builds under way, each in the background until it is ready or has failed."""
+    """Builds in progress, each running in the background."""
 
     def __init__(
         self, library: Library, store: TemplateStore, builder: Builder, uploads: Uploads
@@ -42,7 +42,7 @@ class Builds:
         return bool(self._running)
 
     async def settle_interrupted(self) -> None:
-        """Mark as failed what an engine before this one was building when it died."""
+        """Mark builds interrupted by the end of an earlier engine as failed."""
         for template in self._library.list_all():
             lost = [one for one in template.builds if one.status is BuildStatus.BUILDING]
             for build in lost:
@@ -51,7 +51,7 @@ class Builds:
                 await self._library.save(template)
 
     async def start(self, template: TemplateRecord, build: BuildRecord, plan: BuildPlan) -> None:
-        """Start a build that was asked for; an older one of the same tags gives way to it."""
+        """Start a requested build; it replaces an earlier one with the same tags."""
         if build.status is not BuildStatus.WAITING:
             raise InvalidRequest("build is not in waiting state")
         for other in template.builds:
@@ -64,18 +64,18 @@ class Builds:
         await self._library.save(template)
 
     def read_log(self, template: TemplateRecord, build: BuildRecord) -> BuildLog:
-        """Get what a build said so far."""
+        """Return the log of a build."""
         kept = self._logs.get(build.id)
         return kept or BuildLog(self._store.log_path(template.id, build.id))
 
     async def delete(self, name: str) -> None:
-        """Delete a template; a build of it that is under way ends first."""
+        """Delete a template; cancels its builds."""
         template = self._library.get_changeable(name)
         await self._end([template], _DELETED)
         self._library.delete(template)
 
     async def close(self) -> None:
-        """End what is under way, which cannot go on without the engine."""
+        """Cancel all builds."""
         await self._end(self._library.list_all(), _INTERRUPTED)
 
     async def _end(self, templates: Iterable[TemplateRecord], reason: str) -> None:
@@ -106,7 +106,7 @@ class Builds:
     def _settle(
         self, template: TemplateRecord, build: BuildRecord, outcome: Image | Failure
     ) -> None:
-        if build.status is not BuildStatus.BUILDING:  # it was cancelled when it was nearly ready
+        if build.status is not BuildStatus.BUILDING:  # cancelled when it was nearly ready
             return
         if isinstance(outcome, Failure):
             said = self.read_log(template, build)
@@ -127,5 +127,5 @@ class Builds:
         except EngineError as error:
             return Failure(message=str(error))
         except Exception:
-            log.exception("a build failed in a way nobody foresaw")
-            return Failure(message="The engine failed to build this; its own log says why.")
+            log.exception("build failed with an unexpected error")
+            return Failure(message="Internal error of the engine; see its log.")

@@ -19,7 +19,7 @@ class _Building(Exception):
 
 
 class Housekeeping:
-    """Gives back the disk space of uploads, cached steps and layers that nobody needs any more."""
+    """Removes unused uploads, cached steps and layers."""
 
     def __init__(
         self,
@@ -35,17 +35,17 @@ class Housekeeping:
         self._layers_in_use = layers_in_use
 
     async def run(self) -> None:
-        """Tidy up now and then."""
+        """Run periodically until cancelled."""
         pause = _EVERY
         while True:
             await asyncio.sleep(pause.total_seconds())
             try:
                 pause = _EVERY if await self.tidy() else _WHEN_BUSY
             except OSError:
-                log.exception("what nobody needs was not removed")
+                log.exception("removing unused files failed")
 
     async def tidy(self) -> bool:
-        """Remove what nobody needs; layers wait until nothing is being built."""
+        """Remove unused files; layers only while no build runs."""
         self._templates.uploads.remove_old()
         self._builder.forget_unused()
         try:
@@ -55,7 +55,7 @@ class Housekeeping:
         return True
 
     def _used(self) -> Iterable[Path]:
-        # A build that has just begun counts on layers that it does not show to stand on yet.
+        # A build that has just begun may depend on layers that it does not report yet.
         if self._templates.builds.are_under_way:
             raise _Building
         return self._layers_in_use()

@@ -40,7 +40,7 @@ _SUPERSEDED = Failure(message="The build was canceled because it was superseded 
 
 
 class Library:
-    """The templates of this engine, and which of their builds names and tags lead to."""
+    """The templates of this engine with their builds, names and tags."""
 
     def __init__(self, store: TemplateStore, *, defaults: Resources) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class Library:
         self._used: set[str] = set()
 
     async def keep_base(self, image: Image) -> None:
-        """Have the template that every engine has lead to this image."""
+        """Point the `base` template to this image."""
         template = self._templates.setdefault(BASE, TemplateRecord(id=BASE, names=[BASE]))
         resources = self._defaults
         if not template.builds or template.builds[-1].image != image:
@@ -62,24 +62,24 @@ class Library:
         await self._store.keep(template)
 
     def list_all(self) -> list[TemplateRecord]:
-        """List every template, the oldest first."""
+        """List all templates, oldest first."""
         return sorted(self._templates.values(), key=lambda one: (one.created_at, one.id))
 
     def get(self, name: str) -> TemplateRecord:
-        """Get the template of this id or name."""
+        """Return the template with this ID or name."""
         template = self._find(name)
         if template is None:
             raise TemplateNotFound(name)
         return template
 
     def get_changeable(self, name: str) -> TemplateRecord:
-        """Get the template of this id or name if it is not the engine's own."""
+        """Return the template with this ID or name unless it belongs to the engine."""
         template = self.get(parse_name(name))
         _check_changeable(template)
         return template
 
     def get_build(self, name: str, build_id: str) -> tuple[TemplateRecord, BuildRecord]:
-        """Get one of a template's builds, whatever became of it."""
+        """Return a build of a template in any state."""
         template = self.get(parse_name(name))
         build = template.find_build(build_id)
         if build is None:
@@ -87,7 +87,7 @@ class Library:
         return template, build
 
     def find(self, text: str) -> Template | None:
-        """Find what sandboxes of this id or name, with or without a tag, are created from."""
+        """Find the template for new sandboxes by ID or name, with optional tag."""
         try:
             reference = Reference.parse(text)
         except InvalidRequest:
@@ -98,7 +98,7 @@ class Library:
         return _runnable(template, template.ready_build(reference.tag))
 
     def resolve(self, text: str) -> TemplateRecord:
-        """Get the template of an id or name; a tag must be there too where one is given."""
+        """Return the template with this ID or name; a given tag must exist."""
         reference = Reference.parse(text)
         template = self.get(reference.name)
         if reference.tag is not None:
@@ -108,7 +108,7 @@ class Library:
     async def request_build(
         self, text: str, *, tags: Iterable[str], cpu_count: int | None, memory_mb: int | None
     ) -> tuple[TemplateRecord, BuildRecord]:
-        """Make room for a build of the template of this name, which is made if it is new."""
+        """Add a build to the template with this name, creating it if new."""
         reference = Reference.parse(text)
         cpu_count, memory_mb = check_resources(
             self._defaults, cpu_count=cpu_count, memory_mb=memory_mb
@@ -128,12 +128,12 @@ class Library:
         return template, build
 
     async def save(self, template: TemplateRecord) -> None:
-        """Write a change down, unless the template was deleted meanwhile."""
+        """Save a template unless it was deleted meanwhile."""
         if template.id in self._templates:
             await self._store.keep(template)
 
     async def assign_tags(self, target: str, tags: Iterable[str]) -> tuple[BuildRecord, list[str]]:
-        """Let tags lead to the build that `name:tag` leads to."""
+        """Point tags to the build that `name:tag` refers to."""
         reference = Reference.parse(target)
         template = self.get_changeable(reference.name)
         given = _parse_some(tags)
@@ -143,7 +143,7 @@ class Library:
         return build, given
 
     async def remove_tags(self, name: str, tags: Iterable[str]) -> None:
-        """Take tags from a template; a build that no tag leads to cannot be run any more."""
+        """Remove tags from a template; builds without tags cannot be used any more."""
         template = self.get_changeable(name)
         taken = _parse_some(tags)
         if DEFAULT_TAG in taken:
@@ -155,26 +155,26 @@ class Library:
         await self.save(template)
 
     async def publish(self, name: str, *, public: bool) -> TemplateRecord:
-        """Note whether others may use the template; on this engine everyone with its key may."""
+        """Store whether the template is public; the engine does not restrict access by it."""
         template = self.get_changeable(name)
         template.public = public
         await self._store.keep(template)
         return template
 
     def delete(self, template: TemplateRecord) -> None:
-        """Forget a template; sandboxes of it go on."""
+        """Delete a template; its sandboxes keep running."""
         self._templates.pop(template.id, None)
         self._store.remove(template.id)
 
     def note_use(self, template_id: str) -> None:
-        """Count a sandbox that was created; the count is written down a little later."""
+        """Count a new sandbox; the count is saved later."""
         template = self._templates.get(template_id)
         if template is not None:
             template.note_spawn()
             self._used.add(template_id)
 
     async def keep_counts(self) -> None:
-        """Write down how often templates were used, now and then."""
+        """Save usage counts periodically."""
         while True:
             await asyncio.sleep(_COUNTS_EVERY.total_seconds())
             await self.save_counts()
@@ -186,7 +186,7 @@ class Library:
                 await self._store.keep(template)
 
     def layers(self) -> set[Path]:
-        """Collect what the builds that can be run are made of."""
+        """Collect the layers of all usable builds."""
         builds = [build for template in self._templates.values() for build in template.builds]
         return {layer for build in builds if build.image for layer in build.image.layers}
 
@@ -196,7 +196,7 @@ class Library:
 
 
 def _runnable(template: TemplateRecord, build: BuildRecord) -> Template:
-    """Make what a sandbox can be created from out of a build that succeeded."""
+    """Convert a ready build to a template for sandboxes."""
     assert build.image is not None
     return Template(
         id=template.id,
@@ -217,7 +217,7 @@ def _check_changeable(template: TemplateRecord) -> None:
 def check_resources(
     defaults: Resources, *, cpu_count: int | None, memory_mb: int | None
 ) -> tuple[int, int]:
-    """Settle the CPUs and the memory of a template, by E2B's rules and what this machine has."""
+    """Check CPUs and memory by E2B's rules and this machine's limits."""
     if cpu_count is not None:
         _check_cpus(cpu_count)
     if memory_mb is not None:
@@ -232,7 +232,9 @@ def _check_cpus(count: int) -> None:
         raise InvalidRequest("CPU count must be 1 or an even number")
     there_are = os.cpu_count() or 1
     if count > there_are:
-        raise InvalidRequest(f"CPU count can't be higher than {there_are}: the engine has no more")
+        raise InvalidRequest(
+            f"CPU count can't be higher than {there_are}, the number of CPUs of the engine"
+        )
 
 
 def _check_memory(size_mb: int) -> None:
@@ -243,7 +245,7 @@ def _check_memory(size_mb: int) -> None:
     there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     if size_mb > there_is:
         raise InvalidRequest(
-            f"Memory can't be higher than {there_is} MiB: the engine's machine has no more"
+            f"Memory can't be higher than {there_is} MiB, the memory of the engine's machine"
         )
 
 

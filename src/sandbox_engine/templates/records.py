@@ -12,7 +12,7 @@ _KEPT_BUILDS = 100
 
 
 class BuildStatus(StrEnum):
-    """How far a build is; only a `ready` one can be run."""
+    """State of a build; only `ready` ones can be used."""
 
     WAITING = "waiting"
     BUILDING = "building"
@@ -21,7 +21,7 @@ class BuildStatus(StrEnum):
 
 
 class Failure(BaseModel):
-    """Why a build did not succeed, and at which of its steps."""
+    """Reason of a failed build and the step that failed."""
 
     message: str
     step: str | None = None
@@ -36,7 +36,7 @@ def _new_build_id() -> str:
 
 
 class BuildRecord(BaseModel):
-    """One build of a template; `image` goes when no tag leads to it any more."""
+    """One build of a template; `image` is dropped when no tag refers to it."""
 
     id: str = Field(default_factory=_new_build_id)
     status: BuildStatus = BuildStatus.WAITING
@@ -72,14 +72,14 @@ class BuildRecord(BaseModel):
 
 
 class TagRecord(BaseModel):
-    """A name for one of a template's builds."""
+    """A tag of a template's build."""
 
     build_id: str
     created_at: datetime = Field(default_factory=_now)
 
 
 class TemplateRecord(BaseModel):
-    """Everything the engine knows of a template; its builds are in the order they were asked for."""
+    """State of a template; builds are in the order of requests."""
 
     id: str
     names: list[str]
@@ -98,7 +98,7 @@ class TemplateRecord(BaseModel):
 
     @property
     def shown_build(self) -> BuildRecord:
-        """The build that the template's name leads to, else the newest."""
+        """The build that the template's name refers to, otherwise the newest."""
         led_to = self.tags.get(DEFAULT_TAG)
         return (led_to and self.find_build(led_to.build_id)) or self.builds[-1]
 
@@ -106,7 +106,7 @@ class TemplateRecord(BaseModel):
         return next((build for build in self.builds if build.id == build_id), None)
 
     def ready_build(self, tag: str | None) -> BuildRecord:
-        """Get the build that a tag, or a build's own id, leads to."""
+        """Return the build with a tag or build ID."""
         tag = tag or DEFAULT_TAG
         led_to = self.tags.get(tag)
         build = self.find_build(led_to.build_id if led_to else tag)
@@ -115,7 +115,7 @@ class TemplateRecord(BaseModel):
         return build
 
     def add(self, build: BuildRecord) -> None:
-        """Take in a new build; the oldest ones that no tag leads to are forgotten."""
+        """Add a build; the oldest builds without tags are removed."""
         self.build_count += 1
         self.updated_at = _now()
         self.builds.append(build)
@@ -125,7 +125,7 @@ class TemplateRecord(BaseModel):
             self.builds.remove(one)
 
     def point(self, tags: list[str], build: BuildRecord) -> None:
-        """Let these tags lead to a build."""
+        """Point these tags to a build."""
         self.tags |= {tag: TagRecord(build_id=build.id) for tag in tags}
         self._release_images()
 

@@ -8,7 +8,7 @@ from sandbox_engine.templates.records import TemplateRecord
 
 
 class TemplateStore(JsonStore[TemplateRecord]):
-    """A directory per template, with its record and the logs of its builds."""
+    """One directory per template, with its record and build logs."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, TemplateRecord)
@@ -16,13 +16,13 @@ class TemplateStore(JsonStore[TemplateRecord]):
             shutil.rmtree(half_removed)
 
     async def keep(self, template: TemplateRecord) -> None:
-        """Write the template down on the disk itself; logs go with the builds it has forgotten."""
+        """Save the template and flush it; removes logs of removed builds."""
         self.path(template.id).mkdir(exist_ok=True, mode=0o700)
         self.save(template)
         known = {self.log_path(template.id, build.id) for build in template.builds}
         for log in set(self.path(template.id).glob("*.log")) - known:
             log.unlink()
-        with suppress(FileNotFoundError):  # it was removed meanwhile
+        with suppress(FileNotFoundError):  # removed meanwhile
             await asyncio.to_thread(self.flush, template.id)
 
     def log_path(self, template_id: str, build_id: str) -> Path:

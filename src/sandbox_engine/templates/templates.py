@@ -17,7 +17,7 @@ _LINK_LIFETIME = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Templates:
-    """The templates of an engine, and what it takes to build them."""
+    """Templates of the engine and the services that build them."""
 
     library: Library
     builds: Builds
@@ -28,7 +28,7 @@ class Templates:
     async def open(
         cls, settings: Settings, capacity: Capacity, *, base: Image, builder: Builder, key: str
     ) -> Self:
-        """Take over the templates that are there; builds that were under way have failed."""
+        """Load existing templates; interrupted builds are marked as failed."""
         directory = settings.state_dir / "templates"
         store = TemplateStore(directory / "records")
         library = Library(store, defaults=settings.resources)
@@ -44,6 +44,6 @@ class Templates:
         return cls(library, builds, uploads, UploadLinks(key, lifetime=_LINK_LIFETIME))
 
     async def close(self) -> None:
-        """End the builds under way, and write down what was not yet."""
+        """Cancel builds and save pending counts."""
         await self.builds.close()
         await self.library.save_counts()

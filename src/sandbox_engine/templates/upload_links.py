@@ -6,23 +6,23 @@ from sandbox_engine.system.errors import InvalidUploadLink
 
 
 class UploadLinks:
-    """Lets whoever holds a link upload one archive without the engine's key, for a while."""
+    """Signed links for uploading one archive without the API key, valid for a while."""
 
     def __init__(self, key: str, *, lifetime: timedelta) -> None:
         self._key = key.encode()
         self._lifetime = lifetime
 
     def sign(self, digest: str) -> str:
-        """Make the query of a link."""
+        """Build the query of a link."""
         expires = int(time.time() + self._lifetime.total_seconds())
         return f"expires={expires}&signature={self._signature(digest, expires)}"
 
     def check(self, digest: str, *, expires: int, signature: str) -> None:
         expected = self._signature(digest, expires)
         if not hmac.compare_digest(signature.encode(), expected.encode()):
-            raise InvalidUploadLink("This upload link is not one of this engine")
+            raise InvalidUploadLink("Invalid upload link")
         if expires < time.time():
-            raise InvalidUploadLink("This upload link has expired")
+            raise InvalidUploadLink("Expired upload link")
 
     def _signature(self, digest: str, expires: int) -> str:
         return hmac.digest(self._key, f"upload {digest} {expires}".encode(), "sha256").hex()

@@ -17,10 +17,9 @@ _CHUNK = 1 << 20
 
 
 class Uploads:
-    """The files that COPY steps need, under the hash that their sender made of them.
+    """Uploaded files of COPY steps by the client's hash.
 
-    They are kept for as long as builds keep using them: a client that finds its files present
-    does not send them again.
+    They are kept while builds use them: clients do not upload files again that are present.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Uploads:
         return False
 
     def find(self, digest: str) -> Path:
-        """Find an upload, and note that it is still in use."""
+        """Find an upload, and record its use."""
         path = self._path(digest)
         try:
             os.utime(path)
@@ -52,7 +51,7 @@ class Uploads:
     async def receive(
         self, digest: str, body: AsyncIterator[bytes], *, length: int | None = None
     ) -> None:
-        """Take in an upload; until all of it is there, what was there before stays."""
+        """Store an upload atomically."""
         path = self._path(digest)
         self._check_size(length or 0)
         with (
@@ -70,7 +69,7 @@ class Uploads:
             unfinished.rename(path)
 
     def remove_old(self) -> None:
-        """Remove what no build has used for long."""
+        """Remove uploads that were not used for long."""
         oldest = time.time() - self._keep.total_seconds()
         for path in self._directory.iterdir():
             if path.suffix != _UNFINISHED and path.stat().st_mtime < oldest:

@@ -1,4 +1,4 @@
-"""What the API of a volume's contents does to its files; everything here blocks."""
+"""File operations of the volume contents API; all block."""
 
 import errno
 import os
@@ -24,18 +24,18 @@ _PERMISSIONS = 0o7777
 
 
 def normalize(path: str) -> str:
-    """Read a path as one from the volume's root."""
+    """Make a path absolute from the volume's root."""
     return "/" + posixpath.normpath(f"/{path}").lstrip("/")
 
 
 def look(root: Root, path: str) -> Entry:
-    """Describe what is at a path itself, not what it may link to."""
+    """Describe the entry at a path without following a link."""
     with reported(path), closing(root.locate(path, os.O_NOFOLLOW)) as place:
         return Entry.at(root, path, place)
 
 
 def list_directory(root: Root, path: str, *, depth: int) -> list[Entry]:
-    """Describe what is in a directory, `depth` levels deep."""
+    """List a directory, `depth` levels deep."""
     if depth > _DEEPEST:
         raise InvalidRequest(f"depth must be between 1 and {_DEEPEST}")
     with reported(path):
@@ -46,7 +46,7 @@ def list_directory(root: Root, path: str, *, depth: int) -> list[Entry]:
 
 
 def make_directory(root: Root, path: str, *, owner: Owner, mode: int, force: bool) -> Entry:
-    """Make a directory; `force` makes those above it too, and is content with one that is there."""
+    """Create a directory; `force` also creates parents and accepts an existing one."""
     require_sane(owner, mode)
     with reported(path):
         if path == "/":
@@ -64,13 +64,13 @@ def make_directory(root: Root, path: str, *, owner: Owner, mode: int, force: boo
 
 
 def change(root: Root, path: str, *, uid: int | None, gid: int | None, mode: int | None) -> Entry:
-    """Change whose a file or directory is and who may what with it."""
+    """Change the owner and mode of an entry."""
     require_sane(Owner(uid or 0, gid or 0), mode or 0)
     with reported(path), closing(root.locate(path)) as place:
         there = os.fstat(place)
         if not (stat.S_ISREG(there.st_mode) or stat.S_ISDIR(there.st_mode)):
             raise InvalidRequest(f"Path '{path}' is neither a file nor a directory")
-        # A mere place can be changed by its name in /proc only.
+        # An O_PATH descriptor can only be changed by its name in /proc.
         access = Path(f"/proc/self/fd/{place}")
         if uid is not None or gid is not None:
             os.chown(access, _outside(uid), _outside(gid))
@@ -80,7 +80,7 @@ def change(root: Root, path: str, *, uid: int | None, gid: int | None, mode: int
 
 
 def remove(root: Root, path: str) -> None:
-    """Remove a file, or a directory with everything in it."""
+    """Remove a file, or a directory recursively."""
     if path == "/":
         raise InvalidRequest("The root of a volume cannot be removed")
     look(root, path)
@@ -89,7 +89,7 @@ def remove(root: Root, path: str) -> None:
 
 
 def require_sane(owner: Owner, mode: int) -> None:
-    """Refuse ids that no sandbox has and modes that are none."""
+    """Reject invalid ids and modes."""
     if not all(0 <= number < ID_COUNT for number in owner):
         raise InvalidRequest(f"uid and gid must be between 0 and {ID_COUNT - 1}")
     if not 0 <= mode <= _PERMISSIONS:
@@ -98,7 +98,7 @@ def require_sane(owner: Owner, mode: int) -> None:
 
 @contextmanager
 def reported(path: str) -> Iterator[None]:
-    """Put what the file system says into the API's words."""
+    """Convert errors of the file system to the API's."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:

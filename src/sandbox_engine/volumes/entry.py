@@ -21,7 +21,7 @@ _KINDS = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: K
 
 @dataclass(frozen=True)
 class Entry:
-    """Something in a volume; ids are as sandboxes see them."""
+    """An entry of a volume; ids are those inside sandboxes."""
 
     path: str
     kind: Kind
@@ -39,7 +39,7 @@ class Entry:
 
     @classmethod
     def at(cls, root: Root, path: str, place: int) -> Self:
-        """Describe what an open place stands for, be it a symlink."""
+        """Describe an open entry, which may be a link."""
         return cls._of(root, path, os.fstat(place), link="", directory=place)
 
     @classmethod

@@ -2,7 +2,7 @@ from sandbox_engine.system.errors import EngineError
 
 
 class VolumeNotFound(EngineError):
-    """No volume has this id or name."""
+    """There is no volume with this ID or name."""
 
     code = "volume_not_found"
 
@@ -11,7 +11,7 @@ class VolumeNotFound(EngineError):
 
 
 class VolumePathNotFound(EngineError):
-    """Nothing in the volume has this path."""
+    """The path does not exist in the volume."""
 
     code = "path_not_found"
 
@@ -20,7 +20,7 @@ class VolumePathNotFound(EngineError):
 
 
 class VolumePathExists(EngineError):
-    """Something in the volume has this path already."""
+    """The path already exists in the volume."""
 
     code = "path_already_exists"
 
@@ -29,7 +29,7 @@ class VolumePathExists(EngineError):
 
 
 class VolumeFull(EngineError):
-    """There is no room left, in the volume or on the machine."""
+    """The volume or the machine is full."""
 
     code = "volume_full"
 

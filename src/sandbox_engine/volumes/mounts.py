@@ -1,4 +1,4 @@
-"""Where volumes may be mounted in a sandbox, and how they get there."""
+"""Mounts volumes in sandboxes."""
 
 import os
 import posixpath
@@ -17,19 +17,19 @@ _SANDBOX_ROOT = Owner(0, 0)
 
 
 def check_places(paths: Sequence[str]) -> None:
-    """Refuse paths that nothing can or may be mounted on; says all that is wrong at once."""
+    """Reject paths that cannot be mount points; reports all problems."""
     wrong = [(path, problem) for path in paths if (problem := _problem(path))]
     if not wrong:
-        wrong = [(path, "it is in another mount") for path in _nested(paths)]
+        wrong = [(path, "it is inside another mount") for path in _nested(paths)]
     if wrong:
         told = "; ".join(f"{path!r}: {problem}" for path, problem in wrong)
         raise InvalidRequest(f"Volumes cannot be mounted there: {told}")
 
 
 def mount_volumes(root: Path, volumes: Sequence[tuple[Path, str]]) -> None:
-    """Mount each directory in a root that nobody works in yet, at a path made where it is missing.
+    """Mount directories in an unused root, creating missing mount points.
 
-    Links in the root lead to places in the root, whatever they say.
+    Links in the root are resolved within the root.
     """
     with ExitStack() as stack:
         tree = Root.at(str(root))
@@ -52,11 +52,11 @@ def _problem(path: str) -> str:
     if "\0" in path or not path.startswith("/"):
         return "it is not an absolute path"
     if posixpath.normpath(path) != path or path.startswith("//"):
-        return "it is not in its shortest form"
+        return "it is not normalized"
     if path == "/":
         return "it is the root"
     if any(_is_within(path, reserved) for reserved in _RESERVED):
-        return "it is the system's own"
+        return "it is reserved for the system"
     return ""
 
 

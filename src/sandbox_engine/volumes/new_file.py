@@ -18,10 +18,10 @@ _SETTLED_AT_ONCE = 16 << 20
 
 
 class NewFile:
-    """A file that has no name until it is whole; its methods block.
+    """A file without a name until it is complete; all methods block.
 
-    Whoever reads the path meanwhile, in whichever sandbox, finds the old file or the new one. What
-    is never published leaves nothing, also when the machine stops in the middle.
+    Readers in any sandbox see the old file or the new one. A file that is never published leaves
+    nothing behind, even after a crash of the machine.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class NewFile:
                 raise
 
     def write(self, data: bytes) -> None:
-        """Add to the end, as far as the machine has room for it too."""
+        """Append data, if the machine has space."""
         if self._unsettled + len(data) > self._disk_room():
             raise VolumeFull("on the machine")
         with reported(self._shown), memoryview(data) as view:
@@ -61,7 +61,7 @@ class NewFile:
             self._settle(len(data))
 
     def publish(self) -> Entry:
-        """Give the file its name, once it is on the disk."""
+        """Flush the file and give it its name."""
         with reported(self._shown):
             IdRange(UID_BASE).give(self._file, self._owner)
             os.fchmod(self._file, self._mode)
@@ -75,14 +75,14 @@ class NewFile:
         os.close(self._directory)
 
     def _settle(self, written: int) -> None:
-        """Have what was written take its room on the machine's disk, now and then."""
+        """Flush periodically, so that the machine's disk usage is up to date."""
         self._unsettled += written
         if self._unsettled >= _SETTLED_AT_ONCE:
             os.fdatasync(self._file)
             self._unsettled = 0
 
     def _target(self) -> str:
-        """Find what is to be replaced: behind a link, if there is a file."""
+        """Resolve the path to replace: the target of a link, if it is a file."""
         with suppress(FileNotFoundError), closing(self._root.locate(self._shown)) as place:
             if not self._force:
                 raise VolumePathExists(self._shown)

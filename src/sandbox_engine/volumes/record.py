@@ -5,15 +5,15 @@ from pydantic import BaseModel
 
 
 class VolumeState(StrEnum):
-    """Where a volume stands; only a ready one is ever shown to callers."""
+    """State of a volume; callers only see ready ones."""
 
     CREATING = "creating"
     READY = "ready"
-    DELETED = "deleted"  # gone for callers, its files kept for the sandboxes that have it
+    DELETED = "deleted"  # deleted for callers, but kept for sandboxes that have it mounted
 
 
 class VolumeRecord(BaseModel):
-    """Everything the engine has to know of a volume to go on with it after a restart."""
+    """State of a volume that an engine needs after a restart."""
 
     id: str
     name: str

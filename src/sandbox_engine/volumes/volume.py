@@ -13,15 +13,15 @@ from sandbox_engine.system.private_files import flush
 from sandbox_engine.system.subprocesses import Runner
 from sandbox_engine.volumes.record import VolumeRecord
 
-# The account that our images are made with. Whoever else a sandbox works as may write too.
+# The default account of images. All other users of a sandbox may write too.
 DEFAULT_ID = 1000
 DIRECTORY_MODE = 0o777
 
 
 class Volume:
-    """A file system of its own, mounted once while anybody uses it.
+    """A file system that is mounted while it is in use.
 
-    `keepers` are the sandboxes that have it among their files, whether they run or not.
+    `keepers` are the sandboxes that have it mounted when they run.
     """
 
     def __init__(self, record: VolumeRecord, directory: Path) -> None:
@@ -43,7 +43,7 @@ class Volume:
         return user in self._users
 
     async def make(self, run: Runner) -> None:
-        """Make the file system; it is empty and everybody in a sandbox may write to it."""
+        """Create an empty file system, writable for all users of sandboxes."""
         self._place.mkdir(mode=0o700)
         await disk.make(self.image, size_mb=self.record.size_mb, run=run)
         await self.acquire(self)
@@ -54,7 +54,7 @@ class Volume:
         await self.workers.run(partial(flush, self.image))
 
     async def acquire(self, user: object) -> Path:
-        """Have it mounted until this user releases it; gives where."""
+        """Mount it for this user; returns the mount point."""
         async with self._lock:
             if not os.path.ismount(self._place):
                 await self.workers.run(self._mount)
@@ -62,24 +62,24 @@ class Volume:
             return self._place
 
     async def release(self, user: object) -> None:
-        """Let go; the last one's leaving unmounts it."""
+        """Release it; unmounts after the last user."""
         async with self._lock:
             self._users.discard(user)
             if not self._users:
                 await self.workers.run(self._unmount)
 
     async def unmount(self) -> None:
-        """Unmount it, whoever left it mounted."""
+        """Unmount it, even if an earlier engine mounted it."""
         async with self._lock:
             await self.workers.run(self._unmount)
 
     def note_user(self, user: object) -> None:
-        """Count somebody who has had it mounted since before the engine started."""
+        """Register a user that mounted it before the engine started."""
         self._users.add(user)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Root]:
-        """Hold it open for work on its files from outside."""
+        """Keep it open for file operations from outside."""
         user = object()
         place = await self.acquire(user)
         try:
@@ -90,7 +90,7 @@ class Volume:
             await self.release(user)
 
     def _mount(self) -> None:
-        # A sandbox that is just ending may have it still.
+        # A sandbox that is ending may still use it.
         disk.attach(self.image, self._place, again=True)
 
     def _unmount(self) -> None:

@@ -26,7 +26,7 @@ _TOKEN_BYTES = 32
 
 
 class Volumes:
-    """All volumes: what callers may do with them, and which sandbox has which."""
+    """All volumes and the sandboxes that use them."""
 
     def __init__(self, directory: Path, *, size_mb: int, capacity: Capacity, run: Runner) -> None:
         self.capacity = capacity
@@ -40,10 +40,10 @@ class Volumes:
         }
 
     async def create(self, name: str) -> VolumeRecord:
-        """Make an empty volume; no other may have its name."""
+        """Create an empty volume with a unique name."""
         if not _NAME.fullmatch(name):
             raise InvalidRequest(
-                "Invalid volume name: it is 1 to 128 letters, digits, hyphens or underscores"
+                "Invalid volume name: use 1 to 128 letters, digits, hyphens or underscores"
             )
         async with self._creating:
             if any(record.name == name for record in self.all()):
@@ -69,22 +69,22 @@ class Volumes:
         return record
 
     def get(self, volume_id: str) -> Volume:
-        """Get the volume of this id."""
+        """Return the volume with this ID."""
         volume = self._volumes.get(volume_id)
         if volume is None or volume.record.state is not VolumeState.READY:
             raise VolumeNotFound(volume_id)
         return volume
 
     def all(self) -> list[VolumeRecord]:
-        """List every volume, oldest first."""
+        """List all volumes, oldest first."""
         records = (volume.record for volume in self._volumes.values())
         ready = (record for record in records if record.state is VolumeState.READY)
         return sorted(ready, key=lambda record: record.id)
 
     async def delete(self, volume_id: str) -> None:
-        """Forget a volume; its files go when no sandbox has it any more."""
+        """Delete a volume; its files are removed after its last sandbox."""
         volume = self.get(volume_id)
-        # Somebody who is just leaving must not discard it before its end is written down.
+        # Concurrent releases must not discard it before its deletion is recorded.
         volume.keepers.add(volume_id)
         try:
             await self._become(volume, VolumeState.DELETED)
@@ -93,7 +93,7 @@ class Volumes:
         log.info("volume deleted", id=volume_id)
 
     def plan(self, wanted: Iterable[tuple[str, str]]) -> tuple[MountRecord, ...]:
-        """Find the volumes of these names, to be mounted at these paths of a new sandbox."""
+        """Find the volumes with these names for mounting in a new sandbox."""
         ids = {record.name: record.id for record in self.all()}
         mounts = list(wanted)
         if missing := [name for name, _ in mounts if name not in ids]:
@@ -105,7 +105,7 @@ class Volumes:
 
     @asynccontextmanager
     async def opened(self, volume: Volume) -> AsyncIterator[Root]:
-        """Hold a volume open for work on its files from outside."""
+        """Keep a volume open for file operations from outside."""
         try:
             async with volume.opened() as root:
                 yield root
@@ -113,7 +113,7 @@ class Volumes:
             await self._discard_if_nobodys(volume)
 
     async def mount(self, record: SandboxRecord, root: Path) -> None:
-        """Mount a sandbox's volumes in its root, before anything runs in it."""
+        """Mount a sandbox's volumes in its root before its processes start."""
         self.keep(record)
         mounts = [
             (await self._known(mount.volume_id).acquire(record.id), mount.path)
@@ -123,34 +123,34 @@ class Volumes:
             await asyncio.to_thread(mount_volumes, root, mounts)
 
     async def unmount(self, sandbox_id: str) -> None:
-        """Let go of a sandbox's volumes once its root is gone."""
+        """Release a sandbox's volumes after its root is removed."""
         for volume in self._all():
             if volume.has_user(sandbox_id):
                 await volume.release(sandbox_id)
 
     def keep(self, record: SandboxRecord) -> None:
-        """Keep the files of a sandbox's volumes for as long as there is the sandbox."""
+        """Keep the files of a sandbox's volumes until the sandbox is deleted."""
         for volume in self._of(record):
             volume.keepers.add(record.id)
 
     def images(self, record: SandboxRecord) -> list[Path]:
-        """List the files that a sandbox's volumes are kept in."""
+        """List the image files of a sandbox's volumes."""
         return [volume.image for volume in self._of(record)]
 
     def note_mounted(self, record: SandboxRecord) -> None:
-        """Count the volumes of a sandbox that has run since before the engine started."""
+        """Register the mounted volumes of an adopted sandbox."""
         for volume in self._of(record):
             volume.note_user(record.id)
 
     async def let_go(self, keeper: str) -> None:
-        """Keep nothing for this sandbox any more."""
+        """Stop keeping volumes for this sandbox."""
         for volume in self._all():
             if keeper in volume.keepers:
                 volume.keepers.discard(keeper)
                 await self._discard_if_nobodys(volume)
 
     async def sweep(self) -> None:
-        """Put away what a crash left: mounts nobody uses, files nobody has."""
+        """Clean up after a crash: unused mounts and orphaned files."""
         for directory in list(self._records_on_disk.without_record()):
             await asyncio.to_thread(self._records_on_disk.remove, directory.name)
         for volume in self._all():
@@ -164,7 +164,7 @@ class Volumes:
         return list(self._volumes.values())
 
     def _known(self, volume_id: str) -> Volume:
-        """Find a volume that a sandbox has, be it deleted for everybody else."""
+        """Find a volume of a sandbox, including deleted ones."""
         if volume_id not in self._volumes:
             raise VolumeNotFound(volume_id)
         return self._volumes[volume_id]

@@ -67,7 +67,7 @@ def test_nothing_is_moved_where_the_controllers_are_enabled(tmp_path):
 def test_processes_of_others_are_not_moved(tmp_path):
     obstacle = obstacle_in(group(tmp_path, pids=[OTHER_PID]))
     assert "cpu, memory, pids not enabled" in obstacle.problem
-    assert "not those of the engine's container" in obstacle.problem
+    assert "do not belong to the engine's container" in obstacle.problem
     assert "--cgroupns=private" in obstacle.fix
 
 
@@ -87,7 +87,7 @@ def test_a_kernel_without_the_memory_controller_is_reported(tmp_path):
 def test_a_container_without_the_memory_controller_is_reported(tmp_path):
     obstacle = obstacle_in(group(tmp_path, available="cpu pids", pids=[os.getpid()]))
     assert obstacle.problem == "memory not available in this container"
-    assert "cgroup.subtree_control of each parent" in obstacle.fix
+    assert "each parent's cgroup.subtree_control" in obstacle.fix
 
 
 def test_the_controllers_of_version_1_are_directories(tmp_path):

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(120)]
 FETCHING = """
 import asyncio, sys
 from pathlib import Path
-from tests.engine.images.keeping import bases_in
+from tests.engine.images.base_images import bases_in
 
 asyncio.run(bases_in(Path(sys.argv[1])).provide(sys.argv[2], say=print))
 """

@@ -96,7 +96,7 @@ async def test_fifty_calls_at_once_start_a_sandbox_without_processes_once(option
         assert set(notes) == {"kept"}
         assert await _log(engine, sandbox) == [
             "created",
-            "its first process ended",
+            "init process ended",
             "resumed from its files",
         ]
 

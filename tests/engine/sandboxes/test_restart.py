@@ -223,7 +223,7 @@ async def test_two_engines_do_not_share_a_state_directory(mortal_engine):
     )
     said, _ = await second.communicate()
     assert second.returncode == 78
-    assert b"another engine works on" in said
+    assert b"another engine uses" in said
 
 
 async def _is(condition):

@@ -1,4 +1,4 @@
-"""E2B's wire models of what a build is made of and what it says."""
+"""E2B's wire models of builds."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -44,8 +44,8 @@ class AwsRegistry(WireModel):
 
     def to_credentials(self) -> RegistryCredentials:
         raise NotImplementedHere(
-            "Signing in to AWS (username AWS with the password that `aws ecr get-login-password` "
-            "prints works; the access key itself)"
+            "Signing in to AWS with an access key (use the username AWS with the password that "
+            "`aws ecr get-login-password` prints)"
         )
 
 
@@ -69,7 +69,7 @@ class StepBody(WireModel):
 
 
 class StartBuildBody(WireModel):
-    """What a build is made of (v2)."""
+    """Definition of a build (v2)."""
 
     from_image: str = ""
     from_template: str = ""
@@ -114,7 +114,7 @@ class BuildLogs(WireModel):
 
 
 class FailureReason(WireModel):
-    """Why a build failed, with what the failing step said."""
+    """Reason of a failed build, with the log of the failing step."""
 
     message: str
     step: str | None
@@ -128,7 +128,7 @@ class FailureReason(WireModel):
 
 
 class BuildStatusBody(WireModel):
-    """How far a build is, with a piece of its log."""
+    """State of a build, with a part of its log."""
 
     template_id: str = Field(alias="templateID")
     build_id: str = Field(alias="buildID")

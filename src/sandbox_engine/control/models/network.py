@@ -1,4 +1,4 @@
-"""The wire models of a sandbox's network."""
+"""Wire models of a sandbox's network."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ class _Egress(WireModel):
     rules: dict[str, list[Any]] | None = None
 
     def reject_unsupported(self) -> None:
-        """Say what this engine does not do, rather than leave it out in silence."""
+        """Reject unsupported options instead of ignoring them."""
         if self.egress_proxy:
             raise NotImplementedHere("Sending traffic through an egress proxy")
         if self.rules:
@@ -30,14 +30,14 @@ class _Egress(WireModel):
 
 
 class NetworkConfig(_Egress):
-    """A request for a network other than the usual one."""
+    """Network options of a new sandbox."""
 
     allow_public_traffic: StrictBool | None = None
     mask_request_host: str | None = None
     https_ports: list[int] | None = None
 
     def to_record(self, *, allow_internet: bool | None) -> NetworkRecord:
-        """Take what was asked for, if all of it can be done."""
+        """Convert to a record; rejects unsupported options."""
         self.reject_unsupported()
         if self.https_ports:
             raise NotImplementedHere("Reaching ports that serve HTTPS")
@@ -50,18 +50,18 @@ class NetworkConfig(_Egress):
 
 
 class NetworkUpdate(_Egress):
-    """A request for another egress policy; what is left out is as if it had never been set."""
+    """A new egress policy; omitted fields are reset to their defaults."""
 
     allow_internet_access: StrictBool | None = Field(None, alias="allow_internet_access")
 
     def to_record(self) -> EgressRecord:
-        """Take what was asked for, if all of it can be done."""
+        """Convert to a record; rejects unsupported options."""
         self.reject_unsupported()
         return EgressRecord(**self.model_dump(include=set(EgressRecord.model_fields)))
 
 
 def shown(network: NetworkRecord) -> dict[str, Any]:
-    """Tell what was asked for, with nothing for what was not."""
+    """Return the options that were set."""
     return NetworkConfig(**network.model_dump()).model_dump(by_alias=True, exclude_none=True)
 
 

@@ -1,4 +1,4 @@
-"""E2B's wire models, as far as the engine has them."""
+"""E2B's wire models of sandboxes."""
 
 import json
 from datetime import datetime
@@ -13,7 +13,8 @@ from sandbox_engine.records.sandbox import OnTimeout, SandboxRecord, State
 from sandbox_engine.sandboxes.new_sandbox import NewSandbox
 from sandbox_engine.sandboxes.sandbox import Usage
 
-# What the SDK allows itself by it: file metadata, entry info in watch events, closing of stdin.
+# The SDK enables features by this version: file metadata, entry info in watch events, closing
+# stdin.
 ENVD_VERSION = "0.6.4"
 CLIENT_ID = "6532622b"
 
@@ -44,14 +45,14 @@ class AutoResume(WireModel):
 
 
 class VolumeMount(WireModel):
-    """A volume, by its name, and where it is in a sandbox."""
+    """A volume's name and its mount path."""
 
     name: str
     path: str
 
 
 class NewSandboxBody(WireModel):
-    """A request for a sandbox (v2)."""
+    """Request for a sandbox (v2)."""
 
     template_id: str = Field(alias="templateID", min_length=1, max_length=256)
     timeout: StrictInt = DEFAULT_TIMEOUT_S
@@ -83,7 +84,7 @@ class NewSandboxBody(WireModel):
 
 
 class NewSandboxBodyV1(NewSandboxBody):
-    """A request for a sandbox (v1): the same with a shorter default."""
+    """Request for a sandbox (v1), with a shorter default timeout."""
 
     timeout: StrictInt = DEFAULT_TIMEOUT_V1_S
 
@@ -112,7 +113,7 @@ class RefreshBody(WireModel):
 
 
 class Sandbox(WireModel):
-    """What create and connect answer."""
+    """Response of create and connect."""
 
     template_id: str = Field(alias="templateID")
     sandbox_id: str = Field(alias="sandboxID")
@@ -181,7 +182,7 @@ class Lifecycle(WireModel):
 
 
 class SandboxDetail(ListedSandbox):
-    """All that is known of a sandbox."""
+    """All details of a sandbox."""
 
     envd_access_token: str
     allow_internet_access: bool | None
@@ -232,7 +233,7 @@ class Metric(WireModel):
 
 
 class LogLine(WireModel):
-    """A log entry as older clients take it: its fields are in a text that is JSON again."""
+    """A log entry for older clients, with its fields as JSON in a string."""
 
     timestamp: datetime
     line: str

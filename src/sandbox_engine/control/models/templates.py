@@ -14,7 +14,7 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class NewBuildBody(WireModel):
-    """A request for a build of a template (v3)."""
+    """Request for a build of a template (v3)."""
 
     name: Name | None = None
     alias: Name | None = None
@@ -24,7 +24,7 @@ class NewBuildBody(WireModel):
 
 
 class NewBuild(WireModel):
-    """A build that waits for its files and its steps."""
+    """A build that waits for its files and steps."""
 
     template_id: str = Field(alias="templateID")
     build_id: str = Field(alias="buildID")
@@ -46,7 +46,7 @@ class NewBuild(WireModel):
 
 
 class _Described(WireModel):
-    """What is told of a template wherever it is shown."""
+    """Fields of a template in every response."""
 
     template_id: str = Field(alias="templateID")
     public: bool
@@ -72,7 +72,7 @@ class _Described(WireModel):
 
 
 class Template(_Described):
-    """A template as lists show it."""
+    """A template in a list."""
 
     build_id: str = Field(alias="buildID")
     build_status: BuildStatus
@@ -98,7 +98,7 @@ class Template(_Described):
 
 
 class Build(WireModel):
-    """A build as its template shows it."""
+    """A build of a template."""
 
     build_id: str = Field(alias="buildID")
     status: BuildStatus
@@ -125,7 +125,7 @@ class Build(WireModel):
 
 
 class TemplateWithBuilds(_Described):
-    """A template with a page of its builds, the newest first."""
+    """A template with a page of its builds, newest first."""
 
     builds: list[Build]
 
@@ -149,7 +149,7 @@ class TemplateNames(WireModel):
 
 
 class FileUpload(WireModel):
-    """Whether files are there already, and where to send them."""
+    """Whether the files are uploaded, and the upload URL."""
 
     present: bool
     url: str

@@ -26,10 +26,10 @@ class Volume(WireModel):
 
 
 class VolumeAndToken(Volume):
-    """A volume with what its contents are reached by."""
+    """A volume with the token for its contents."""
 
     token: str
-    # Without it an SDK that was given no domain would send the token to E2B.
+    # Without a domain the SDK would send the token to E2B.
     domain: str
 
     @classmethod
@@ -38,7 +38,7 @@ class VolumeAndToken(Volume):
 
 
 class Stat(WireModel):
-    """Something in a volume."""
+    """An entry of a volume."""
 
     name: str
     type: Kind
@@ -77,7 +77,7 @@ class ChangeBody(WireModel):
 
 
 class Listing(RootModel[list[Stat]]):
-    """Everything in a directory."""
+    """The entries of a directory."""
 
     @classmethod
     def text_of(cls, entries: Iterable[Entry]) -> str:

@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 1 << 20
 _COMPRESSED_BYTES = 64 * 1024
-_GZIP = 31  # zlib's number for the format
+_GZIP = 31  # zlib's number for the gzip format
 
 
 class ClientLeft(Exception):
-    """The client went away before its request was complete."""
+    """The client disconnected before the request was complete."""
 
 
 class BadEncoding(ValueError):
-    """The body is not in the encoding that it claims to be in."""
+    """The body does not match its Content-Encoding."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"error decompressing request body: {problem}")
 
 
 class NoRoom(Exception):
-    """The body is larger than the room there is for it."""
+    """The body is larger than the available space."""
 
 
 async def read_body(receive: Receive) -> AsyncIterator[bytes]:
-    """Yield a request's body as it comes in."""
+    """Yield a request's body as it arrives."""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -45,7 +45,7 @@ async def read_body(receive: Receive) -> AsyncIterator[bytes]:
 
 
 async def gunzip(body: AsyncIterator[bytes], workers: FileThreads) -> AsyncIterator[bytes]:
-    """Decompress a body, however far it expands, a piece at a time."""
+    """Decompress a body piece by piece, with bounded memory."""
     stream = _GzipStream()
     waiting = bytearray()
     async for received in body:
@@ -62,7 +62,7 @@ async def gunzip(body: AsyncIterator[bytes], workers: FileThreads) -> AsyncItera
 
 
 class _GzipStream:
-    """Gzip members, one after the other."""
+    """A stream of concatenated gzip members."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP)
@@ -73,7 +73,7 @@ class _GzipStream:
         self._compressed += compressed
 
     def piece(self) -> bytes:
-        """Decompress the next piece; empty when there is nothing to go on with."""
+        """Decompress the next piece; empty if more input is needed."""
         while self._compressed or self._was_full:
             if self._member.eof:
                 self._member = zlib.decompressobj(_GZIP)
@@ -93,10 +93,10 @@ class _GzipStream:
 
 
 class Spools:
-    """The bodies of one sandbox's uploads, each kept until it is whole and can be stored.
+    """Buffers of one sandbox's uploads until each is complete.
 
-    Together they may take no more than there is room for in the sandbox, so that no tenant fills
-    the host's disk.
+    Together they may not exceed the sandbox's free disk space, so that no tenant fills the host's
+    disk.
     """
 
     def __init__(self, directory: Path, workers: FileThreads) -> None:
@@ -105,7 +105,7 @@ class Spools:
         self._kept = 0
 
     def open(self, *, room: int) -> Spool:
-        """Begin one for a place that has this much room."""
+        """Open a buffer for a target with this much space."""
         return Spool(self, room=room)
 
     def keep(self, count: int, *, room: int) -> None:
@@ -118,7 +118,7 @@ class Spools:
 
 
 class Spool:
-    """A body on its way to a file: at first in memory, from a mebibyte on in an unnamed file."""
+    """Buffer of an upload: in memory up to 1 MiB, then in an unnamed file."""
 
     def __init__(self, spools: Spools, *, room: int) -> None:
         self.size = 0
@@ -128,7 +128,7 @@ class Spool:
         self._disk: IO[bytes] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Take the next part of the body."""
+        """Append data."""
         self._spools.keep(len(data), room=self._room)
         self.size += len(data)
         self._memory += data
@@ -136,7 +136,7 @@ class Spool:
             await self._spools.workers.run(self._move_to_disk)
 
     def copy_to(self, descriptor: int) -> None:
-        """Write the body to the beginning of an open file."""
+        """Write the buffered data to the start of an open file."""
         offset = 0
         if self._disk is not None:
             while piece := os.pread(self._disk.fileno(), _PIECE_BYTES, offset):
@@ -157,7 +157,7 @@ class Spool:
 
 
 def _write(descriptor: int, data: bytes | bytearray, offset: int) -> int:
-    """Write all of `data`; returns where it ends."""
+    """Write all of `data`; returns the end offset."""
     with memoryview(data) as view:
         written = 0
         while written < len(view):

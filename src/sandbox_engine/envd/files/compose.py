@@ -23,7 +23,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Composition(BaseModel):
-    """Files that are to become one."""
+    """A request to concatenate files."""
 
     source_paths: list[str]
     destination: str
@@ -31,7 +31,7 @@ class Composition(BaseModel):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """Read a request's body."""
+        """Parse a request's body."""
         try:
             wanted = cls.model_validate_json(body)
         except ValidationError as error:
@@ -62,7 +62,7 @@ class Composition(BaseModel):
 
 
 def compose(root: Root, sources: Sequence[str], destination: str, account: Account) -> None:
-    """Put files together into one, which appears at once and complete, and remove them; blocks."""
+    """Concatenate files into one atomically and remove them; blocks."""
     for source in sources:
         _require_file(root, source)
     temporary = f"{destination}.e2b-compose.{uuid4()}.tmp"

@@ -1,4 +1,4 @@
-"""What a file's content is called in the headers of an answer."""
+"""Content-Type and Content-Disposition of a file."""
 
 import codecs
 import mimetypes
@@ -6,7 +6,7 @@ import posixpath
 import re
 from urllib.parse import quote
 
-# The built-in table only: what it says should not depend on the machine.
+# The built-in table only, so that results do not depend on the machine.
 _TYPES = mimetypes.MimeTypes(filenames=())
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -24,14 +24,14 @@ def type_by_name(path: str) -> str | None:
 
 
 def type_by_content(head: bytes) -> str:
-    """Tell text from everything else by how the content begins."""
+    """Guess whether a file is text from its first bytes."""
     if head.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE)):
         return "text/plain; charset=utf-16"
     return UNKNOWN if _BINARY.search(head[:SNIFFED_BYTES]) else "text/plain; charset=utf-8"
 
 
 def disposition(path: str) -> str:
-    """Say under which name the content might be saved, whatever characters are in it."""
+    """Build the Content-Disposition header for any file name."""
     name = posixpath.basename(path)
     if _TOKEN.fullmatch(name):
         return f"inline; filename={name}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sandbox_engine.system.file_threads import FileThreads
 
 _PIECE_BYTES = 256 * 1024
-# The fastest: a sandbox is nearer than a site on the internet.
+# The fastest level: clients are close to the engine.
 _GZIP_LEVEL = 1
 _GZIP = 31  # zlib's number for the format
 
@@ -42,12 +42,12 @@ _LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 class FileTruncated(Exception):
-    """The answer ends before its promised length: the file became shorter, or its sandbox is gone."""
+    """The response ended early: the file was truncated, or its sandbox is gone."""
 
 
 @dataclass(frozen=True)
 class OpenFile:
-    """A file to be sent, and how it begins; whoever has it closes it."""
+    """An open file with its first bytes; the owner closes it."""
 
     path: str
     descriptor: int
@@ -70,7 +70,7 @@ class OpenFile:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether the beginning is all there is."""
+        """Return whether the first bytes are the whole file."""
         return len(self.head) == self.size
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class OpenFile:
 
 
 class Download:
-    """The answer to a request for a file: all of it, parts of it, or that it has not changed."""
+    """Response to a file request: the whole file, ranges of it, or 304."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Download:
         self._workers = workers
 
     async def send(self, root: Root, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer and close the file; stop in the middle when the sandbox goes."""
+        """Send the response and close the file; stops if the sandbox goes away."""
         try:
             with anyio.CancelScope() as sending, _ending_with(root, sending):
                 await (await self._response())(scope, receive, send)
@@ -230,7 +230,7 @@ class Download:
 
 @contextmanager
 def _ending_with(root: Root, sending: anyio.CancelScope) -> Iterator[None]:
-    """Cancel when the root is closed: what is open would keep its file system from going."""
+    """Cancel the transfer when the root is closed: an open file would keep it mounted."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

@@ -1,14 +1,14 @@
-"""How the body of an answer may be encoded: what `Accept-Encoding` asks for."""
+"""Negotiates the encoding of a response by `Accept-Encoding`."""
 
 _SUPPORTED = {"gzip", "identity"}
 
 
 class NotAcceptable(ValueError):
-    """The client takes nothing that there is."""
+    """The client accepts none of the supported encodings."""
 
 
 def choose_encoding(accepted: str | None, *, only_identity: bool) -> str:
-    """Choose between gzip and identity: what the client likes best, of equals the first."""
+    """Choose gzip or identity by the client's preference; the first one wins ties."""
     weights = _weights(accepted or "")
     identity_is_refused = weights.get("identity", weights.get("*", 1.0)) == 0
     if only_identity:

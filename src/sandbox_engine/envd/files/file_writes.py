@@ -1,4 +1,4 @@
-"""Putting a complete body into a file of a sandbox, so that a failure leaves what was there."""
+"""Writes a complete body to a file of a sandbox; failures leave the old content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_ROOM = "not enough disk space available"
 
 
 def room_for(root: Root, path: str) -> int:
-    """Tell how large a file at `path` could become; what is no file is refused."""
+    """Return the maximum size of a file at `path`; rejects anything but regular files."""
     with reported("error getting file info"):
         try:
             with closing(root.locate(path)) as place:
@@ -48,9 +48,9 @@ def room_for(root: Root, path: str) -> int:
 def store(
     root: Root, path: str, account: Account, body: Spool, metadata: Mapping[str, str]
 ) -> None:
-    """Write a body into the file at `path`, in place, so that it stays the same file.
+    """Write a body into the file at `path` in place, keeping its inode.
 
-    Its hard links, open readers and watchers see the new content, as they do with E2B.
+    Hard links, open readers and watchers see the new content, as with E2B.
     """
     with reported("error ensuring directories"):
         root.make_directories(posixpath.dirname(path), account.owner)
@@ -75,7 +75,7 @@ def store(
 
 @contextmanager
 def reported(what: str, *, full: str = NO_ROOM) -> Iterator[None]:
-    """Put what the file system says into E2B's statuses and words."""
+    """Convert errors of the file system to E2B's statuses and messages."""
     try:
         yield
     except MetadataNotStored as error:
@@ -98,7 +98,7 @@ def _free(place: int) -> int:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Make sure that writing this much cannot run out of space half-way."""
+    """Reserve disk space, so that writing cannot fail half-way."""
     before = os.fstat(descriptor).st_size
     try:
         if size:
@@ -106,6 +106,6 @@ def _reserve(descriptor: int, size: int) -> None:
     except OSError as error:
         if error.errno == errno.EOPNOTSUPP:
             return
-        # Cutting at its own end gives back what was reserved behind it.
+        # Truncating to the current size frees the space reserved behind it.
         os.ftruncate(descriptor, before)
         raise

@@ -45,7 +45,7 @@ class _ReadableInside(Exception):
 
 
 class FileRoutes:
-    """What E2B's daemon answers under `/files`."""
+    """Routes of E2B's daemon under `/files`."""
 
     def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         self._sandbox = sandbox
@@ -53,7 +53,7 @@ class FileRoutes:
         self._uploads = Uploads(sandbox, workers)
 
     async def download(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a file, or parts of it."""
+        """Send a file or ranges of it."""
         query, headers = FileQuery.of(scope), Headers(scope=scope)
         self._authorize(query, "read", headers)
         encoding = choose_encoding(
@@ -102,7 +102,7 @@ class FileRoutes:
         await JSONResponse(stored)(scope, receive, send)
 
     async def compose(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Put files together into one."""
+        """Concatenate files into one."""
         wanted = Composition.parse(await _read_small(receive))
         path = await self._workers.run(partial(self._compose, wanted))
         composed = {"path": printable(path), "name": posixpath.basename(path), "type": "file"}
@@ -158,7 +158,7 @@ class FileRoutes:
 
 
 def _length(headers: Headers) -> int | None:
-    """Tell how much is coming, where that is known beforehand."""
+    """Return the length of the body if it is known in advance."""
     length = headers.get("content-length", "")
     is_plain = headers.get("content-encoding", "identity") == "identity"
     return int(length) if is_plain and length.isascii() and length.isdecimal() else None

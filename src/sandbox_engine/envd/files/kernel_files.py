@@ -17,9 +17,9 @@ _TIME_S = 10.0
 
 
 async def read_inside(sandbox: Sandbox, path: str) -> bytes:
-    """Read a file of the kernel's (/proc, /sys) as the sandbox's own root user can.
+    """Read a kernel file (/proc, /sys) as the sandbox's root user.
 
-    The host's root would read more: such files judge the one who asks.
+    The host's root would see more: such files check the reader's credentials.
     """
     command = await sandbox.commands.start(_cat(sandbox, path))
     try:

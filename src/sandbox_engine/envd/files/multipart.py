@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-# A header of a part has to hold a path of 4,096 bytes, each perhaps written as %XX.
+# The header of a part must fit a path of 4,096 bytes, each possibly written as %XX.
 _HEADER_LIMIT = 16 * 1024
 
-# Form encoders (browsers, httpx) write so what would break the header's syntax.
+# Form encoders (browsers, httpx) escape these characters this way.
 _ESCAPED = re.compile("%(0[0-9A-F]|1[0-9A-F]|22)")
 
 
 class BadForm(ValueError):
-    """The body is no multipart form."""
+    """The body is not a valid multipart form."""
 
 
 @dataclass(frozen=True)
 class PartStart:
-    """A part of the form begins."""
+    """Start of a part."""
 
     field: str
     filename: str | None
@@ -28,14 +28,14 @@ class PartStart:
 
 @dataclass(frozen=True)
 class PartEnd:
-    """The part is complete."""
+    """End of a part."""
 
 
 FormEvent = PartStart | bytes | PartEnd
 
 
 async def read_form(body: AsyncIterator[bytes], content_type: str) -> AsyncIterator[FormEvent]:
-    """Yield a form's parts as they come in: a start, the content in pieces, an end."""
+    """Yield the parts of a form as they arrive: start, content in pieces, end."""
     _, options = parse_options_header(content_type)
     form = _Form()
     try:
@@ -64,7 +64,7 @@ async def read_form(body: AsyncIterator[bytes], content_type: str) -> AsyncItera
 
 
 class _Form:
-    """What the parser calls back, and what comes of it."""
+    """Callbacks of the parser; collects events."""
 
     def __init__(self) -> None:
         self.is_complete = False

@@ -1,4 +1,4 @@
-"""The parts of a file that a request asks for, and whether it asks at all; after RFC 9110."""
+"""Range and conditional requests for files (RFC 9110)."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Range(NamedTuple):
-    """So many bytes from an offset on."""
+    """A range of bytes."""
 
     start: int
     length: int
@@ -21,15 +21,15 @@ class Range(NamedTuple):
 
 
 class InvalidRange(ValueError):
-    """The header cannot be read."""
+    """The header is malformed."""
 
 
 class NoOverlap(InvalidRange):
-    """Nothing that is asked for is in the file."""
+    """No requested range overlaps the file."""
 
 
 class Verdict(Enum):
-    """What the conditions of a request come to."""
+    """Result of a request's preconditions."""
 
     PROCEED = auto()
     NOT_MODIFIED = auto()
@@ -37,13 +37,13 @@ class Verdict(Enum):
 
 
 def is_conditional(headers: Mapping[str, str]) -> bool:
-    """Tell whether a request is about part of a file or a state of it."""
+    """Return whether the request has Range or conditional headers."""
     names = ("range", "if-range", "if-modified-since", "if-none-match")
     return any(name in headers for name in names)
 
 
 def judge(headers: Mapping[str, str], modified: datetime) -> Verdict:
-    """Weigh the conditions of a request for a file, which has a time but no entity tag."""
+    """Evaluate the preconditions of a file request; files have a time but no entity tag."""
     unmodified_since = _date(headers.get("if-unmodified-since"))
     if "if-match" in headers:
         if headers["if-match"].strip() != "*":
@@ -59,7 +59,7 @@ def judge(headers: Mapping[str, str], modified: datetime) -> Verdict:
 
 
 def ranges(headers: Mapping[str, str], *, size: int, modified: datetime) -> list[Range]:
-    """Read which parts are asked for; none means the whole file."""
+    """Parse the requested ranges; none stands for the whole file."""
     header = headers.get("range", "")
     if not header:
         return []
@@ -71,7 +71,7 @@ def ranges(headers: Mapping[str, str], *, size: int, modified: datetime) -> list
         if size:
             raise
         return []
-    # Together larger than the file, they would only be a costly way to ask for it.
+    # Ranges larger than the file together are a costly request for the whole file.
     return found if sum(part.length for part in found) <= size else []
 
 

@@ -30,7 +30,7 @@ Stored = dict[str, Any]
 
 @dataclass(frozen=True)
 class Upload:
-    """What a request to store files says about all of them."""
+    """Parameters of an upload that apply to all its files."""
 
     account: Account
     workdir: str
@@ -40,13 +40,13 @@ class Upload:
 
 
 class Uploads:
-    """Takes in files for one sandbox: each completely, before its own file is touched."""
+    """Receives uploads of one sandbox; each file is complete before its target is changed."""
 
     def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         self._sandbox = sandbox
         self._workers = workers
         self._spools = Spools(sandbox.spool_dir, workers)
-        # Two bodies are never written into one file at the same time.
+        # Serializes writes to the same file.
         self._being_stored: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def take_body(self, body: AsyncIterator[bytes], upload: Upload) -> list[Stored]:
@@ -65,7 +65,7 @@ class Uploads:
     async def take_form(
         self, body: AsyncIterator[bytes], content_type: str, upload: Upload
     ) -> list[Stored]:
-        """Store each part of a form that is called `file`, in order."""
+        """Store the parts of a form named `file`, in order."""
         stored: dict[str, Stored] = {}
         path, spool = "", None
         try:
@@ -87,7 +87,7 @@ class Uploads:
 
     async def _open_spool(self, path: str, *, length: int | None = None) -> Spool:
         room = await self._workers.run(partial(room_for, self._sandbox.root, path))
-        # The machine holds it twice until it is stored, and has to have that much itself.
+        # The machine holds it twice until it is stored, and must have that space itself.
         room = min(room, self._sandbox.disk_room() // 2)
         if length is not None and length > room:
             raise FileError(507, no_room_for(length))
@@ -105,7 +105,7 @@ class Uploads:
 
 
 def resolve(path: str, account: Account, *, workdir: str) -> str:
-    """Make a path absolute, as E2B words it where that cannot be done."""
+    """Make a path absolute; errors are worded as E2B does."""
     try:
         return resolve_path(path, account, workdir=workdir)
     except InvalidPath as error:

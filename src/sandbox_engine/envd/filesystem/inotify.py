@@ -25,7 +25,7 @@ _IN_Q_OVERFLOW = 0x4000
 _IN_IGNORED = 0x8000
 _IN_ONLYDIR = 0x0100_0000
 
-# One mask for all: a second watch on the same inode replaces the first one's.
+# One mask for all watches: a second watch on an inode replaces the mask of the first one.
 _MASK = (
     IN_MODIFY
     | IN_ATTRIB
@@ -41,12 +41,12 @@ _MASK = (
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 16 * 1024
 
-# Of the 128 instances that the kernel gives an account by default; beyond that, they are shared.
+# The kernel's default is 128 instances per user; beyond this number they are shared.
 _INSTANCES_AT_MOST = 32
 
 
 class Event(NamedTuple):
-    """What the kernel saw happen to a directory, or to what it calls `name` in it."""
+    """An inotify event of a directory, or of its entry `name`."""
 
     mask: int
     cookie: int
@@ -54,42 +54,42 @@ class Event(NamedTuple):
 
 
 class Listener(Protocol):
-    """Who is told what happens to a directory, in the event loop."""
+    """Receives events of one directory in the event loop."""
 
     def happened(self, event: Event) -> None: ...
 
     def lost(self) -> None:
-        """Learn that events were lost, because they came faster than they were read."""
+        """Handle a queue overflow: events were lost."""
 
 
 class TooManyWatches(Exception):
-    """The machine allows no more watched directories."""
+    """The machine's limit on inotify watches is reached."""
 
     def __init__(self) -> None:
         super().__init__("this machine's limit on watched directories is reached")
 
 
 class Inotify:
-    """One queue of the kernel's file events, which a flood of them overflows."""
+    """One inotify instance; its queue can overflow."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._descriptor = inotify_init()
         self._loop.add_reader(self._descriptor, self.drain)
-        # Held while a watch is added and while events are read: so that an event never comes
-        # before its listener is known.
+        # Held while a watch is added and while events are read, so that no event arrives before its
+        # listener is registered.
         self._lock = threading.Lock()
         self._listeners: dict[int, list[Listener]] = {}
         self.sharers = 0
 
     def close(self) -> None:
-        """Be done with it; what was watched has been removed before."""
+        """Close the instance; its watches must have been removed."""
         self._loop.remove_reader(self._descriptor)
-        # In a thread that nobody waits for: the kernel takes ten milliseconds.
+        # In a separate thread: it takes the kernel ten milliseconds.
         self._closing = self._loop.run_in_executor(None, os.close, self._descriptor)
 
     def add(self, directory: int, listener: Listener) -> int:
-        """Watch an open directory, from any thread; returns what `remove` needs."""
+        """Watch an open directory, from any thread; returns the handle for `remove`."""
         with self._lock:
             try:
                 watch = inotify_add_watch(self._descriptor, f"/proc/self/fd/{directory}", _MASK)
@@ -101,7 +101,7 @@ class Inotify:
             return watch
 
     def remove(self, watch: int, listener: Listener) -> None:
-        """Tell this listener no more about a directory; one that is gone is no error."""
+        """Remove a watch; no error if it is gone."""
         with self._lock:
             listeners = self._listeners.get(watch, [])
             if listener in listeners:
@@ -112,7 +112,7 @@ class Inotify:
                         inotify_rm_watch(self._descriptor, watch)
 
     def drain(self) -> None:
-        """Deliver what the kernel has queued by now."""
+        """Deliver all queued events."""
         with self._lock:
             try:
                 buffer = os.read(self._descriptor, _READ_BYTES)
@@ -137,7 +137,7 @@ class Inotify:
 
 
 class InotifyShare:
-    """A sandbox's own instance while it watches anything, or else one that others have as well."""
+    """The inotify instance of a sandbox; above a limit shared with other sandboxes."""
 
     _instances: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, list[Inotify]]] = (
         WeakKeyDictionary()
@@ -148,7 +148,7 @@ class InotifyShare:
         self._borrowers = 0
 
     def borrow(self) -> Inotify:
-        """Get the instance, to be given back."""
+        """Acquire the instance."""
         if self._instance is None:
             self._instance = self._choose()
             self._instance.sharers += 1
@@ -156,7 +156,7 @@ class InotifyShare:
         return self._instance
 
     def give_back(self) -> None:
-        """Be done with the instance, having removed what was watched."""
+        """Release the instance after removing its watches."""
         self._borrowers -= 1
         if self._instance is not None and not self._borrowers:
             self._instance.sharers -= 1
@@ -166,7 +166,7 @@ class InotifyShare:
             self._instance = None
 
     def drain(self) -> None:
-        """Deliver what the kernel has queued by now."""
+        """Deliver all queued events."""
         if self._instance is not None:
             self._instance.drain()
 

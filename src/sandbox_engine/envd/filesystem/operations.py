@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from sandbox_engine.sandboxes.sandbox import Sandbox
 
-# A listing is put together in memory: what it may take there, and roughly what an entry takes
-# besides the text of its path.
+# A listing is built in memory: the limit, and the approximate size of an entry besides the text of
+# its path.
 _LISTING_BYTES = 128 << 20
 _ENTRY_COST = 600
 
 
 class UserFiles:
-    """A sandbox's files in the hands of one of its users; everything here blocks."""
+    """File operations of one user in a sandbox; all methods block."""
 
     def __init__(self, sandbox: Sandbox, username: str | None) -> None:
         self.root = sandbox.root
@@ -45,7 +45,7 @@ class UserFiles:
         self.entries = EntryReader(self.root, accounts)
 
     def stat(self, path: str) -> EntryInfo:
-        """Describe what is at a path."""
+        """Describe the entry at a path."""
         path = self._resolve(path)
         with _reported("error getting file info"):
             try:
@@ -55,7 +55,7 @@ class UserFiles:
                 raise ConnectError(Code.NOT_FOUND, text) from error
 
     def make_directory(self, path: str) -> EntryInfo:
-        """Make a directory that is not there yet, with those above it."""
+        """Create a directory with its parents; it must not exist."""
         path = self._resolve(path)
         with _reported("error getting file info"), suppress(FileNotFoundError):
             if stat.S_ISDIR(self.root.stat(path).st_mode):
@@ -68,7 +68,7 @@ class UserFiles:
             return self.entries.at(path)
 
     def move(self, source: str, destination: str) -> EntryInfo:
-        """Rename an entry, over what may have the new name."""
+        """Rename an entry, replacing the target."""
         source, destination = self._resolve(source), self._resolve(destination)
         with _reported("error ensuring directories"):
             self.root.make_directories(posixpath.dirname(destination), self._account.owner)
@@ -81,13 +81,13 @@ class UserFiles:
             return self.entries.at(destination)
 
     def remove(self, path: str) -> None:
-        """Remove an entry and all below it; nothing there is no error."""
+        """Remove an entry recursively; no error if it does not exist."""
         path = self._resolve(path)
         with _reported("error removing file or directory"), suppress(FileNotFoundError):
             self.root.remove(path)
 
     def list(self, path: str, *, depth: int, limit: int = _LISTING_BYTES) -> list[EntryInfo]:
-        """Describe what is in a directory, `depth` levels deep, in not much more than `limit` bytes."""
+        """List a directory, `depth` levels deep, in about `limit` bytes at most."""
         path = self._resolve(path)
         with _reported(f"error reading directory {path}"):
             if not stat.S_ISDIR(self._look(path, f"path not found: lstat {path}").st_mode):
@@ -96,11 +96,11 @@ class UserFiles:
                 return list(self._entries(directory, path, depth=depth, limit=limit))
 
     def find_watched(self, path: str, *, allow_network: bool) -> tuple[str, str]:
-        """Check a directory to be watched; returns its path, and that with all links resolved."""
+        """Check a directory to watch; returns its path and its resolved path."""
         path = self._resolve(path)
         with _reported("error getting file info"):
             if not stat.S_ISDIR(self._look(path, f"path {path} not found: lstat {path}").st_mode):
-                # The slip at the end is E2B's own.
+                # The formatting error at the end is E2B's.
                 text = f"path {path} not a directory: %!w(<nil>)"
                 raise ConnectError(Code.INVALID_ARGUMENT, text)
             with closing(self.root.open_directory(path)) as directory:
@@ -140,7 +140,7 @@ class UserFiles:
 
 @contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Put what the file system says into E2B's codes and words."""
+    """Convert errors of the file system to E2B's codes and messages."""
     try:
         yield
     except RefusedFile as error:

@@ -34,12 +34,12 @@ _Response = pb.WatchDirResponse
 _STARTED: Oneof[Literal["start"], _Response.StartEvent] = Oneof("start", _Response.StartEvent())
 _ALIVE: Oneof[Literal["keepalive"], _Response.KeepAlive] = Oneof("keepalive", _Response.KeepAlive())
 
-_LISTINGS_AT_ONCE = 2  # each may take more than 100 MB of memory
+_LISTINGS_AT_ONCE = 2  # each may need more than 100 MB of memory
 _ID_CHARACTERS = string.ascii_lowercase + string.digits
 
 
 class FilesystemService(Filesystem):
-    """E2B's `filesystem.Filesystem`, answered for one sandbox from the host."""
+    """E2B's `filesystem.Filesystem` service for one sandbox, served from the host."""
 
     def __init__(self, sandbox: Sandbox, workers: FileThreads) -> None:
         self._sandbox = sandbox
@@ -47,7 +47,7 @@ class FilesystemService(Filesystem):
         self._resources = WatchResources()
         self._listing = asyncio.Semaphore(_LISTINGS_AT_ONCE)
         self._polled: dict[str, Watch] = {}
-        # A client that forgets them leaves them behind for good.
+        # Watchers that a client abandons stay until the sandbox ends.
         self._polled_watchers = WatchQuota(
             128, Code.RESOURCE_EXHAUSTED, "the sandbox has 128 watchers; remove one first"
         )
@@ -89,7 +89,7 @@ class FilesystemService(Filesystem):
                     files.list(request.path, depth=request.depth or 1), content_type
                 ),
             )
-        return cast("pb.ListDirResponse", encoded)  # our codecs take it as it is
+        return cast("pb.ListDirResponse", encoded)  # our codecs encode it as it is
 
     async def watch_dir(
         self, request: pb.WatchDirRequest, ctx: RequestContext[Any, Any], /

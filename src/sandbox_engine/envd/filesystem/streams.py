@@ -18,9 +18,9 @@ _DIGITS = 9
 async def with_keepalives(
     receive: Callable[[], Awaitable[_T]], ctx: RequestContext[Any, Any]
 ) -> AsyncGenerator[_T | None, None]:
-    """Yield what is received, and None as often as the caller wants a sign of life.
+    """Yield received messages, and None whenever a keepalive is due.
 
-    Ends in an error when the time is up that the caller gave the call.
+    Raises an error when the call's timeout has elapsed.
     """
     keepalive = _keepalive_seconds(ctx)
     left = ctx.timeout_ms

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sandbox_engine.envd.protocol.entries import EntryReader
     from sandbox_engine.system.file_threads import FileThreads
 
-# In this order, where one report of the kernel's is several events.
+# The order of events for one report of the kernel.
 _TYPES = (
     (IN_CREATE | IN_MOVED_TO, EventType.CREATE),
     (IN_MOVED_FROM | IN_MOVE_SELF, EventType.RENAME),
@@ -50,11 +50,11 @@ _TYPES = (
 _STILL_THERE = {EventType.CREATE, EventType.CHMOD, EventType.WRITE}
 _BATCH = 512
 _ROUNDS_TO_CATCH_UP = 32
-_TAKEN_AT_ONCE = 10_000  # putting more into an answer would hold up the event loop
+_TAKEN_AT_ONCE = 10_000  # a larger response would block the event loop
 
 
 class WatchResources:
-    """What the watchers of one sandbox share, and how much of it they may take."""
+    """Shared resources and limits of one sandbox's watchers."""
 
     def __init__(self) -> None:
         self.inotify = InotifyShare()
@@ -69,10 +69,10 @@ class WatchResources:
 
 
 class Watch:
-    """What happens below a directory of a sandbox, from `start` to `close`, in E2B's events.
+    """Watches a directory from `start` to `close` and reports E2B's events.
 
-    The kernel's reports are taken in the event loop and worked on in a thread, in order and one
-    batch at a time: only there are directories looked into and entries described.
+    Kernel events are received in the event loop and processed in a thread, in order and one batch
+    at a time; only the thread reads directories.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Watch:
         try:
             inotify = supplies.inotify.borrow()
         except OSError as error:
-            text = f"this machine cannot watch any more: {reason(error)}"
+            text = f"this machine's limit on watches is reached: {reason(error)}"
             raise ConnectError(Code.RESOURCE_EXHAUSTED, text) from error
         self._tree = WatchedTree(
             root,
@@ -119,17 +119,17 @@ class Watch:
         self._task.add_done_callback(self._wake)
 
     async def start(self) -> None:
-        """Return when everything that happens from now on will be seen."""
+        """Start watching; later changes will be reported."""
         await self._ready.wait()
         self._check()
 
     async def receive(self) -> list[FilesystemEvent]:
-        """Wait for something to happen."""
+        """Wait for events."""
         await self._arrived.wait()
         return self.take()
 
     def take(self) -> list[FilesystemEvent]:
-        """Get what has happened since the last time, or the beginning of it if that is much."""
+        """Return new events, or the first part of them if there are many."""
         self._check()
         found = [self._found.popleft() for _ in range(min(_TAKEN_AT_ONCE, len(self._found)))]
         self._events.give(len(found))
@@ -138,9 +138,9 @@ class Watch:
         return found
 
     async def catch_up(self) -> None:
-        """Return when everything that has happened by now is there to be taken.
+        """Wait until all changes made so far are available.
 
-        Looking into a directory that is new may bring up more, so one round is not always enough.
+        A scan of a new directory can find further directories, so one round may not be enough.
         """
         for _ in range(_ROUNDS_TO_CATCH_UP):
             self._resources.inotify.drain()
@@ -225,7 +225,7 @@ class Watch:
         if event.mask & IN_UNMOUNT:
             raise _gone()
         if directory.watch is None:
-            return  # it left the tree before this was read
+            return  # it left the tree before the event was read
         if event.mask & IN_CREATE and event.name in directory.reported:
             directory.reported.discard(event.name)
             return
@@ -264,7 +264,7 @@ class Watch:
         self._fail(ConnectError(Code.INTERNAL, "events were lost: too much happened at once"))
 
     def _root_closed(self) -> None:
-        with suppress(RuntimeError):  # the event loop is gone as well
+        with suppress(RuntimeError):  # the event loop is closed too
             self._loop.call_soon_threadsafe(self._fail, _gone())
 
     def _fail(self, failure: ConnectError) -> None:

@@ -26,13 +26,12 @@ from sandbox_engine.rootfs.descriptors import closing
 from sandbox_engine.rootfs.filesystems import RefusedFile
 from sandbox_engine.rootfs.root import Root
 
-# Why a directory cannot be opened that was there a moment ago, that no path can name, or that is
-# not the sandbox's to read.
+# Reasons why a directory that existed a moment ago cannot be opened.
 _PASSED_OVER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES}
 
 
 class WatchQuota:
-    """How much of something a sandbox's watchers may have together."""
+    """A limit shared by a sandbox's watchers."""
 
     def __init__(self, limit: int, code: Code, refusal: str) -> None:
         self._left = limit
@@ -41,20 +40,20 @@ class WatchQuota:
         self._lock = threading.Lock()
 
     def take(self, count: int = 1) -> None:
-        """Use some of it, or refuse."""
+        """Take from the limit, or raise."""
         with self._lock:
             if count > self._left:
                 raise ConnectError(self._code, self._refusal)
             self._left -= count
 
     def give(self, count: int = 1) -> None:
-        """Have some of it back."""
+        """Return to the limit."""
         with self._lock:
             self._left += count
 
 
 class WatchedDirectory:
-    """A directory that is watched, and where it is below the one that was asked for."""
+    """A watched directory and its position below the requested one."""
 
     __slots__ = ("_tree", "children", "is_moving", "name", "parent", "reported", "watch")
 
@@ -64,14 +63,13 @@ class WatchedDirectory:
         self.children: dict[str, WatchedDirectory] = {}
         self.watch: int | None = None
         self.is_moving = False
-        # What was reported as created when the directory was first looked into: the kernel's own
-        # report of it may still come.
+        # Entries reported as created by the first scan: the kernel's own event may follow.
         self.reported: set[str] = set()
         self._tree = tree
 
     @property
     def path(self) -> str:
-        """Tell the path relative to the directory that was asked for, whose own is `.`."""
+        """Return the path relative to the requested directory, which is `.` itself."""
         names: list[str] = []
         directory = self
         while directory.parent is not None:
@@ -80,7 +78,7 @@ class WatchedDirectory:
         return "/".join(reversed(names)) or "."
 
     def below(self, name: str) -> str:
-        """Tell the relative path of an entry."""
+        """Return the relative path of an entry."""
         return name if self.parent is None else f"{self.path}/{name}"
 
     def happened(self, event: Event) -> None:
@@ -91,15 +89,14 @@ class WatchedDirectory:
 
 
 def join(path: str, below: str) -> str:
-    """Make a path out of a directory's own and one relative to it, which may be `.`."""
+    """Join a directory's path and a relative path, which may be `.`."""
     return posixpath.normpath(f"{path}/{below}")
 
 
 class WatchedTree:
-    """The directories that one watcher watches; all but `notice` and `lose` is called in a thread.
+    """The watched directories of one watcher; all methods but `notice` and `lose` run in a thread.
 
-    None of them is kept open: that would keep a removed directory from being reported as such, and
-    a sandbox that is gone from being unmounted.
+    No directory is kept open: that would hide its removal and keep a deleted sandbox mounted.
     """
 
     def __init__(
@@ -124,26 +121,26 @@ class WatchedTree:
         self._moving: dict[int, WatchedDirectory] = {}
 
     def start(self) -> None:
-        """Watch the directory, and those below it if that was asked for."""
+        """Watch the directory, and its subdirectories if recursive."""
         deque(self._observe(self._top, report=False), maxlen=0)
         if self._top.watch is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Remove all watches."""
         self._forget(self._top)
         for directory in self._moving.values():
             self._forget(directory)
 
     def follow(self, directory: WatchedDirectory, event: Event) -> Iterator[str]:
-        """Keep up with a change among directories; yields what else was created meanwhile."""
+        """Follow changes of directories; yields entries created meanwhile."""
         if not event.name:
             self._follow_itself(directory, event)
         elif event.mask & IN_ISDIR and self._recursive:
             yield from self._follow_child(directory, event)
 
     def _follow_itself(self, directory: WatchedDirectory, event: Event) -> None:
-        # The kernel reports a move as from, to, self: not yet found again, it has left the tree.
+        # The kernel reports a move as from, to, self: not found at `self`, it has left the tree.
         is_gone = event.mask & IN_DELETE_SELF or (event.mask & IN_MOVE_SELF and directory.is_moving)
         if is_gone and directory.parent is not None:
             self._moving = {at: one for at, one in self._moving.items() if one is not directory}
@@ -171,7 +168,7 @@ class WatchedTree:
         return child
 
     def _observe(self, directory: WatchedDirectory, *, report: bool) -> Iterator[str]:
-        """Watch a directory and all below it; yields what is in them already, if asked to."""
+        """Watch a directory recursively; optionally yields its existing entries."""
         pending = deque([directory])
         while pending:
             directory = pending.popleft()

@@ -30,7 +30,7 @@ _SIGNALS = {
 
 
 class ProcessService(Process):
-    """E2B's `process.Process`, answered for one sandbox from the host."""
+    """E2B's `process.Process` service for one sandbox, served from the host."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox

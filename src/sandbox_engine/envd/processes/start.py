@@ -34,7 +34,7 @@ _SIXTEEN_BITS = 0xFFFF
 def resolve(
     request: pb.StartRequest, sandbox: Sandbox, authorization: str | None
 ) -> CommandRequest:
-    """Check what a caller wants to start, and find out what it means in this sandbox."""
+    """Validate a start request and resolve it for this sandbox."""
     config = request.process or pb.ProcessConfig()
     account = _account(sandbox, basic_user(authorization))
     _check(config, request.tag)
@@ -59,7 +59,7 @@ def terminal_size(pty: pb.PTY) -> TerminalSize:
 
 
 def start_error(request: CommandRequest, text: str) -> ConnectError:
-    """Say in envd's words why a command could not be started."""
+    """Convert a start failure to envd's message."""
     cause = _cause(text)
     size = request.terminal
     what = f"error starting process '{' '.join(request.argv)}'"
@@ -74,8 +74,8 @@ def start_error(request: CommandRequest, text: str) -> ConnectError:
 
 
 def _cause(text: str) -> str:
-    # runc: time="..." level=error msg="exec failed: unable to start container process: ..."
-    # Where its helper found no room for a thread, many lines of a Go crash come first.
+    # runc: time="..." level=error msg="exec failed: unable to start container process: ..." If its
+    # helper cannot create a thread, a Go crash of many lines comes first.
     logged = _LOGGED.search(text)
     message = str(json.loads(logged[1])) if logged else text.partition("\n")[0]
     return message.rpartition("container process: ")[2]
@@ -111,7 +111,7 @@ def _environment(sandbox: Sandbox, account: Account, envs: Mapping[str, str]) ->
     environment = {**sandbox.environment(account), **envs}
     try:
         "".join((*environment, *environment.values(), account.home, account.shell)).encode()
-    except UnicodeEncodeError as error:  # the sandbox's own passwd may hold any bytes
+    except UnicodeEncodeError as error:  # the sandbox's own passwd may contain any bytes
         raise ConnectError(
             Code.FAILED_PRECONDITION, "the sandbox's environment is not valid UTF-8"
         ) from error

@@ -32,7 +32,7 @@ _Event = pb.ProcessEvent
 
 @contextmanager
 def speak_connect(sandbox_id: str) -> Iterator[None]:
-    """Put what can go wrong with commands into E2B's codes and words."""
+    """Convert command errors to E2B's codes and messages."""
     try:
         yield
     except CommandNotFound as error:
@@ -49,7 +49,7 @@ def speak_connect(sandbox_id: str) -> Iterator[None]:
 
 
 def time_left(ctx: RequestContext[Any, Any]) -> timedelta | None:
-    """Tell how long the caller will wait; a timeout of zero is none."""
+    """Return the call's timeout; zero stands for none."""
     left = ctx.timeout_ms
     if left is None or ctx.request_headers.get("connect-timeout-ms") == "0":
         return None
@@ -59,7 +59,7 @@ def time_left(ctx: RequestContext[Any, Any]) -> timedelta | None:
 async def follow(
     command: Command, ctx: RequestContext[Any, Any]
 ) -> AsyncGenerator[pb.ProcessEvent]:
-    """Tell what happens to the command until it has ended or the caller's time is up."""
+    """Stream the command's events until it ends or the call times out."""
     ctx.response_headers["x-accel-buffering"] = "no"
     keepalive = _keepalive(ctx)
     with closing(command.follow()) as follower:
@@ -77,14 +77,14 @@ async def follow(
                 continue
             if isinstance(happened, Ended):
                 if command.has_expired and left is not None and left < _SAME_DEADLINE:
-                    raise TimeoutError  # the command's deadline was this caller's
+                    raise TimeoutError  # the command's deadline was that of this call
                 yield _end(happened)
                 return
             yield _data(happened)
 
 
 def _keepalive(ctx: RequestContext[Any, Any]) -> timedelta:
-    # Never less often than E2B's default: a client that is gone is noticed when we send something.
+    # At least as often as E2B's default: writing detects clients that are gone.
     asked = ctx.request_headers.get("keepalive-ping-interval", "")
     if asked.isascii() and asked.isdecimal() and int(asked[:9]) > 0:
         return min(timedelta(seconds=int(asked[:9])), _KEEPALIVE)
@@ -98,7 +98,7 @@ def _start(pid: int) -> pb.ProcessEvent:
 
 
 def _data(output: Output) -> pb.ProcessEvent:
-    # The members of Stream are called what the protocol calls its fields.
+    # The members of Stream have the names of the protocol's fields.
     piece: Oneof[Any, bytes] = Oneof(output.stream.value, output.data)
     event: Oneof[Literal["data"], _Event.DataEvent]
     event = Oneof("data", _Event.DataEvent(output=piece))

@@ -13,16 +13,16 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class AccessDenied(Exception):
-    """The caller did not prove that it may; the text says what was wrong."""
+    """Missing or invalid credentials; the message is the reason."""
 
 
 class InvalidExpiration(ValueError):
-    """The signature's expiration is no number."""
+    """The signature's expiration is not a number."""
 
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What of a request for a file its signature covers; texts are as the query has them."""
+    """Parts of a file request covered by its signature, as given in the query."""
 
     path: str
     operation: Operation
@@ -32,7 +32,7 @@ class SignedRequest:
 
 
 def basic_user(authorization: str | None) -> str | None:
-    """Read the user's name from an Authorization header; None where it is not Basic."""
+    """Parse the user name of a Basic Authorization header; None for other schemes."""
     scheme, _, encoded = (authorization or "").partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -44,12 +44,12 @@ def basic_user(authorization: str | None) -> str | None:
 
 
 def is_token(expected: str, given: str) -> bool:
-    """Compare access tokens, in a time that tells nothing about them."""
+    """Compare access tokens in constant time."""
     return hmac.compare_digest(_octets(expected), _octets(given))
 
 
 def check_signature(request: SignedRequest, token: str) -> None:
-    """Refuse a request for a file unless the sandbox's token signed it, and not too long ago."""
+    """Require a valid, unexpired signature made with the sandbox's token."""
     expiration = _expiration(request.expiration)
     if not request.signature:
         raise AccessDenied("missing signature query parameter")
@@ -60,7 +60,7 @@ def check_signature(request: SignedRequest, token: str) -> None:
 
 
 def sign(request: SignedRequest, token: str) -> str:
-    """Compute the signature that goes with a request for a file."""
+    """Compute the signature of a file request."""
     covered = [request.path, request.operation, request.username, token]
     if (expiration := _expiration(request.expiration)) is not None:
         covered.append(str(expiration))

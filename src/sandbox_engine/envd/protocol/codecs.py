@@ -14,8 +14,8 @@ from e2b.envd.filesystem.filesystem_pb import EntryInfo, ListDirResponse
 if TYPE_CHECKING:
     from protobuf import Message
 
-# Fewer brackets than this cannot nest deeply enough to matter, and need no closer look. More of
-# them than this in bytes is nothing that a call could use, and much to look at.
+# Messages with fewer brackets cannot nest too deeply. Messages with more bytes of brackets are
+# useless for any call, and expensive to check.
 _HARMLESS_BRACKETS = 500
 _LOOKED_AT_BYTES = 4 << 20
 
@@ -23,15 +23,15 @@ _DECOMPRESSED_LIMIT = 4 << 20
 
 
 class Encoded(NamedTuple):
-    """A message that was put into its wire form already, away from the event loop."""
+    """A message that was serialized outside the event loop."""
 
     octets: bytes
 
 
 def encode_listing(entries: Iterable[EntryInfo], content_type: str) -> Encoded:
-    """Put a ListDirResponse into its wire form bit by bit, so that other threads have their turn.
+    """Serialize a ListDirResponse in pieces, so that other threads can run.
 
-    All at once, protobuf would hold the interpreter for a fifth of a second per 100,000 entries.
+    At once, protobuf holds the interpreter lock for 0.2 s per 100,000 entries.
     """
     if content_type.startswith("application/json"):
         return Encoded(b'{"entries":[%b]}' % b",".join(one.to_json().encode() for one in entries))
@@ -39,7 +39,7 @@ def encode_listing(entries: Iterable[EntryInfo], content_type: str) -> Encoded:
 
 
 class EnvdCodec(Codec[Any, Any]):
-    """One of the protocol's own codecs, made safe against what a hostile client may send."""
+    """A codec of the protocol, hardened against hostile messages."""
 
     def __init__(self, codec: Codec[Any, Any]) -> None:
         self._codec = codec
@@ -60,9 +60,9 @@ class EnvdCodec(Codec[Any, Any]):
 
 
 def _require_shallow(data: bytes | bytearray) -> None:
-    """Refuse nesting that overflows the stack of protobuf's JSON parser, and so kills the engine.
+    """Reject nesting that overflows the stack of protobuf's JSON parser and kills the engine.
 
-    20,000 brackets do. The standard library's parser counts its depth and raises.
+    20,000 brackets are enough. The standard library's parser limits its depth.
     """
     if data.count(b"[") + data.count(b"{") <= _HARMLESS_BRACKETS:
         return
@@ -72,7 +72,7 @@ def _require_shallow(data: bytes | bytearray) -> None:
 
 
 class EnvdGzip(GzipCompression):
-    """Compression that costs the event loop little, also where a few bytes expand to many."""
+    """Decompression with bounded time in the event loop, also for highly compressed data."""
 
     def __init__(self) -> None:
         super().__init__(level=1)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from sandbox_engine.rootfs.root import Root
 
 _SECOND = 1_000_000_000
-# What a protobuf timestamp can hold: the years 1 to 9999. A file's own time may be any.
+# The range of protobuf timestamps: years 1 to 9999. File times may exceed it.
 _EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799
 
-# The letters and their order are Go's, in which E2B prints modes.
+# Letters and order of Go's file modes, which E2B prints.
 _KINDS = {
     stat.S_IFDIR: "d",
     stat.S_IFLNK: "L",
@@ -31,19 +31,19 @@ _TYPES = {stat.S_IFREG: FileType.FILE, stat.S_IFDIR: FileType.DIRECTORY}
 
 
 class EntryReader:
-    """Describes files and directories of a sandbox as E2B does."""
+    """Describes files and directories in E2B's format."""
 
     def __init__(self, root: Root, accounts: Accounts) -> None:
         self._root = root
         self._accounts = accounts
 
     def at(self, path: str) -> EntryInfo:
-        """Describe what is at `path` itself, not what it may link to."""
+        """Describe the entry at `path` without following a link."""
         with closing(self._root.locate(path, os.O_NOFOLLOW)) as place:
             return self.open_at(place, path)
 
     def open_at(self, place: int, path: str) -> EntryInfo:
-        """Describe what a descriptor stands for."""
+        """Describe an open file or directory."""
         status = os.fstat(place)
         return self._entry(path, status, f"/proc/self/fd/{place}", follow=True)
 
@@ -88,7 +88,7 @@ class EntryReader:
 
 
 def permissions(mode: int) -> str:
-    """Print a mode as Go does: `-rw-r--r--`, `dtrwxrwxrwx`, `Lrwxrwxrwx`."""
+    """Format a mode as Go does: `-rw-r--r--`, `dtrwxrwxrwx`, `Lrwxrwxrwx`."""
     kind = stat.S_IFMT(mode)
     marks = _KINDS.get(kind, "")
     if kind == stat.S_IFCHR:
@@ -102,7 +102,7 @@ def permissions(mode: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Make a name fit for the wire, which is UTF-8 where a file's name may be any bytes."""
+    """Make a file name valid UTF-8 for the wire."""
     if text.isascii():
         return text
     return text.encode(errors="surrogateescape").decode(errors="replace")

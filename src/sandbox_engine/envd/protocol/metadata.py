@@ -1,4 +1,4 @@
-"""What a user says about a file: `X-Metadata-*` headers, kept as extended attributes."""
+"""User-defined file metadata: `X-Metadata-*` headers, stored as extended attributes."""
 
 import errno
 import os
@@ -16,18 +16,18 @@ _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class InvalidMetadata(ValueError):
-    """The metadata cannot be stored."""
+    """The metadata is invalid."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"invalid metadata: {reason}")
 
 
 class MetadataNotStored(Exception):
-    """The file system did not take the metadata; what was there before is still there."""
+    """The file system rejected the metadata; the old metadata is unchanged."""
 
 
 def from_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Collect the metadata that comes with an upload; of a repeated header the first counts."""
+    """Collect an upload's metadata; of repeated headers the first counts."""
     found: dict[str, str] = {}
     for name, value in headers:
         key = name.lower().removeprefix(_HEADER)
@@ -58,7 +58,7 @@ def _require_printable(text: str, what: str) -> None:
 
 
 def read_metadata(path: str, *, follow: bool) -> dict[str, str]:
-    """Read a file's metadata; `path` has to lead there through a descriptor."""
+    """Read a file's metadata; `path` must lead through a descriptor."""
     found: dict[str, str] = {}
     with suppress(OSError):
         for attribute in os.listxattr(path, follow_symlinks=follow):
@@ -70,7 +70,7 @@ def read_metadata(path: str, *, follow: bool) -> dict[str, str]:
 
 
 def replace_metadata(descriptor: int, metadata: Mapping[str, str]) -> None:
-    """Store an open file's metadata in place of what it has; without support for it, none."""
+    """Replace an open file's metadata; ignored where extended attributes are not supported."""
     try:
         before = _stored(descriptor)
         wanted = {_ATTRIBUTE + key: value.encode() for key, value in metadata.items()}

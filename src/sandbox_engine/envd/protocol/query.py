@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileQuery:
-    """The query of a request about a file; None is what it does not have."""
+    """The query of a file request; None for missing parameters."""
 
     path: str | None
     username: str | None
@@ -21,7 +21,7 @@ class FileQuery:
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
-        """Read a request's query; a path may be any bytes."""
+        """Parse a request's query; a path may contain any bytes."""
         text = scope["query_string"].decode(errors="surrogateescape")
         pairs = parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
         first = dict(reversed(pairs))
@@ -33,13 +33,13 @@ class FileQuery:
         )
 
     def signed(self, operation: Operation) -> SignedRequest:
-        """Say what a signature of this request covers."""
+        """Return the signed parts of this request."""
         return SignedRequest(
             self.path or "", operation, self.username or "", self.signature, self.expiration
         )
 
 
 def signed_request(scope: Scope) -> SignedRequest:
-    """Read what of a request for a file its signature covers."""
+    """Return the signed parts of a file request."""
     operation: Operation = "read" if scope["method"] in ("GET", "HEAD") else "write"
     return FileQuery.of(scope).signed(operation)

@@ -4,7 +4,7 @@ from sandbox_engine.envd.protocol.entries import printable
 
 
 class FileError(Exception):
-    """A request about files that cannot be carried out, with the status to answer."""
+    """A failed file request with its HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -13,6 +13,6 @@ class FileError(Exception):
 
 
 def error_answer(status: int, message: str) -> JSONResponse:
-    """Answer with an error as E2B's daemon shapes it."""
+    """Build an error response in the format of E2B's daemon."""
     headers = {"x-content-type-options": "nosniff"}
     return JSONResponse({"code": status, "message": printable(message)}, status, headers)

@@ -1,7 +1,7 @@
-"""The texts that E2B's daemon, a Go program, gives for what went wrong."""
+"""Error texts as E2B's daemon, a Go program, words them."""
 
 
 def reason(error: OSError) -> str:
-    """Say why as Go does: like the C library, but beginning in lower case."""
+    """Return Go's text for an error: the C library's, starting in lower case."""
     text = error.strerror or "unknown error"
     return text[:1].lower() + text[1:]

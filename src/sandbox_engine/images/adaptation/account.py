@@ -13,14 +13,14 @@ _FIRST_ID = 1000
 _HOME = f"/home/{DEFAULT_USER}"
 _PASSWD = f"{DEFAULT_USER}:x:{{id}}:{{id}}::{_HOME}:/bin/bash"
 _GROUP = f"{DEFAULT_USER}:x:{{id}}:"
-# Without a line in these PAM, and so sudo, takes the account for an expired one.
+# Without an entry in these files PAM, and so sudo, treats the account as expired.
 _SHADOWS = {"/etc/shadow": f"{DEFAULT_USER}:!::0:99999:7:::", "/etc/gshadow": f"{DEFAULT_USER}:!::"}
 _SKELETON = (".bash_logout", ".bashrc", ".profile")
 _LARGEST_FILE = 1 << 20
 
 
 def add_account(root: Root, addition: Addition, *, trusting: bool) -> None:
-    """Give the image the account that commands run as, unless it has it, and let it use sudo."""
+    """Create the account for commands if it does not exist, and allow it sudo."""
     try:
         account = Accounts.read(root).find(DEFAULT_USER)
         owner, home = account.owner, account.home
@@ -47,12 +47,12 @@ def _enter(root: Root, addition: Addition) -> Owner:
 
 
 def _free_id(records: tuple[bytes, ...]) -> int:
-    """Find the first number from 1000 on that is no user's and no group's."""
+    """Find the first id from 1000 on that is unused by users and groups."""
     taken = {fields[2] for record in records if len(fields := record.split(b":")) > 2}  # noqa: PLR2004
     for number in range(_FIRST_ID, NOBODY):
         if str(number).encode() not in taken:
             return number
-    raise ImageRefused("The image has no number left for the account that commands run as.")
+    raise ImageRefused("The image has no free user id for the account of commands.")
 
 
 def _append(
@@ -83,7 +83,7 @@ def _lines(root: Root, path: str) -> list[bytes]:
     except OSError:
         return []
     if len(content) > _LARGEST_FILE:
-        raise ImageRefused(f"The image's {path} is larger than anybody's.")
+        raise ImageRefused(f"The image's {path} is too large.")
     return content.rstrip(b"\n").split(b"\n") if content.strip() else []
 
 

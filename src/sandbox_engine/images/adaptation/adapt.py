@@ -1,7 +1,7 @@
-"""Makes any image with a shell one that sandboxes can be made of, by a thin layer on top of it.
+"""Makes an image with a shell usable for sandboxes by a thin layer on top of it.
 
-What the image has is read and resolved as the sandbox itself would see it, below the image's root;
-what is written goes to a directory of our own. So no link of an image leads anybody anywhere.
+The image is read and resolved as the sandbox would see it, below the image's root; changes are
+written to a separate directory. Links of an image cannot lead outside.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from sandbox_engine.system.errors import ImageRefused
 
 _REVISION = 1
 _SHELL = "/bin/sh"
-# E2B's SDKs run every command with bash. No link, since busybox does what its name says.
+# E2B's SDKs run every command with bash. A script, not a link: busybox decides by its name.
 _BASH = "/bin/bash"
 _BASH_BY_SHELL = f'#!{_SHELL}\nexec {_SHELL} "$@"\n'.encode()
 _DIRECTORIES = {
@@ -29,13 +29,13 @@ _DIRECTORIES = {
 
 
 def adaptation_digest(layer: Path, certificates: tuple[Certificate, ...]) -> str:
-    """Name the layer that `adapt` makes."""
+    """Return the name of the layer that `adapt` makes."""
     ingredients = repr((_REVISION, layer.name, certificates))
     return hashlib.sha256(ingredients.encode()).hexdigest()[:32]
 
 
 def adapt(tree: Path, image: Path, certificates: tuple[Certificate, ...]) -> None:
-    """Write into the empty `tree` what the image lacks."""
+    """Write what the image lacks into the empty `tree`."""
     root = Root.at(str(image))
     try:
         _require_shell(root)
@@ -52,7 +52,7 @@ def adapt(tree: Path, image: Path, certificates: tuple[Certificate, ...]) -> Non
 
 def _require_shell(root: Root) -> None:
     if not _is_program(root, _SHELL):
-        raise ImageRefused(f"The image has no shell: there is no {_SHELL} to run commands with.")
+        raise ImageRefused(f"The image has no shell: {_SHELL} is needed to run commands.")
 
 
 def _is_program(root: Root, path: str) -> bool:

@@ -8,12 +8,12 @@ from sandbox_engine.rootfs.ownership import UID_BASE, Owner
 from sandbox_engine.rootfs.root import Root
 
 _ROOT = Owner(0, 0)
-# The engine's own layer has this directory too, on top: a link in its place would be hidden.
+# The engine's own layer has this directory too, on top: it would hide a link.
 _NEVER_A_LINK = "/etc"
 
 
 class Addition:
-    """A layer of our own on top of an image: directories as the image has them, files of ours."""
+    """A layer on top of an image: the image's directories with additional files."""
 
     def __init__(self, image: Root, tree: Path) -> None:
         self._image = image
@@ -21,12 +21,12 @@ class Addition:
         self._copy_status(image.stat("/"), tree)
 
     def make_directory(self, path: str, *, mode: int = 0o755, owner: Owner = _ROOT) -> None:
-        """Have a directory there; one that the image has stays as it is."""
+        """Add a directory; an existing one of the image is kept."""
         if self._find(path) is None:
             self._place(path, mode=mode, owner=owner)
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644, owner: Owner = _ROOT) -> None:
-        """Have a file there with this content, where the image's links lead or else in their place."""
+        """Add a file, following the image's links or replacing them."""
         target = self._parent(path) / posixpath.basename(path)
         target.write_bytes(content)
         target.chmod(mode)
@@ -36,7 +36,7 @@ class Addition:
         return self._place(posixpath.dirname(path), mode=0o755, owner=_ROOT)
 
     def _place(self, path: str, *, mode: int, owner: Owner) -> Path:
-        """Give the directory of our tree for a path, made with all that are above it."""
+        """Return the directory of our tree for a path, created with its parents."""
         if path == "/":
             return self._tree
         found = self._find(path)
@@ -53,7 +53,7 @@ class Addition:
         return place
 
     def _find(self, path: str) -> str | None:
-        """Find where in the image a directory really is."""
+        """Resolve a path to the real directory in the image."""
         try:
             with closing(self._image.locate(path, os.O_DIRECTORY)) as descriptor:
                 found = self._image.path_of(descriptor)

@@ -4,25 +4,25 @@ from sandbox_engine.images.adaptation.addition import Addition
 from sandbox_engine.images.certificates import TRUST_STORE, Certificate
 from sandbox_engine.rootfs.root import Root
 
-# Where distributions keep all that they trust in one file: Debian and Alpine, Alpine, Fedora, SUSE.
+# Bundles of trusted certificates: Debian and Alpine, Alpine, Fedora, SUSE.
 _STORES = (
     TRUST_STORE,
     "/etc/ssl/cert.pem",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
     "/etc/ssl/ca-bundle.pem",
 )
-# From where `update-ca-certificates` and `update-ca-trust` make these files anew.
+# Sources from which `update-ca-certificates` and `update-ca-trust` rebuild the bundles.
 _ANCHORS = ("/usr/local/share/ca-certificates", "/etc/pki/ca-trust/source/anchors")
 _LARGEST_STORE = 16 << 20
 
 
 def add_certificates(root: Root, addition: Addition, certificates: tuple[Certificate, ...]) -> None:
-    """Have the image trust what this machine trusts beyond its distribution."""
+    """Make the image trust the additional CA certificates of this machine."""
     if not certificates:
         return
     own = b"".join(b"\n" + certificate.pem.strip() + b"\n" for certificate in certificates)
     there = {path: store for path in _STORES if (store := _read(root, path))}
-    # An image without any store gets the machine's, or it could not fetch its distribution's.
+    # An image without a trust store gets the machine's, or it could not install one.
     for path, store in (there or {TRUST_STORE: _of_host()}).items():
         addition.write(path, store + own)
     for directory in _ANCHORS:

@@ -23,7 +23,7 @@ _OWN = "docker.io/e2bdev/base:latest"
 
 
 class BaseImages:
-    """The images that templates are built on, made or fetched when they are first asked for."""
+    """Base images of templates, made or fetched on first use."""
 
     def __init__(self, store: ImageStore, *, recipe: BaseRecipe, registry: Registry) -> None:
         self.store = store
@@ -32,7 +32,7 @@ class BaseImages:
         self._memory = Memory(store.directory / "references")
 
     async def ensure_base(self, *, say: Progress) -> Image:
-        """Give the base image of this machine, which is built where no engine has built it yet."""
+        """Return the machine's base image, building it on first use."""
         with ExitStack() as held:
             own = Distribution(self._recipe, node.version())
             return await self._make(own, self._recipe.digest, held, say)
@@ -40,7 +40,7 @@ class BaseImages:
     async def provide(
         self, reference: str, *, credentials: RegistryCredentials | None = None, say: Progress
     ) -> Image:
-        """Give the image that an OCI reference stands for."""
+        """Return the image of an OCI reference."""
         wanted = Reference.parse(reference)
         if str(wanted) == _OWN and credentials is None:
             return await self.ensure_base(say=say)
@@ -54,16 +54,16 @@ class BaseImages:
     async def _without_registry(
         self, wanted: Reference, silence: RegistryUnreachable, held: ExitStack, say: Progress
     ) -> Image:
-        """Give what was fetched before, or make what can be made of a distribution's packages."""
+        """Return a cached image, or build it from a distribution's packages."""
         say(f"{silence}")
         old = await self._find_cached(wanted, held)
-        if old is not None and not old.is_private:  # who may have it, the registry alone can tell
-            say(f"using {wanted} as it was fetched before")
+        if old is not None and not old.is_private:  # only the registry can check the credentials
+            say(f"using the cached image of {wanted}")
             return await self._adapted(old, held)
         distribution = find_distribution(wanted, self._recipe)
         if distribution is None:
             raise silence
-        say(f"making {wanted} of the packages of {distribution.recipe.suite} instead")
+        say(f"building {wanted} from the packages of {distribution.recipe.suite} instead")
         return await self._make(distribution, distribution.digest, held, say)
 
     async def _make(
@@ -89,7 +89,7 @@ class BaseImages:
         held: ExitStack,
         say: Progress,
     ) -> CachedReference:
-        """Ask the registry, and fetch what was not fetched before."""
+        """Resolve the reference at the registry, and fetch the image unless it is cached."""
         async with self.store.workplace() as scratch:
             skopeo = self._registry.connect(scratch, wanted, credentials)
             document = await self._registry.ask(skopeo, wanted)
@@ -112,9 +112,9 @@ class BaseImages:
         return fetched
 
     async def _adapted(self, image: CachedReference, held: ExitStack) -> Image:
-        """Add what the image lacks to be a sandbox's."""
+        """Add the layer that makes the image usable for sandboxes."""
         base = self.store.find_layer(image.layer)
-        assert base is not None, "it is claimed"
+        assert base is not None, "claimed above"
         certificates = self._recipe.certificates
         name = adaptation_digest(base, certificates)
         held.enter_context(self.store.hold(name))
@@ -125,7 +125,7 @@ class BaseImages:
         return Image((base, addition), {**trust_environment(certificates), **image.env})
 
     async def _find_cached(self, wanted: Reference, held: ExitStack) -> CachedReference | None:
-        """Recall what was fetched before, if its layer is still there."""
+        """Find a cached image whose layer still exists."""
         old = self._memory.find(wanted)
         if old is None:
             return None

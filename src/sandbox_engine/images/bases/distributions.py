@@ -1,4 +1,4 @@
-"""What official images are made of here where no registry answers: a distribution's packages."""
+"""Official images rebuilt from a distribution's packages when no registry is reachable."""
 
 import hashlib
 import re
@@ -31,7 +31,7 @@ _PYTHON = {"3.9": "bullseye", "3.11": "bookworm", "3.13": "trixie"}
 _ANY_PYTHON = {"3", "latest"}
 _NODE = re.compile(r"lts|latest|current|\d+(?:\.\d+){0,2}")
 
-# What E2B puts into every image, as far as it makes sense in a container.
+# The packages in E2B's images, as far as they make sense in a container.
 _EVERYWHERE = ("apt", "ca-certificates", "curl", "git", "iproute2", "less", "procps", "sudo")
 _PYTHON_ITSELF = ("python-is-python3", "python3", "python3-pip", "python3-venv")
 _TO_COMPILE = ("build-essential", "python3", "python3-dev", "unzip", "wget", "xz-utils")
@@ -39,24 +39,24 @@ _TO_COMPILE = ("build-essential", "python3", "python3-dev", "unzip", "wget", "xz
 
 @dataclass(frozen=True)
 class Distribution:
-    """A release's packages; `node` is the Node.js on top, as npm names versions, or None."""
+    """The packages of a release; `node` is an additional Node.js version of npm, or None."""
 
     recipe: BaseRecipe
     node: str | None = None
 
     @property
     def digest(self) -> str:
-        """Thirty-two hex digits that change with anything the image is made of."""
+        """Digest of everything the image is made of: 32 hex digits."""
         ingredients = repr((self.recipe.digest, self.node))
         return hashlib.sha256(ingredients.encode()).hexdigest()[:32]
 
 
 class _Unavailable(Exception):
-    """There is no such version among a distribution's packages."""
+    """The version is not among a distribution's packages."""
 
 
 def find_distribution(reference: Reference, host: BaseRecipe) -> Distribution | None:
-    """Find how to make an official image; None for images that are no distribution's."""
+    """Find how to build an official image; None for other images."""
     make = _MAKERS.get(reference.repository)
     if make is None or reference.registry != DOCKER_HUB or reference.tag is None:
         return None
@@ -67,8 +67,8 @@ def find_distribution(reference: Reference, host: BaseRecipe) -> Distribution | 
         _require_keyring(distribution.recipe)
     except _Unavailable as reason:
         raise ImageRefused(
-            f"{reference} cannot be made here either: {reason} "
-            "Run a registry that has the image, or let this machine reach one."
+            f"{reference} cannot be built from packages either: {reason} "
+            "Run a registry with the image, or give this machine access to one."
         ) from None
     return distribution
 
@@ -96,7 +96,7 @@ def _python(host: BaseRecipe, names: Sequence[str], is_slim: bool) -> Distributi
 def _node(host: BaseRecipe, names: Sequence[str], is_slim: bool) -> Distribution:  # noqa: FBT001
     version, suite = _version_and_suite(names)
     if not _NODE.fullmatch(version):
-        raise _Unavailable(f"{version!r} is no version of Node.js.")
+        raise _Unavailable(f"{version!r} is not a version of Node.js.")
     packages = (*_EVERYWHERE, *(() if is_slim else _TO_COMPILE))
     recipe = _recipe(host, "debian", suite or "stable", packages)
     if node.is_own(version):
@@ -115,7 +115,7 @@ _MAKERS: dict[str, Callable[[BaseRecipe, Sequence[str], bool], Distribution]] = 
 def _pick(suites: dict[str, str], names: Sequence[str]) -> str:
     suite = suites.get(names[0]) if len(names) == 1 else None
     if suite is None:
-        raise _Unavailable(f"There are {', '.join(suites)}.")
+        raise _Unavailable(f"Available: {', '.join(suites)}.")
     return suite
 
 
@@ -135,7 +135,7 @@ def _recipe(host: BaseRecipe, vendor: str, suite: str, packages: Sequence[str]) 
 
 
 def _require_keyring(recipe: BaseRecipe) -> None:
-    """Refuse early what mmdebstrap could not check: a vendor's release without the vendor's keys."""
+    """Fail early if the keys of a vendor's release are missing, which mmdebstrap cannot check."""
     is_of_ubuntu = recipe.suite in _UBUNTU.values()
     vendor = "ubuntu" if is_of_ubuntu else "debian"
     package = f"{vendor}-archive-keyring"

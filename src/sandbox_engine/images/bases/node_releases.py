@@ -13,17 +13,17 @@ from sandbox_engine.system.errors import ImageRefused
 
 _TIME = timedelta(minutes=10)
 _PLATFORMS = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}
-_NPM_FOR_ALL = "npm@10"  # the last that runs on Node 18, and on all later ones
+_NPM_FOR_ALL = "npm@10"  # the last version for Node 18 and all later ones
 _NPM = "/inputs/lib/node_modules/npm/bin/npm-cli.js"
 _FLAGS = ("--ignore-scripts", "--no-audit", "--no-fund", "--prefix=/work")
 
 
 async def fetch_release(scratch: Scratch, wanted: str, *, room: DiskSpace) -> NodeRelease:
-    """Fetch a release of Node.js from npm's registry, where each is a package for each platform."""
+    """Download a Node.js release from npm's registry, which has a package per platform."""
     work = scratch.path / "node"
     work.mkdir()
     package = f"node-{_PLATFORMS.get(platform.machine(), platform.machine())}"
-    trusting = ("env", f"NODE_EXTRA_CA_CERTS={TRUST_STORE}")  # node has a trust store of its own
+    trusting = ("env", f"NODE_EXTRA_CA_CERTS={TRUST_STORE}")  # node has its own trust store
     command = (
         *trusting,
         "/inputs/bin/node",
@@ -37,9 +37,11 @@ async def fetch_release(scratch: Scratch, wanted: str, *, room: DiskSpace) -> No
     try:
         done = await place.fetch(*command, inputs=node.package_directory(), stdout_limit=1 << 20)
     except TimeoutError:
-        raise ImageRefused(f"Node.js {wanted} takes too long to fetch.") from None
+        raise ImageRefused(f"The download of Node.js {wanted} timed out.") from None
     if done.returncode != 0:
-        raise ImageRefused(f"Node.js {wanted} cannot be had of npm: {_reason(done.stderr)}")
+        raise ImageRefused(
+            f"Node.js {wanted} cannot be downloaded from npm: {_reason(done.stderr)}"
+        )
     modules = work / "node_modules"
     fetched = NodeRelease(modules / package / "bin/node", modules, modules / package / "include")
     for path in (fetched.binary, modules / "npm", fetched.include):
@@ -49,7 +51,7 @@ async def fetch_release(scratch: Scratch, wanted: str, *, room: DiskSpace) -> No
 
 def _require_no_link(path: Path) -> None:
     if path.resolve() != path or not path.exists():
-        raise ImageRefused("What npm sent is no release of Node.js.")
+        raise ImageRefused("npm's package is not a release of Node.js.")
 
 
 def _reason(log: bytes) -> str:

@@ -11,7 +11,7 @@ _COPIED_FROM_HOST = ("etc/resolv.conf", "etc/hostname", "etc/apt/apt.conf.d/99mm
 
 
 def furnish(tree: Path, recipe: BaseRecipe, *, node: NodeRelease | None) -> None:
-    """Add to a bare Debian what makes it a sandbox's."""
+    """Configure a Debian tree for sandboxes."""
     for name in _COPIED_FROM_HOST:
         (tree / name).unlink(missing_ok=True)
     _write(tree / "etc/apt/apt.conf.d/90host", _apt_options(recipe))
@@ -48,7 +48,10 @@ def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 
 def _open_to_all(directory: Path) -> None:
-    """Let every account install here without sudo, as on E2B: `pip install`, `npm install -g`."""
+    """Allow all accounts to install packages without sudo, as on E2B.
+
+    `pip install`, `npm install -g`.
+    """
     for parent, _, files, descriptor in os.fwalk(directory):
         os.fchmod(descriptor, 0o777)
         for name in files:

@@ -9,7 +9,7 @@ from sandbox_engine.images.references import Reference
 
 @dataclass(frozen=True)
 class CachedReference:
-    """What a registry said of a reference when it was last asked, and what came of it."""
+    """The last answer of a registry for a reference, and the resulting image."""
 
     answer: str
     layer: str
@@ -18,14 +18,14 @@ class CachedReference:
 
 
 class Memory:
-    """What was fetched of registries, for when they do not answer; a file for each reference."""
+    """Cache of resolved references for times when registries are unreachable; one file each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(mode=0o700, exist_ok=True)
 
     def find(self, reference: Reference) -> CachedReference | None:
-        """Recall what the reference stood for."""
+        """Find the cached answer for a reference."""
         path = self._path(reference)
         return CachedReference(**json.loads(path.read_bytes())) if path.exists() else None
 

@@ -6,14 +6,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from sandbox_engine.system.errors import ImageRefused
 
-MOST_BYTES = 4 << 20  # what registries and clients agree on
+MOST_BYTES = 4 << 20  # the limit that registries and clients agree on
 _MOST_LAYERS = 1000
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _INDEXES = {
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 }
-# Others, such as layers that a manifest wants fetched from elsewhere, are not taken.
+# Others, such as layers hosted elsewhere, are rejected.
 _LAYERS = {
     "application/vnd.oci.image.layer.v1.tar",
     "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -48,14 +48,14 @@ class _Layer(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What one image consists of."""
+    """Contents of one image."""
 
     version: Literal[2] = Field(alias="schemaVersion")
     layers: list[_Layer] = Field(max_length=_MOST_LAYERS)
 
     @property
     def size(self) -> int:
-        """Count the bytes to fetch."""
+        """Sum up the bytes to download."""
         return sum(layer.size for layer in self.layers)
 
 
@@ -92,29 +92,31 @@ def find_variant(document: bytes) -> str | None:
         if str(variant.platform) == this_platform():
             return variant.digest
     there = ", ".join(sorted({str(variant.platform) for variant in variants}))
-    raise ImageRefused(f"The image is not made for {this_platform()}, only for: {there[:500]}.")
+    raise ImageRefused(
+        f"The image is not available for {this_platform()}, only for: {there[:500]}."
+    )
 
 
 def read_manifest(document: bytes) -> Manifest:
-    """Read what an image consists of."""
+    """Parse an image's manifest."""
     try:
         manifest = Manifest.model_validate_json(document)
     except ValidationError as error:
         raise _nonsense("manifest") from error
     for layer in manifest.layers:
         if layer.media_type not in _LAYERS:
-            raise ImageRefused(f"The image has a layer of an unknown kind: {layer.media_type!r}.")
+            raise ImageRefused(f"The image has a layer of unknown type {layer.media_type!r}.")
     return manifest
 
 
 def read_env(document: bytes) -> dict[str, str]:
-    """Read from an image's configuration what its programs find in their environment."""
+    """Read the environment from an image's configuration."""
     try:
         configuration = _Configuration.model_validate_json(document)
     except ValidationError as error:
         raise _nonsense("configuration") from error
     if str(configuration) != this_platform():
-        raise ImageRefused(f"The image is made for {configuration}, not for {this_platform()}.")
+        raise ImageRefused(f"The image is for {configuration}, not for {this_platform()}.")
     settings = configuration.config or _Settings(Env=[])
     pairs = (entry.partition("=") for entry in settings.env or ())
     return {name: value for name, _, value in pairs if name and value and "\0" not in name + value}
@@ -126,4 +128,4 @@ def this_platform() -> str:
 
 
 def _nonsense(what: str) -> ImageRefused:
-    return ImageRefused(f"The registry's answer makes no sense as an image's {what}.")
+    return ImageRefused(f"The registry's {what} of the image is malformed.")

@@ -22,7 +22,7 @@ _MOST_BYTES_OF_CONFIGURATION = 1 << 20
 
 @dataclass(frozen=True)
 class RemoteImage:
-    """An image as a registry has it: exactly one manifest, and what its programs expect."""
+    """An image in a registry: its manifest and environment."""
 
     reference: Reference
     size: int
@@ -30,7 +30,7 @@ class RemoteImage:
 
 
 class Registry:
-    """Asks registries for images; what these send is unpacked without power over this machine."""
+    """Pulls images from registries; unpacks them in a jail."""
 
     def __init__(self, *, insecure: frozenset[str], room: DiskSpace) -> None:
         self._insecure = insecure
@@ -39,16 +39,16 @@ class Registry:
     def connect(
         self, scratch: Scratch, reference: Reference, credentials: RegistryCredentials | None
     ) -> Skopeo:
-        """Be ready to ask the image's registry."""
+        """Open a connection to the image's registry."""
         insecure = reference.registry in self._insecure
         return Skopeo(scratch, reference.registry, credentials, insecure=insecure, room=self.room)
 
     async def ask(self, skopeo: Skopeo, reference: Reference) -> bytes:
-        """Get the document that the reference stands for just now."""
+        """Get the document that the reference currently refers to."""
         return await skopeo.inspect(reference, "--raw", limit=manifests.MOST_BYTES)
 
     async def resolve(self, skopeo: Skopeo, reference: Reference, document: bytes) -> RemoteImage:
-        """Find this machine's variant of the image that the document describes."""
+        """Find this machine's variant of the image in the document."""
         exact = reference.at(manifests.digest_of(document))
         if variant := manifests.find_variant(document):
             exact = reference.at(variant)
@@ -62,7 +62,7 @@ class Registry:
     async def fetch(
         self, scratch: Scratch, image: RemoteImage, credentials: RegistryCredentials | None
     ) -> Path:
-        """Make the image's tree, as one layer, below the scratch directory."""
+        """Download the image and unpack it as one layer below the scratch directory."""
         skopeo = self.connect(scratch, image.reference, credentials)
         await skopeo.copy(image.reference)
         tree = await self._unpack(scratch, skopeo.directory)
@@ -77,11 +77,11 @@ class Registry:
         try:
             done = await place.unpack(*command, inputs=fetched)
         except TimeoutError:
-            raise ImageRefused("The image takes too long to unpack.") from None
+            raise ImageRefused("Unpacking the image timed out.") from None
         reason = explain(done.stderr)
-        if done.returncode != 0 and "file too large" in reason:  # one file for itself
+        if done.returncode != 0 and "file too large" in reason:  # an own file
             raise self.room.too_large()
         if done.returncode != 0:
             raise ImageRefused(f"The image cannot be unpacked: {reason}")
-        await self.room.measure(work)  # the last look of the watch may be long ago
+        await self.room.measure(work)  # the last check of the size may be long ago
         return work / "tree"

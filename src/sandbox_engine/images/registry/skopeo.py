@@ -20,7 +20,7 @@ _POLICY = Path("/etc/containers/policy.json")
 
 
 class Skopeo:
-    """Speaks with one registry, confined to a directory of the scratch."""
+    """Runs skopeo for one registry, confined to a scratch directory."""
 
     def __init__(
         self,
@@ -41,30 +41,34 @@ class Skopeo:
         _write_auth(self.directory / _AUTH_FILE, registry, credentials)
 
     async def inspect(self, reference: Reference, *flags: str, limit: int) -> bytes:
-        """Get the manifest, or what else the flags ask for."""
+        """Get the manifest, or what the flags select."""
         command = ("inspect", *flags, self._tls("--tls-verify"), f"--authfile={_AUTH_FILE}")
         try:
             return await self._run(*command, f"docker://{reference}", stdout_limit=limit)
         except TimeoutError:
             raise RegistryUnreachable(f"{self._registry} does not answer.") from None
         except OutputTooLong:
-            raise ImageRefused(f"What {self._registry} says of the image is too long.") from None
+            raise ImageRefused(f"The manifest from {self._registry} is too large.") from None
 
     async def copy(self, reference: Reference) -> None:
-        """Fetch the image into the OCI layout `image` in our directory."""
+        """Copy the image into the OCI layout `image` in the directory."""
         command = ("copy", "--quiet", self._tls("--src-tls-verify"), f"--src-authfile={_AUTH_FILE}")
-        compression = "--dest-compress-format=gzip"  # umoci knows no other
+        compression = "--dest-compress-format=gzip"  # the only tag that umoci supports
         source, destination = f"docker://{reference}", "oci:image:latest"
         try:
             await self._run(*command, compression, source, destination, time_limit=_TIME_TO_COPY)
         except TimeoutError:
-            raise ImageRefused(f"{self._registry} takes too long to send the image.") from None
+            raise ImageRefused(
+                f"The download of the image from {self._registry} timed out."
+            ) from None
 
     async def _run(
         self, *command: str, stdout_limit: int = 0, time_limit: timedelta = _TIME_TO_ANSWER
     ) -> bytes:
         if shutil.which("skopeo") is None:
-            raise RegistryUnreachable("Registries need skopeo: `sandbox-engine doctor` says more.")
+            raise RegistryUnreachable(
+                "Pulling from registries requires skopeo; see `sandbox-engine doctor`."
+            )
         place = Confinement(self._scratch, self.directory, self._room, time_limit)
         policy = () if _POLICY.exists() else ("--insecure-policy",)
         done = await place.fetch("skopeo", *policy, *command, stdout_limit=stdout_limit)
@@ -81,7 +85,7 @@ class Skopeo:
 
 
 def _write_auth(path: Path, registry: str, credentials: RegistryCredentials | None) -> None:
-    """Put the password where skopeo alone reads it: not on a command line, which everybody sees."""
+    """Write the password to a file readable by skopeo only; command lines are public."""
     known = {}
     if credentials is not None:
         pair = f"{credentials.username}:{credentials.password}".encode()

@@ -1,6 +1,7 @@
-"""The addresses in a DNS answer: those of the name that was asked for, and of what it stands for.
+"""Addresses in a DNS answer: those of the requested name and its aliases.
 
-A record is a name, type, class, life in seconds, and data; a name ends in zero or in a pointer.
+A record consists of a name, type, class, TTL in seconds, and data; a name ends in zero or in a
+pointer.
 """
 
 import struct
@@ -19,7 +20,7 @@ _MOST_LABELS = 128
 
 @dataclass(frozen=True)
 class Answer:
-    """An address that a name has, and for how many seconds that is sure."""
+    """An address of a name, with its TTL in seconds."""
 
     address: IPv4Address
     life: int
@@ -34,7 +35,7 @@ class _Record:
 
 
 def addresses(message: bytes) -> list[Answer]:
-    """List the addresses that a message gives for the name in its question; rubbish has none."""
+    """List the addresses of the name in the message's question; malformed messages have none."""
     try:
         name, records = _records(message)
         return _followed(message, name, records)[:_MOST_ADDRESSES]
@@ -45,7 +46,7 @@ def addresses(message: bytes) -> list[Answer]:
 def _followed(message: bytes, name: str, records: list[_Record]) -> list[Answer]:
     names, life = {name}, None
     found = []
-    for record in records:  # a name stands before what it stands for
+    for record in records:  # aliases come before their targets
         if record.owner not in names:
             continue
         sure = record.life if life is None else min(life, record.life)
@@ -76,7 +77,7 @@ def _records(message: bytes) -> tuple[str, list[_Record]]:
 
 
 def _name(message: bytes, position: int) -> tuple[str, int]:
-    """Read a name; gives also where what follows it begins."""
+    """Read a name; also returns the offset behind it."""
     labels: list[str] = []
     following = None
     for _ in range(_MOST_LABELS):

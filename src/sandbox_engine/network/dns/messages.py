@@ -1,7 +1,7 @@
-"""As much of a DNS message as a relay looks at: its header and its one question.
+"""Header and question of a DNS message, as far as a forwarder needs them.
 
-The header is six 16-bit numbers: id, flags, and how many questions, answers, authorities and
-additional records follow. A question is a name, a type and a class.
+The header has six 16-bit numbers: id, flags, and the counts of questions, answers, authorities and
+additional records. A question consists of a name, a type and a class.
 """
 
 import struct
@@ -24,14 +24,14 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """A sandbox's question."""
+    """A DNS query of a sandbox."""
 
     message: bytes
     question: bytes
 
     @classmethod
     def parse(cls, message: bytes) -> "Query":
-        """Take a message for a query, or raise Malformed."""
+        """Parse a message as a query, or raise Malformed."""
         if len(message) < HEADER.size:
             raise Malformed("shorter than a header")
         _, flags, questions, *_ = HEADER.unpack_from(message)
@@ -41,7 +41,7 @@ class Query:
 
     @property
     def name(self) -> str:
-        """The name that it asks about, in lower case."""
+        """The requested name in lower case."""
         labels, position = [], 0
         while self.question[position]:
             labels.append(read_label(self.question, position))
@@ -50,46 +50,46 @@ class Query:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether it asks about a name, rather than to change or to copy a zone."""
+        """Whether it is a lookup, not an update or zone transfer."""
         (flags,) = struct.unpack_from("!H", self.message, _ID_BYTES)
         (kind,) = struct.unpack_from("!H", self.question, len(self.question) - 4)
         return flags & _OPERATION == 0 and kind not in _TRANSFERS
 
     def with_id(self, number: int) -> "Query":
-        """Give the same question under another id."""
+        """Return the same query with another id."""
         return Query(number.to_bytes(_ID_BYTES, "big") + self.message[_ID_BYTES:], self.question)
 
     def is_answered_by(self, message: bytes) -> bool:
-        """Tell whether a message replies to this very query."""
+        """Return whether a message answers this query."""
         if len(message) < HEADER.size or message[:_ID_BYTES] != self.message[:_ID_BYTES]:
             return False
         _, flags, questions, *_ = HEADER.unpack_from(message)
         if not flags & _IS_REPLY:
             return False
-        if questions == 0:  # some servers refuse what they do not understand this way
+        if questions == 0:  # some servers reject unsupported queries this way
             return bool(flags & _OUTCOME)
         end = HEADER.size + len(self.question)
         return message[HEADER.size : end].lower() == self.question.lower()
 
     def reply(self, answer: bytes) -> bytes:
-        """Give an answer the id that the sandbox waits for."""
+        """Give an answer the id of the sandbox's query."""
         return self.message[:_ID_BYTES] + answer[_ID_BYTES:]
 
     def failure(self, outcome: int) -> bytes:
-        """Answer that it did not work."""
+        """Build a SERVFAIL answer."""
         number, flags, *_ = HEADER.unpack_from(self.message)
         flags = flags & (_OPERATION | _RECURSE) | _IS_REPLY | _CAN_RECURSE | outcome
         return HEADER.pack(number, flags, 1, 0, 0, 0) + self.question
 
 
 def is_failure(answer: bytes) -> bool:
-    """Tell whether another server may know better."""
+    """Return whether another server may be able to answer."""
     outcome = answer[3] & _OUTCOME
     return outcome in (SERVER_FAILURE, NOT_IMPLEMENTED, REFUSED)
 
 
 def read_label(message: bytes, position: int) -> str:
-    """Read a part of a name; a dot inside of it does not look like one between two parts."""
+    """Read a label; dots inside it are escaped."""
     length = message[position]
     label = message[position + 1 : position + 1 + length]
     if len(label) < length:

@@ -18,7 +18,7 @@ from sandbox_engine.network.dns.messages import (
 
 _PORT = 53
 _TRIES = 3
-_TRY_SECONDS = 1.5  # three tries fit in the five seconds after which a resolver asks again
+_TRY_SECONDS = 1.5  # three attempts fit in the five seconds after which a resolver retries
 _IDLE_SECONDS = 10.0
 _PENDING_PER_SANDBOX = 64
 _QUERIES_PER_CONNECTION = 32
@@ -28,7 +28,7 @@ Ask = Callable[[str, Query], Awaitable[bytes]]
 
 
 class Gatekeeper(Protocol):
-    """Decides what sandboxes, known by their addresses, may ask, and hears what they are told."""
+    """Decides which names sandboxes may resolve, and sees the answers."""
 
     def admits_question(self, sandbox: str, name: str) -> bool: ...
 
@@ -36,11 +36,11 @@ class Gatekeeper(Protocol):
 
 
 class Busy(Exception):
-    """A sandbox asks faster than it is answered."""
+    """The sandbox has too many queries in progress."""
 
 
 class Resolvers:
-    """The host's own resolvers."""
+    """The host's resolvers."""
 
     def __init__(self, configuration: Path) -> None:
         self._configuration = configuration
@@ -48,7 +48,7 @@ class Resolvers:
         self._servers: list[str] = []
 
     def current(self) -> list[str]:
-        """List their addresses; a change of the host's configuration counts at once."""
+        """List their addresses; follows changes of the host's configuration."""
         try:
             changed_at = self._configuration.stat().st_mtime_ns
             if changed_at != self._changed_at:
@@ -59,14 +59,14 @@ class Resolvers:
         return [*self._servers] or ["127.0.0.1"]
 
     def demote(self, server: str) -> None:
-        """Have this one asked after the others from now on."""
+        """Move a resolver to the end of the list."""
         if server in self._servers:
             self._servers.remove(server)
             self._servers.append(server)
 
 
 class Forwarder:
-    """Passes the sandboxes' queries on to the host's resolvers, and the answers back."""
+    """Forwards sandboxes' DNS queries to the host's resolvers."""
 
     def __init__(self, resolvers: Resolvers, gatekeeper: Gatekeeper) -> None:
         self._resolvers = resolvers
@@ -75,7 +75,7 @@ class Forwarder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, address: str) -> tuple[int, int]:
-        """Answer on some UDP port and some TCP port of an address, which it returns."""
+        """Listen on a UDP port and a TCP port of an address; returns both."""
         loop = asyncio.get_running_loop()
         self._datagrams, self._listener = await loop.create_datagram_endpoint(
             lambda: _Listener(self._hear), local_addr=(address, 0)
@@ -97,9 +97,9 @@ class Forwarder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def resolve(self, sandbox: str, query: Query, ask: Ask) -> bytes:
-        """Have a sandbox's query answered by the first of the host's resolvers that can."""
+        """Answer a query by the first of the host's resolvers that can."""
         if not self._gatekeeper.admits_question(sandbox, query.name):
-            return query.failure(REFUSED)  # silence would hold every program up for seconds
+            return query.failure(REFUSED)  # no answer would delay programs for seconds
         if not query.is_lookup:
             return query.failure(NOT_IMPLEMENTED)
         answer = await self._answer(query, ask)
@@ -133,7 +133,7 @@ class Forwarder:
             self._datagrams.sendto(answer, sandbox)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sandbox, _ = writer.get_extra_info("peername") or ("", 0)  # it may have gone again
+        sandbox, _ = writer.get_extra_info("peername") or ("", 0)  # it may be closed again
         try:
             with suppress(Busy, Malformed, OSError, EOFError), self._turn(sandbox):
                 for _ in range(_QUERIES_PER_CONNECTION):
@@ -164,7 +164,7 @@ class Forwarder:
 
 
 class _Listener(asyncio.DatagramProtocol):
-    """The sandboxes' side of UDP."""
+    """The UDP socket for sandboxes."""
 
     def __init__(self, hear: Callable[[bytes, tuple[str, int]], None]) -> None:
         self._hear = hear
@@ -178,7 +178,7 @@ class _Listener(asyncio.DatagramProtocol):
 
 
 class _Exchange(asyncio.DatagramProtocol):
-    """One query to one resolver, from a port of its own."""
+    """One query to one resolver, from its own port."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

@@ -1,8 +1,8 @@
-"""What one sandbox may reach of the internet, as a chain and sets in the engine's table.
+"""Egress policy of one sandbox, as a chain and sets in the engine's nftables table.
 
-A sandbox has them only where its policy leaves out some of the internet and not all. The names of a
-policy are there by their addresses: those that the sandbox was told, each for a time, with the name
-as its comment, which is where the next engine has it from.
+They exist only for policies that allow a part of the internet. A policy's names are present as
+resolved addresses, each with a timeout and the name as its comment, from which the next engine
+restores them.
 """
 
 import re
@@ -14,9 +14,9 @@ from sandbox_engine.network.firewall.policy import Policy
 from sandbox_engine.network.firewall.resolved_addresses import MOST, ResolvedAddress
 from sandbox_engine.network.firewall.ruleset import elements
 
-_PLAIN_NAME = re.compile("[a-z0-9_.-]{1,120}")  # longer ones `nft` does not take
+_PLAIN_NAME = re.compile("[a-z0-9_.-]{1,120}")  # the limit of `nft`
 
-_SIZE = 2 * MOST  # what has run out is counted for a while
+_SIZE = 2 * MOST  # expired elements are counted for a while
 
 _DECLARATION = """
 add set inet {table} allowed_{link} {{ type ipv4_addr; flags interval; }}
@@ -46,19 +46,19 @@ delete set inet {table} opened_{link}
 
 
 def set_of_opened(link: str) -> str:
-    """Name the set of what is open for names' sake."""
+    """Return the name of the set of resolved addresses."""
     return f"opened_{link}"
 
 
 def comment_on(opening: ResolvedAddress) -> str:
-    """Write the name beside an address, unless `nft` would not read it back."""
+    """Format the name as a comment, unless `nft` cannot read it back."""
     return opening.name if _PLAIN_NAME.fullmatch(opening.name) else ""
 
 
 def installation(
     table: str, link: str, policy: Policy, *, resolved_addresses: Collection[ResolvedAddress] = ()
 ) -> str:
-    """Put a policy in place of the one before, if there was any, between two packets."""
+    """Build the script that replaces a policy atomically."""
     return (
         (_DECLARATION + _RULES).format(table=table, link=link, size=_SIZE)
         + elements(table, f"allowed_{link}", policy.allow)
@@ -68,12 +68,12 @@ def installation(
 
 
 def removal(table: str, link: str) -> str:
-    """Leave nothing of a link's policy, whatever there is of it."""
+    """Build the script that removes a link's policy, even if incomplete."""
     return (_DECLARATION + _REMOVAL).format(table=table, link=link, size=_SIZE)
 
 
 def left_open(listing: dict[str, Any]) -> dict[str, list[ResolvedAddress]]:
-    """Read from a table's listing what an engine before this one had opened, by link."""
+    """Restore the resolved addresses of an earlier engine from a table's listing, by link."""
     sets = [entry["set"] for entry in listing.get("nftables", ()) if "set" in entry]
     return {
         one["name"].removeprefix(set_of_opened("")): list(_resolved_addresses(one.get("elem", ())))

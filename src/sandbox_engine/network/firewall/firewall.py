@@ -26,7 +26,7 @@ class _Admitted:
 
 
 class Firewall:
-    """The engine's table, and the links that are in it, each with its sandbox's policy."""
+    """The engine's nftables table, with the links and policies of its sandboxes."""
 
     def __init__(self, table: Table, *, rules: Callable[..., str]) -> None:
         self._table = table
@@ -36,33 +36,33 @@ class Firewall:
         self._changing = asyncio.Lock()
 
     async def recall(self) -> None:
-        """Take over what an engine before this one had opened for names' sake."""
+        """Restore resolved addresses opened by an earlier engine."""
         self._left_open = egress.left_open(await self._table.listing())
 
     async def install(
         self, *, dns_ports: tuple[int, int], connected: Collection[IPv4Network]
     ) -> None:
-        """Make the table, or make it anew, with the links that it had and their policies."""
+        """Create or recreate the table, with its links and their policies."""
         self._rules = partial(self._rules, dns_ports=dns_ports, connected=connected)
         async with self._changing:
             await self._rebuild()
 
     def is_installed(self) -> bool:
-        """Tell whether the table judges; whoever flushes the host's rules takes them along."""
+        """Return whether the table is in force; flushing the host's rules removes it."""
         return self._table.has_rules(*_JUDGING_CHAINS)
 
     async def deny(self, connected: Collection[IPv4Network]) -> None:
-        """Keep sandboxes out of the networks that the host is itself part of."""
+        """Deny sandboxes the networks that the host is connected to."""
         self._rules = partial(self._rules, connected=connected)
         await self._table.load(ruleset.connected_networks(self._table.name, connected))
 
     async def remove(self) -> None:
-        """Remove the table with all that is in it."""
+        """Delete the table."""
         self._admitted.clear()
         await self._table.load(ruleset.absence(self._table.name))
 
     async def admit(self, link: Link, policy: Policy) -> None:
-        """Let a link's sandbox begin connections to what its policy permits."""
+        """Admit a link; its sandbox may open connections that its policy allows."""
         async with self._changing:
             before = self._admitted.get(link.address)
             resolved_addresses = (
@@ -71,7 +71,7 @@ class Firewall:
                 else ResolvedAddresses(self._left_open.pop(link.name, ()))
             )
             now = _Admitted(link, policy, resolved_addresses)
-            self._admitted.setdefault(link.address, now)  # what fails half done is still removed
+            self._admitted.setdefault(link.address, now)  # undone even if half installed
             try:
                 await self._enforce(now, before.policy if before else None)
                 self._admitted[link.address] = now
@@ -82,7 +82,7 @@ class Firewall:
                 await self._rebuild()
 
     async def cut(self, link: Link) -> None:
-        """End the connections from a link's address that its policy does not permit."""
+        """Cut connections of a link that its policy does not allow."""
         one = self._admitted[link.address]
         if not one.policy.is_open:
             await asyncio.to_thread(
@@ -90,7 +90,7 @@ class Firewall:
             )
 
     async def forget(self, link: Link) -> None:
-        """Let a link's sandbox reach nothing, and keep nothing of it."""
+        """Remove a link; its sandbox can reach nothing."""
         async with self._changing:
             before = self._admitted.get(link.address)
             changes = [delete(self._place(link))] if before else []
@@ -108,16 +108,16 @@ class Firewall:
             self._admitted.pop(link.address, None)
 
     def admitted(self) -> list[Link]:
-        """List the links that are in the table."""
+        """List the links in the table."""
         return [one.link for one in self._admitted.values()]
 
     def admits_question(self, sandbox: str, name: str) -> bool:
-        """Tell whether the sandbox with this address may ask for a name."""
+        """Return whether the sandbox with this address may resolve a name."""
         one = self._admitted.get(sandbox)
         return one is not None and one.policy.admits_question(name)
 
     async def heed(self, sandbox: str, name: str, answer: bytes) -> None:
-        """Open what a name resolves to, before the sandbox that asked for it is told."""
+        """Open a name's addresses before the sandbox receives the answer."""
         told = addresses(answer)
         async with self._changing:
             one = self._admitted.get(sandbox)
@@ -139,7 +139,7 @@ class Firewall:
             await self._table.commit(self._leading(one))
 
     async def _enforce(self, one: _Admitted, before: Policy | None) -> None:
-        # In an order in which no packet meets less than the stricter of the two policies.
+        # In an order in which no packet passes that both policies deny.
         if one.policy.is_partial:
             await self._table.load(self._installation(one))
         if before is None:
@@ -155,12 +155,12 @@ class Firewall:
         place = partial(self._table.element, egress.set_of_opened(one.link.name), address.packed)
         comment = nftables.commented(egress.comment_on(opening))
         opened = add(place(nftables.lasting(opening.life), comment))
-        # Kernels before 6.12 do not lengthen the life of an element that is there.
+        # Kernels before 6.12 do not extend the timeout of an existing element.
         renewed = [delete(place())] if was_open else []
         try:
             await self._table.commit(*renewed, opened)
-        except FileNotFoundError:  # it ran out
-            with suppress(FileNotFoundError):  # the rules were flushed; they come back, with this
+        except FileNotFoundError:  # expired
+            with suppress(FileNotFoundError):  # flushed; rebuilt with this address
                 await self._table.commit(opened)
 
     async def _shut(self, one: _Admitted, address: IPv4Address) -> None:

@@ -23,7 +23,7 @@ _NAME = re.compile(rf"\*|(\*\.)?({_LABEL}\.)*(?![0-9]+$){_LABEL}")
 
 @dataclass(frozen=True)
 class Policy:
-    """Which addresses a sandbox may reach; what is allowed is so whatever is denied."""
+    """Egress policy of a sandbox; allow rules take precedence over deny rules."""
 
     allow: tuple[IPv4Network, ...] = ()
     deny: tuple[IPv4Network, ...] = ()
@@ -37,42 +37,42 @@ class Policy:
         dns_servers: Sequence[str] = (),
         internet: bool = True,
     ) -> "Policy":
-        """Read what a caller asks for; raises InvalidRequest in E2B's words."""
+        """Parse a request; raises InvalidRequest with E2B's messages."""
         return _read(tuple(allow_out), tuple(deny_out), tuple(dns_servers), internet=internet)
 
     @property
     def is_open(self) -> bool:
-        """Whether it leaves out nothing."""
+        """Whether everything is allowed."""
         return not self.deny or self.allow == (ALL_TRAFFIC,)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it lets nothing through."""
+        """Whether nothing is allowed."""
         return self.denies_the_rest and not self.allow and not self.names
 
     @property
     def is_partial(self) -> bool:
-        """Whether it depends on the address what gets through."""
+        """Whether the decision depends on the address."""
         return not self.is_open and not self.is_closed
 
     @property
     def denies_the_rest(self) -> bool:
-        """Whether only what is allowed gets through."""
+        """Whether everything not allowed explicitly is denied."""
         return self.deny == (ALL_TRAFFIC,)
 
     def permits(self, address: IPv4Address) -> bool:
-        """Tell whether an address may be reached whatever names it has."""
+        """Return whether an address is allowed without regard to names."""
         return _has(self.allow, address) or not _has(self.deny, address)
 
     def opens(self, name: str) -> bool:
-        """Tell whether the addresses that a name resolves to may be reached for its sake."""
+        """Return whether the addresses of a name are allowed because of the name."""
         if name in self.names or "*" in self.names:
             return True
         labels = name.split(".")
         return any(f"*.{'.'.join(labels[n:])}" in self.names for n in range(1, len(labels)))
 
     def admits_question(self, name: str) -> bool:
-        """Tell whether a name may be asked for: DNS would carry whatever is put into a name."""
+        """Return whether a name may be resolved: DNS queries can carry data out."""
         return self.is_open or not self.denies_the_rest or self.opens(name)
 
 
@@ -80,7 +80,7 @@ OPEN = Policy()
 CLOSED = Policy(deny=(ALL_TRAFFIC,))
 
 
-@lru_cache(maxsize=256)  # of a thousand entries it takes tens of milliseconds
+@lru_cache(maxsize=256)  # takes tens of milliseconds for a thousand entries
 def _read(
     allow_out: tuple[str, ...],
     deny_out: tuple[str, ...],
@@ -129,7 +129,7 @@ def _denied(entries: Collection[str]) -> list[IPv4Network]:
         network = _network(entry)
         if network is None:
             raise InvalidRequest(f"invalid denied CIDR {entry}")
-        if isinstance(network, IPv4Network):  # no sandbox has IPv6
+        if isinstance(network, IPv4Network):  # sandboxes have no IPv6
             networks.append(network)
     return networks
 

@@ -22,15 +22,15 @@ from string import Template
 _DENIED = (
     "10.0.0.0/8",
     "127.0.0.0/8",
-    "169.254.0.0/16",  # link-local; clouds give a machine its credentials there
+    "169.254.0.0/16",  # link-local; clouds serve machine credentials here
     "172.16.0.0/12",
     "192.168.0.0/16",
-    "100.100.100.200",  # Alibaba Cloud does so here
-    "192.0.0.192",  # and Oracle Cloud here
+    "100.100.100.200",  # Alibaba Cloud's metadata service
+    "192.0.0.192",  # Oracle Cloud's metadata service
 )
 
-# More than a sandbox needs. Without a limit one could fill the host's connection table, and
-# nobody's connections would get through any more.
+# More than a sandbox needs. Without a limit one sandbox could fill the host's connection table and
+# block all connections.
 _CONNECTIONS = 2048
 _QUERY_RATE = "200/second burst 400 packets"
 
@@ -119,7 +119,7 @@ def ruleset(
     allowed: Collection[IPv4Network],
     connected: Collection[IPv4Network],
 ) -> str:
-    """Make the table anew, in one step for the packets under way; `links` is a wildcard."""
+    """Recreate the table atomically; `links` is a wildcard."""
     udp_port, tcp_port = dns_ports
     rules = _TABLE.substitute(
         table=table,
@@ -136,16 +136,16 @@ def ruleset(
 
 
 def connected_networks(table: str, networks: Collection[IPv4Network]) -> str:
-    """Say anew which networks the host is itself part of."""
+    """Replace the set of networks that the host is connected to."""
     return f"flush set inet {table} connected\n" + elements(table, "connected", networks)
 
 
 def absence(table: str) -> str:
-    """Remove the table."""
+    """Delete the table."""
     return f"add table inet {table}\ndelete table inet {table}\n"
 
 
 def elements(table: str, name: str, members: Collection[object]) -> str:
-    """Fill a set."""
+    """Add elements to a set."""
     listed = ", ".join(str(member) for member in members)
     return f"add element inet {table} {name} {{ {listed} }}\n" if listed else ""

@@ -10,13 +10,13 @@ from sandbox_engine.system.subprocesses import Runner
 
 
 class Table:
-    """One nftables table: changed by scripts, and element by element where that is to be quick."""
+    """One nftables table: changed by scripts, or by element where it must be fast."""
 
     def __init__(self, run: Runner, name: str) -> None:
         self.name = name
         self._run = run
-        # Kept open: to close one after a deletion waits for the kernel to finish it, some 15 ms.
-        # So does whoever changes rules meanwhile, hence the thread.
+        # Kept open: closing a socket after a deletion waits some 15 ms for the kernel. Other
+        # changes wait too, hence the thread.
         self._questions, self._changes = Netlink(NETFILTER), Netlink(NETFILTER)
         self._committer = ThreadPoolExecutor(1, "firewall")
 
@@ -26,33 +26,33 @@ class Table:
         self._changes.close()
 
     async def load(self, script: str) -> None:
-        """Carry out all of a script or nothing of it."""
+        """Apply a script atomically."""
         completed = await self._run(["nft", "-f", "-"], stdin=script.encode())
         if completed.returncode != 0:
             raise OSError(f"nft: {completed.stderr.decode(errors='replace').strip()}")
 
     async def commit(self, *changes: bytes) -> None:
-        """Carry out all changes of elements or none."""
+        """Apply changes of elements atomically."""
         commit = partial(self._changes.request, *nftables.transaction(*changes))
         await asyncio.get_running_loop().run_in_executor(self._committer, commit)
 
     def element(self, of: str, key: bytes, *parts: bytes) -> bytes:
-        """Describe an element of one of the table's sets or maps."""
+        """Build an element of one of the table's sets or maps."""
         return nftables.element(self.name, of, key, *parts)
 
     def has(self, element: bytes) -> bool:
-        """Tell whether an element is there."""
+        """Return whether an element exists."""
         return self._is_there(nftables.find(element))
 
     def has_rules(self, *chains: str) -> bool:
-        """Tell whether the table is there, with rules in each of the chains."""
+        """Return whether the table exists with rules in each chain."""
         return self._is_there(nftables.find_table(self.name)) and all(
             list(self._questions.dump(nftables.GET_RULE, nftables.rules_of(self.name, chain)))
             for chain in chains
         )
 
     async def listing(self) -> dict[str, Any]:
-        """Read all that is in the table; nothing where there is none."""
+        """List the table; empty if it does not exist."""
         listed = await self._run(["nft", "-j", "list", "table", "inet", self.name])
         found: dict[str, Any] = json.loads(listed.stdout) if listed.returncode == 0 else {}
         return found

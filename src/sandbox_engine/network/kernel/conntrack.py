@@ -1,4 +1,4 @@
-"""The kernel's table of connections, as far as sandboxes are in it."""
+"""The kernel's connection tracking table, for sandboxes' connections."""
 
 import socket
 import struct
@@ -24,7 +24,7 @@ _OF_ORIGINAL, _OF_REPLY, _BY_SOURCE = 1, 2, 1
 
 
 def is_there() -> bool:
-    """Tell whether this kernel lets the table be read."""
+    """Return whether this kernel allows reading the table."""
     try:
         with Netlink(NETFILTER) as kernel:
             list(_connections(kernel, IPv4Address(0)))
@@ -34,9 +34,9 @@ def is_there() -> bool:
 
 
 def cut(source: IPv4Address, *, unless: Callable[[IPv4Address], bool]) -> None:
-    """Forget the connections from an address, but for those to destinations to be spared.
+    """Delete connections from an address, except to the spared destinations.
 
-    What of a forgotten connection still arrives is judged as the beginning of another.
+    Later packets of a deleted connection are treated as a new one.
     """
     with Netlink(NETFILTER) as kernel:
         doomed = [
@@ -50,12 +50,12 @@ def cut(source: IPv4Address, *, unless: Callable[[IPv4Address], bool]) -> None:
 
 
 def _connections(kernel: Netlink, source: IPv4Address) -> Iterator[tuple[bytes, IPv4Address]]:
-    """List the connections from an address: what names each, and where it leads."""
+    """List the connections from an address, with their destinations."""
     wanted = nested(_ORIGINAL, nested(_ENDS, attribute(_SOURCE, source.packed)))
     by_source = nested(_FILTER, number(_OF_ORIGINAL, _BY_SOURCE), number(_OF_REPLY, 0))
     for body in kernel.dump(_GET, _HEAD, wanted, by_source):
         found = attributes(body[len(_HEAD) :])
         ends = attributes(attributes(found[_ORIGINAL])[_ENDS])
-        if ends[_SOURCE] == source.packed:  # kernels before 5.8 list everything
+        if ends[_SOURCE] == source.packed:  # kernels before 5.8 ignore the filter
             name = nested(_ORIGINAL, found[_ORIGINAL]) + attribute(_IDENTITY, found[_IDENTITY])
             yield name, IPv4Address(ends[_DESTINATION])

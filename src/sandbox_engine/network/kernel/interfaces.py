@@ -1,4 +1,4 @@
-"""Interfaces, addresses and routes: the rtnetlink requests that the engine makes."""
+"""rtnetlink requests for interfaces, addresses and routes."""
 
 import errno
 import socket
@@ -50,7 +50,7 @@ _BY_NAME = bytes(_LINK_BODY.size)
 
 @dataclass(frozen=True)
 class Route:
-    """Where this host sends what is for a network."""
+    """A route of this host."""
 
     to: IPv4Network
     device: int
@@ -59,7 +59,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Interface:
-    """One end of a veth pair as it is to be."""
+    """Parameters of one end of a veth pair."""
 
     name: str
     mac: bytes
@@ -67,21 +67,21 @@ class Interface:
 
 
 def routes() -> list[Route]:
-    """List the host's IPv4 routes, those of every table."""
+    """List the host's IPv4 routes of all tables."""
     with Netlink() as kernel:
         listed = list(kernel.dump(_GET_ROUTE, _ROUTE_BODY.pack(socket.AF_INET, *[0] * 8)))
     return [_route(body) for body in listed]
 
 
 def connected_networks() -> set[IPv4Network]:
-    """List the networks that the host has an address in, its loopback's aside."""
+    """List the networks of the host's addresses, except loopback."""
     with Netlink() as kernel:
         listed = list(kernel.dump(_GET_ADDRESS, _ADDRESS_BODY.pack(socket.AF_INET, *[0] * 4)))
     return {_network(body) for body in listed if _ADDRESS_BODY.unpack_from(body)[4] != LOOPBACK}
 
 
 def delete(names: Iterable[str], *, group: int) -> None:
-    """Delete interfaces at the price of one, by way of a group; a missing one is no error."""
+    """Delete interfaces at once through a group; missing ones are no error."""
     with Netlink() as kernel:
         for name in names:
             joined = text(_LINK_NAME, name) + number(_LINK_GROUP, group)
@@ -90,7 +90,7 @@ def delete(names: Iterable[str], *, group: int) -> None:
 
 
 def veth(end: Interface, *, peer: Interface, netns: int) -> bytes:
-    """Ask for a pair of interfaces, the peer in the namespace behind the descriptor `netns`."""
+    """Build a request for a veth pair with the peer in the namespace `netns`."""
     there = nested(_VETH_PEER, _BY_NAME, _described(peer), number(_LINK_NETNS, netns))
     pair = text(_INFO_KIND, "veth") + nested(_INFO_DATA, there)
     return message(
@@ -100,23 +100,23 @@ def veth(end: Interface, *, peer: Interface, netns: int) -> bytes:
 
 
 def link_up(device: int, *, resolve: bool = True) -> bytes:
-    """Ask for an interface to be switched on, with address resolution or without."""
+    """Build a request that sets an interface up, with or without ARP."""
     flags = _UP if resolve else _UP | _NO_ARP
     return message(_SET_LINK, _LINK_BODY.pack(0, 0, device, flags, flags))
 
 
 def own_address(address: IPv4Address, *, device: int) -> bytes:
-    """Ask for an interface to have an address, with no network around it."""
+    """Build a request that adds an address with prefix /32."""
     return message(_NEW_ADDRESS, _address(address, device), flags=ACK | CREATE | REPLACE)
 
 
 def disown_address(address: IPv4Address, *, device: int) -> bytes:
-    """Ask for an interface to lose an address."""
+    """Build a request that removes an address."""
     return message(_DELETE_ADDRESS, _address(address, device))
 
 
 def host_route(to: IPv4Address, *, device: int, source: IPv4Address) -> bytes:
-    """Ask for one address to be reached over an interface."""
+    """Build a request for a host route over an interface."""
     head = (socket.AF_INET, 32, 0, 0, _TABLE_MAIN, _STATIC, _SCOPE_LINK, _UNICAST, 0)
     return message(
         _NEW_ROUTE,
@@ -129,7 +129,7 @@ def host_route(to: IPv4Address, *, device: int, source: IPv4Address) -> bytes:
 
 
 def default_route(gateway: IPv4Address, *, device: int) -> bytes:
-    """Ask for everything to be reached over a gateway that needs no network in common."""
+    """Build a request for a default route over an on-link gateway."""
     head = (socket.AF_INET, 0, 0, 0, _TABLE_MAIN, _STATIC, _SCOPE_GLOBAL, _UNICAST)
     return message(
         _NEW_ROUTE,
@@ -141,7 +141,7 @@ def default_route(gateway: IPv4Address, *, device: int) -> bytes:
 
 
 def neighbor(address: IPv4Address, *, device: int, mac: bytes) -> bytes:
-    """Ask for an address's MAC to be known for good."""
+    """Build a request for a permanent neighbour entry."""
     return message(
         _NEW_NEIGHBOR,
         _NEIGHBOR_BODY.pack(socket.AF_INET, device, _PERMANENT, 0, 0),
@@ -156,7 +156,7 @@ def _described(interface: Interface) -> bytes:
         text(_LINK_NAME, interface.name)
         + attribute(_LINK_MAC, interface.mac)
         + number(_LINK_MTU, interface.mtu)
-        + number(_LINK_SEND_QUEUES, 1)  # unasked, each end has one for every core of the machine
+        + number(_LINK_SEND_QUEUES, 1)  # the default is one queue per core
         + number(_LINK_RECEIVE_QUEUES, 1)
     )
 

@@ -24,7 +24,7 @@ from sandbox_engine.system.syscalls import MNT_DETACH, unmount
 _CARRIER_SECONDS = 10.0
 _POLL_SECONDS = 0.0005
 _SYSCTL = Path("/proc/sys/net")
-_UNPRIVILEGED = {  # as other container engines have it
+_UNPRIVILEGED = {  # the value of other container engines
     "ipv4/ip_unprivileged_port_start": "0",
     "ipv4/ping_group_range": "0 2147483647",
 }
@@ -32,7 +32,7 @@ _UNPRIVILEGED = {  # as other container engines have it
 
 @dataclass(frozen=True)
 class Link:
-    """What ties a sandbox to the host: two namespaces, one of them with a network."""
+    """A sandbox's user and network namespace and its address."""
 
     name: str
     netns: str
@@ -40,18 +40,18 @@ class Link:
 
     @property
     def userns(self) -> str:
-        """The user namespace that the network namespace belongs to."""
+        """The user namespace that owns the network namespace."""
         return f"{self.netns}.user"
 
 
 def make_places(link: Link) -> None:
-    """Make the places where the link's namespaces are to be bound."""
+    """Create the files to which the link's namespaces are bound."""
     for place in (link.userns, link.netns):
         Path(place).touch(mode=0o600, exist_ok=False)
 
 
 def connect(link: Link, *, gateway: IPv4Address, mtu: int) -> None:
-    """Tie the link's namespace to the host; call it in a thread that may visit namespaces."""
+    """Connect the link's namespace to the host; call it in a thread for namespaces."""
     address = IPv4Address(link.address)
     here = Interface(link.name, b"\x02h" + address.packed, mtu)
     there = Interface("eth0", b"\x02s" + address.packed, mtu)
@@ -79,8 +79,8 @@ def connect(link: Link, *, gateway: IPv4Address, mtu: int) -> None:
 
 
 def remove(links: Collection[Link], *, group: int) -> None:
-    """Remove links, many in hardly more time than one; what is not there is no error."""
-    # A namespace can outlive its last process by minutes, for a connection that still says goodbye.
+    """Remove links in one batch; missing ones are no error."""
+    # A namespace can outlive its last process by minutes while a connection closes.
     interfaces.delete([link.name for link in links], group=group)
     for link in links:
         for place in (link.netns, link.userns):
@@ -88,7 +88,7 @@ def remove(links: Collection[Link], *, group: int) -> None:
 
 
 def _await_carrier(interface: str) -> None:
-    """Wait for the end that was up first: the kernel notices in its own time that it has a peer."""
+    """Wait for the carrier: the kernel detects the peer asynchronously."""
     state = Path("/sys/class/net", interface, "operstate")
     latest = time.monotonic() + _CARRIER_SECONDS
     while state.read_text() != "up\n":
@@ -101,7 +101,7 @@ def _unbind(place: str) -> None:
     try:
         unmount(place, MNT_DETACH)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOENT):  # not mounted, not there
+        if error.errno not in (errno.EINVAL, errno.ENOENT):  # not mounted, or missing
             raise
     Path(place).unlink(missing_ok=True)
 
@@ -114,5 +114,5 @@ def _prepare_namespace() -> None:
 
 def _close_ipv6(interface: str) -> None:
     switch = _SYSCTL / "ipv6/conf" / interface / "disable_ipv6"
-    if switch.exists():  # a host may have no IPv6 at all
+    if switch.exists():  # the host may have no IPv6
         switch.write_text("1")

@@ -1,7 +1,8 @@
-"""Requests to the kernel's network configuration, without a process for each.
+"""Netlink requests to the kernel without a process for each.
 
-A request is one or more messages: a header (length, kind, flags, sequence, port), a fixed body, and
-attributes (length, kind, data). The kernel works while `send` runs; its answers wait after it.
+A request consists of one or more messages: a header (length, kind, flags, sequence, port), a fixed
+body, and attributes (length, kind, data). The kernel works while `send` runs; its answers can be
+read afterwards.
 """
 
 import asyncio
@@ -33,34 +34,34 @@ _RECEIVE_BYTES = 65536
 
 
 def message(kind: int, *parts: bytes, flags: int = ACK) -> bytes:
-    """Frame a request."""
+    """Encode a message."""
     body = b"".join(parts)
     return _HEADER.pack(_HEADER.size + len(body), kind, flags | _REQUEST, 1, 0) + body
 
 
 def attribute(kind: int, *parts: bytes) -> bytes:
-    """Frame an attribute, padded as the next one needs it."""
+    """Encode an attribute with padding."""
     data = b"".join(parts)
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(data), kind) + data + bytes(-len(data) % 4)
 
 
 def nested(kind: int, *parts: bytes) -> bytes:
-    """Frame an attribute that is made of attributes."""
+    """Encode an attribute that contains attributes."""
     return attribute(kind | _NESTED, *parts)
 
 
 def text(kind: int, value: str) -> bytes:
-    """Frame a string."""
+    """Encode a string."""
     return attribute(kind, value.encode(), b"\0")
 
 
 def number(kind: int, value: int) -> bytes:
-    """Frame an integer."""
+    """Encode an integer."""
     return attribute(kind, struct.pack("=I", value))
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
-    """Take apart what `attribute` or `nested` put together."""
+    """Decode attributes."""
     found = {}
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
@@ -70,7 +71,7 @@ def attributes(data: bytes) -> dict[int, bytes]:
 
 
 class Netlink:
-    """A socket to the kernel, in the network namespace of the thread that opens it."""
+    """A netlink socket in the network namespace of the thread that opens it."""
 
     def __init__(self, protocol: int = ROUTE) -> None:
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
@@ -91,7 +92,7 @@ class Netlink:
         self._socket.close()
 
     def request(self, *messages: bytes) -> None:
-        """Have the kernel carry out every message; raise what it refused first."""
+        """Execute all messages; raises the first error."""
         self._socket.send(b"".join(messages))
         for kind, body in list(self._answers()):
             if kind == _ERROR:
@@ -118,7 +119,7 @@ class Netlink:
 
 
 class Watch:
-    """Calls `heard` after the kernel announced changes to a group of listeners."""
+    """Calls a callback when the kernel reports changes of a multicast group."""
 
     def __init__(self, protocol: int, group: int, heard: Callable[[], None]) -> None:
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
@@ -139,7 +140,7 @@ class Watch:
         except BlockingIOError:
             self._heard()
         except OSError as error:
-            if error.errno != errno.ENOBUFS:  # some were lost; the next call has the rest
+            if error.errno != errno.ENOBUFS:  # some were lost; the next call covers them
                 raise
 
 

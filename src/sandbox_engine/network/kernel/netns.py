@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 from sandbox_engine.system.syscalls import CLONE_NEWNET, setns
 
-# A thread has its namespace to itself. This one visits the sandboxes' and runs nothing else.
+# Namespaces are per thread. This one enters those of sandboxes and runs nothing else.
 _dialler = ThreadPoolExecutor(1, "netns-dial")
 
 _DIAL_SECONDS = 10.0
-# The last two are what ::1 answers where the host has no IPv6.
+# The last two are errors of ::1 where the host has no IPv6.
 _NOTHING_THERE = {errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 async def dial(netns: str, port: int, *, address: str) -> socket.socket:
-    """Connect to a port as the sandbox itself would: 127.0.0.1, then ::1, then its address."""
+    """Connect to a port from inside the sandbox: 127.0.0.1, then ::1, then its address."""
     async with asyncio.timeout(_DIAL_SECONDS):
         for host in ("127.0.0.1", "::1", address):
             try:
@@ -30,7 +30,7 @@ async def dial(netns: str, port: int, *, address: str) -> socket.socket:
 
 @contextmanager
 def visiting(netns: str) -> Iterator[int]:
-    """Have this thread be in the namespace, whose descriptor it gives, and return afterwards."""
+    """Move this thread into the namespace for a while; yields the namespace's descriptor."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         there = os.open(netns, os.O_RDONLY | os.O_CLOEXEC)

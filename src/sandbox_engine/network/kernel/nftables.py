@@ -1,4 +1,4 @@
-"""Requests about one nftables table of the family inet, without a process for each."""
+"""Netlink requests for one nftables table of the family inet."""
 
 import struct
 
@@ -32,39 +32,39 @@ _OF_INET = _HEAD.pack(1, 0, 0)
 
 
 def transaction(*changes: bytes) -> tuple[bytes, ...]:
-    """Have the kernel carry out all changes or none."""
+    """Apply all changes atomically."""
     begin, end = (message(kind, _OF_BATCH, flags=0) for kind in (_BATCH_BEGIN, _BATCH_END))
     return begin, *changes, end
 
 
 def find_table(table: str) -> bytes:
-    """Ask for a table."""
+    """Build a request for a table."""
     return message(_GET_TABLE, _OF_INET, text(_TABLE, table))
 
 
 def rules_of(table: str, chain: str) -> bytes:
-    """Say which rules are to be listed."""
+    """Build a request that lists rules."""
     return _OF_INET + text(_RULE_TABLE, table) + text(_RULE_CHAIN, chain)
 
 
 def element(table: str, name: str, key: bytes, *parts: bytes) -> bytes:
-    """Describe an element of a set or map."""
+    """Encode an element of a set or map."""
     item = nested(_ITEM, nested(_KEY, attribute(_VALUE, key)), *parts)
     return _OF_INET + text(_TABLE, table) + text(_SET, name) + nested(_ELEMENTS, item)
 
 
 def goto(chain: str) -> bytes:
-    """Describe what an element of a verdict map leads to."""
+    """Encode the verdict of a map element."""
     return nested(_DATA, nested(_VERDICT, attribute(_CODE, _GOTO), text(_CHAIN, chain)))
 
 
 def lasting(seconds: float) -> bytes:
-    """Describe for how long an element is there."""
+    """Encode the timeout of an element."""
     return attribute(_TIMEOUT, _MILLISECONDS.pack(int(seconds * 1000)))
 
 
 def commented(comment: str) -> bytes:
-    """Describe what `nft` shows beside an element."""
+    """Encode the comment of an element."""
     shown = comment.encode() + b"\0"
     return attribute(_NOTE, bytes([_COMMENT, len(shown)]), shown)
 

@@ -1,4 +1,4 @@
-"""Sandboxes made ready before anybody asks for them."""
+"""Sandboxes started before they are requested."""
 
 from sandbox_engine.sandboxes.warm_pool.levels import PoolLevel
 from sandbox_engine.sandboxes.warm_pool.pool import WarmPool

@@ -6,7 +6,7 @@ _UNTIL_THERE_IS_ROOM = timedelta(seconds=10)
 
 
 class StartAttempts:
-    """How it went to start one kind of sandbox; given up after the third failure in a row."""
+    """Attempts to start one kind of sandbox; gives up after three failures in a row."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -23,13 +23,13 @@ class StartAttempts:
 
     @property
     def pause(self) -> timedelta | None:
-        """How long to wait before the next try, where that is to be waited for."""
+        """Time until the next attempt, if it has to wait."""
         if self.next_try is None or self.next_try <= (now := datetime.now(UTC)):
             return None
         return self.next_try - now
 
     def fail(self, reason: str) -> None:
-        """Note a failure; after the next one the pause is longer."""
+        """Record a failure; the next pause is longer."""
         self.failures += 1
         self.reason = reason
         self.next_try = None
@@ -37,10 +37,10 @@ class StartAttempts:
             self.next_try = datetime.now(UTC) + _PAUSES[self.failures - 1]
 
     def postpone(self, reason: str) -> None:
-        """Wait for what is no failure of the sandbox's."""
+        """Wait for a reason other than a failed start."""
         self.reason = reason
         self.next_try = datetime.now(UTC) + _UNTIL_THERE_IS_ROOM
 
     def succeed(self) -> None:
-        """Note a success, which makes earlier failures the past."""
+        """Record a success, which resets the failures."""
         self.failures, self.reason, self.next_try = 0, "", None

@@ -1,6 +1,6 @@
 from sandbox_engine.records.sandbox import SandboxRecord
 
-# Every sandbox has these for itself, whoever asked for it.
+# Individual fields of every sandbox.
 _OWN = {
     "id",
     "state",
@@ -11,7 +11,7 @@ _OWN = {
     "started_at",
     "ends_at",
 }
-# What a ready sandbox takes over from the request that gets it.
+# Fields that an assigned sandbox takes from the request.
 _TAKEN = {
     "template_name",
     "metadata",
@@ -29,9 +29,9 @@ _TAKEN = {
 
 
 def compatibility_key(record: SandboxRecord) -> str:
-    """Name what a sandbox is; a ready one can stand for a wanted one of the same kind.
+    """Return a key that is equal for sandboxes that can replace each other.
 
-    A field that is new to records tells kinds apart until it is said above that it does not.
+    New fields of records are part of the key until they are listed above.
     """
     made = record.model_dump_json(exclude=_OWN | _TAKEN)
     policy = record.policy
@@ -40,6 +40,6 @@ def compatibility_key(record: SandboxRecord) -> str:
 
 
 def assign_request(ready: SandboxRecord, wanted: SandboxRecord) -> None:
-    """Make a ready sandbox the one that was asked for."""
+    """Copy the request's fields to a ready sandbox."""
     for name in _TAKEN:
         setattr(ready, name, getattr(wanted, name))

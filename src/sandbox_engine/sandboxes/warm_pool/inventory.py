@@ -13,13 +13,13 @@ from sandbox_engine.system.errors import EngineError
 from sandbox_engine.system.settings import Settings
 
 _LATELY = timedelta(hours=1)
-_MOST = 16  # each takes 0.15 ms whenever stock is taken, which every create has done
+_MOST = 16  # each takes 0.15 ms per evaluation, and every create triggers one
 
 
 class Inventory:
-    """What is ready and what should be.
+    """Ready sandboxes and their targets.
 
-    The records tell which sandboxes are ready, so that the next engine finds them too.
+    Records tell which sandboxes are ready, so that the next engine finds them too.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class Inventory:
             self.demand.note(record.template)
 
     def ready(self) -> list[SandboxRecord]:
-        """List every sandbox that waits for somebody, whether it is still wanted or not."""
+        """List all reserved sandboxes, including surplus ones."""
         return [one for one in self._lifecycle.records.values() if one.state is State.RESERVED]
 
     def find(self, wanted: SandboxRecord) -> SandboxRecord | None:
-        """Find a ready sandbox that can become the wanted one."""
+        """Find a ready sandbox that matches the request."""
         kind = compatibility_key(wanted)
         for record in self.ready():
             if compatibility_key(record) == kind and record.init and not is_ending(record.init):
@@ -46,11 +46,11 @@ class Inventory:
         return None
 
     def attempts(self, kind: str) -> StartAttempts:
-        """Give how it went to start sandboxes of this kind."""
+        """Return the start attempts of this kind."""
         return self._attempts.setdefault(kind, StartAttempts())
 
     def levels(self) -> list[PoolLevel]:
-        """Take stock, kind by kind, in the order of the demand."""
+        """Compute the pool levels of all kinds, ordered by demand."""
         models = {compatibility_key(model): model for model in self._models()}
         ready: dict[str, list[SandboxRecord]] = {kind: [] for kind in models}
         for record in self.ready():
@@ -68,33 +68,33 @@ class Inventory:
         for reference in self.demand:
             try:
                 template = self._catalog.get(reference)
-            except EngineError:  # deleted, or it has lost the tag
+            except EngineError:  # deleted, or its tag was removed
                 self.demand.forget(reference)
                 continue
-            if template.base is None:  # a ready one of a snapshot would hold a copy of its files
+            if template.base is None:  # a ready one would copy the snapshot
                 request = NewSandbox(template.id, timeout=timedelta(0))
                 yield new_record(request, template, settings=self._settings)
 
 
 class Demand:
-    """Which templates are asked for: those that were lately, and some `always`."""
+    """Templates in demand: recently requested ones, and some `always`."""
 
     def __init__(self, always: Sequence[str]) -> None:
         self._always = always
         self._asked: dict[str, datetime] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """Give the references: what is always wanted, however much the others take, then what was asked for last."""
+        """Yield references: first those always kept, then the most recently requested."""
         since = datetime.now(UTC) - _LATELY
         self._asked = {name: at for name, at in self._asked.items() if at > since}
         asked = list(reversed(self._asked))[:_MOST]
         yield from dict.fromkeys((*self._always, *asked))
 
     def note(self, reference: str) -> None:
-        """Remember that somebody asked for this template."""
-        self._asked.pop(reference, None)  # the one asked for last is the last one kept
+        """Record a request for this template."""
+        self._asked.pop(reference, None)  # moves it to the end
         self._asked[reference] = datetime.now(UTC)
 
     def forget(self, reference: str) -> None:
-        """Stop looking for a template that is no more."""
+        """Forget a deleted template."""
         self._asked.pop(reference, None)

@@ -7,9 +7,9 @@ from sandbox_engine.sandboxes.warm_pool.attempts import StartAttempts
 
 @dataclass
 class PoolLevel:
-    """The ready sandboxes of one kind, and how many there should be.
+    """Ready sandboxes of one kind and their target number.
 
-    `model` is the record of the next one.
+    `model` is the record for the next one.
     """
 
     kind: str
@@ -24,7 +24,7 @@ class PoolLevel:
 
 
 def share_out(levels: Iterable[PoolLevel], *, each: int, memory_mb: int) -> None:
-    """Settle how many of each kind are wanted; who comes first is served first, who fails last."""
+    """Share the memory among kinds in order of demand; failing kinds come last."""
     for level in sorted(levels, key=lambda level: level.attempts.failures > 0):
         size = level.model.resources.memory_mb
         level.wanted = min(each, memory_mb // size)

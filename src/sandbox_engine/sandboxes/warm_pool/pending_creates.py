@@ -5,7 +5,7 @@ from datetime import timedelta
 
 
 class PendingCreates:
-    """The time in which nobody waits for a sandbox that is being started."""
+    """Tracks creates that wait for a sandbox to start."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -24,7 +24,7 @@ class PendingCreates:
                 self._idle.set()
 
     async def wait(self, patience: timedelta) -> None:
-        """Wait for it, but no longer than this."""
+        """Wait until there are none, up to `patience`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience.total_seconds()):
                 await self._idle.wait()

@@ -14,7 +14,7 @@ from sandbox_engine.system.settings import Settings
 
 
 class WarmPool:
-    """Ready sandboxes of the templates in demand, handed out by create and made up for afterwards."""
+    """Warm pools of the templates in demand; refilled in the background."""
 
     def __init__(
         self, settings: Settings, lifecycle: Lifecycle, *, catalog: Catalog, always: Sequence[str]
@@ -26,26 +26,26 @@ class WarmPool:
         self._inherited = {record.id for record in self._inventory.ready()}
 
     async def run(self) -> None:
-        """Keep as many ready as are wanted, until cancelled."""
+        """Keep the pools filled until cancelled."""
         await self._refill.run()
 
     def stop(self) -> None:
-        """Start nothing new; what is under way goes on."""
+        """Start no more sandboxes; starts in progress continue."""
         self._refill.stop()
 
     async def remove_created(self) -> None:
-        """Stop, and remove what this engine has made ready."""
+        """Stop, and remove the sandboxes created by this engine."""
         await self._refill.finish()
         for record in self._inventory.ready():
             if record.id not in self._inherited:
                 await self._refill.discard(record)
 
     def levels(self) -> list[PoolLevel]:
-        """Tell what is ready and what should be."""
+        """Return the pool levels."""
         return self._inventory.levels()
 
     async def create(self, wanted: SandboxRecord, *, reference: str) -> SandboxRecord:
-        """Hand out a ready sandbox, or start one where none of its kind is ready."""
+        """Assign a ready sandbox, or start one if none matches."""
         self._inventory.demand.note(reference)
         try:
             return self._claim(wanted) or await self._start(wanted)
@@ -53,7 +53,7 @@ class WarmPool:
             self._refill.trigger()
 
     def _claim(self, wanted: SandboxRecord) -> SandboxRecord | None:
-        # Nothing is awaited here, so no two creates get the same one.
+        # No await here, so that no two creates get the same sandbox.
         ready = self._inventory.find(wanted)
         if ready is not None:
             assign_request(ready, wanted)
@@ -72,7 +72,7 @@ class WarmPool:
         return wanted
 
     async def _start_with_eviction(self, wanted: SandboxRecord) -> None:
-        """Start a sandbox; where the machine has no room, ready ones go first."""
+        """Start a sandbox; if the machine is full, evict ready ones first."""
         while True:
             try:
                 return await self._lifecycle.create(wanted)

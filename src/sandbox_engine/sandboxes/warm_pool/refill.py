@@ -14,14 +14,14 @@ from sandbox_engine.system.log import get_logger
 
 log = get_logger(__name__)
 
-# Nobody tells of a template that was built anew, nor of a ready sandbox that ended.
+# Rebuilt templates and ended sandboxes send no notification.
 _LOOK_AGAIN = timedelta(seconds=10)
-# Where creates never cease, a ready sandbox takes work off them all the same.
+# Refill even if creates never cease: each ready sandbox saves one a start.
 _PATIENCE = timedelta(seconds=10)
 
 
 class PoolRefill:
-    """Makes what is wanted ready, one of each kind at a time, and removes what is not."""
+    """Starts missing sandboxes, one of each kind at a time, and removes surplus ones."""
 
     def __init__(
         self, inventory: Inventory, lifecycle: Lifecycle, pending_creates: PendingCreates
@@ -34,20 +34,20 @@ class PoolRefill:
         self._is_stopped = False
 
     def trigger(self) -> None:
-        """Look at once whether there is something to do."""
+        """Check at once whether there is work."""
         self._changed.set()
 
     def stop(self) -> None:
-        """Start nothing new; what is under way goes on."""
+        """Start no more sandboxes; starts in progress continue."""
         self._is_stopped = True
 
     async def finish(self) -> None:
-        """Stop once everything that was begun has been finished."""
+        """Stop after finishing starts in progress."""
         self.stop()
         await asyncio.gather(*self._at_work.values(), return_exceptions=True)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 self._changed.clear()
@@ -60,14 +60,17 @@ class PoolRefill:
                 task.cancel()
 
     async def discard(self, record: SandboxRecord) -> None:
-        """Remove a ready sandbox, unless somebody has got it meanwhile."""
+        """Remove a ready sandbox unless it was assigned meanwhile."""
         with suppress(SandboxNotFound):
             async with self._lifecycle.transition(record.id):
                 if record.state is State.RESERVED:
-                    await self._lifecycle.kill(record, "not wanted ready any more")
+                    await self._lifecycle.kill(record, "surplus in the warm pool")
 
     def _reconcile(self) -> timedelta:
-        """Start what brings the ready closer to the wanted; tells when to look again."""
+        """Start and remove sandboxes to reach the targets.
+
+        Returns the time until the next check.
+        """
         if self._is_stopped:
             return _LOOK_AGAIN
         levels = self._inventory.levels()
@@ -99,11 +102,13 @@ class PoolRefill:
             return
         try:
             await self._lifecycle.reserve(level.model)
-        except MachineFull as error:  # no fault of the template's
+        except MachineFull as error:  # not a failure of the template
             level.attempts.postpone(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, creates get it themselves
             level.attempts.fail(str(error))
             if level.attempts.is_given_up:
-                log.error("no more made ready", template=level.model.template, error=error)
+                log.error(
+                    "warm pool of a template suspended", template=level.model.template, error=error
+                )
         else:
             level.attempts.succeed()

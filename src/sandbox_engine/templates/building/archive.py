@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _GZIP_MAGIC = b"\x1f\x8b"
-# What one entry may take beside its contents: names and attributes are read into memory.
+# Limit of an entry's headers: names and attributes are read into memory.
 _HEADER_BYTES = 1 << 20
 _UNREADABLE = (
     *(tarfile.TarError, gzip.BadGzipFile, zlib.error),
@@ -18,16 +18,16 @@ Entry = tuple[tarfile.TarInfo, BinaryIO | None]
 
 
 class BadArchive(Exception):
-    """The uploaded archive cannot be read, or asks for more than it may."""
+    """The uploaded archive is malformed or exceeds a limit."""
 
 
 @contextmanager
 def open_archive(
     path: Path, *, most_bytes: int, is_given_up: Callable[[], bool]
 ) -> Iterator[Iterator[Entry]]:
-    """Read an uploaded archive, which may be anything: each entry with its contents, in order.
+    """Read an untrusted uploaded archive; yields entries with their contents in order.
 
-    An entry's contents are good until the next one is asked for.
+    Contents are valid until the next entry is requested.
     """
     with path.open("rb") as raw:
         is_packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
@@ -49,7 +49,7 @@ def _entries(bounded: "_Bounded") -> Iterator[Entry]:
 
 
 class _Bounded:
-    """A stream that only goes forward, and gives no more than it may."""
+    """A forward-only stream with a limit."""
 
     def __init__(
         self, source: BinaryIO | gzip.GzipFile, *, most_bytes: int, is_given_up: Callable[[], bool]
@@ -57,12 +57,12 @@ class _Bounded:
         self._source = source
         self._left = most_bytes
         self._is_given_up = is_given_up
-        # What tarfile reads of an entry's headers is as long as they say, and all in memory.
+        # tarfile reads an entry's headers into memory, however long they claim to be.
         self._header_left: int | None = _HEADER_BYTES
 
     @contextmanager
     def contents(self) -> Iterator[None]:
-        """Let an entry's contents be read, which may be long; the next one's headers follow."""
+        """Allow reading an entry's contents; the next headers follow."""
         self._header_left = None
         yield
         self._header_left = _HEADER_BYTES
@@ -76,14 +76,14 @@ class _Bounded:
         if self._header_left is not None:
             self._header_left -= size
             if self._header_left < 0:
-                raise BadArchive("an entry of the uploaded archive has too long a name")
+                raise BadArchive("an entry of the uploaded archive has a name that is too long")
         return self._source.read(size)
 
     def seek(self, position: int) -> int:
-        """Skip what is before a later position."""
+        """Skip to a later position."""
         ahead = position - self.tell()
         if ahead < 0:
-            raise BadArchive("the uploaded archive is not in order")
+            raise BadArchive("the entries of the uploaded archive are out of order")
         with self.contents():
             while ahead:
                 if not (skipped := len(self.read(min(ahead, _HEADER_BYTES)))):

@@ -15,7 +15,7 @@ from sandbox_engine.templates.building.plan import BuildPlan
 
 
 class BaseResolver:
-    """What plans start from: an image of a registry, a template, or a snapshot."""
+    """Resolves the base of a plan: a registry image, a template or a snapshot."""
 
     def __init__(
         self, *, bases: BaseImages, images: ImageStore, snapshot_bases: SnapshotBases
@@ -25,7 +25,7 @@ class BaseResolver:
         self._snapshot_bases = snapshot_bases
 
     async def resolve(self, plan: BuildPlan, *, say: Callable[[str], None]) -> Image:
-        """Give the image that the plan's first step starts from."""
+        """Return the image for the plan's first step."""
         template = plan.from_template
         if template is None:
             say(f"FROM {plan.from_image}")
@@ -36,7 +36,7 @@ class BaseResolver:
         return await self._with_snapshot(template.image, template.base)
 
     async def _with_snapshot(self, image: Image, snapshot: str) -> Image:
-        """Make the files of a snapshot layers of the image: what is built must outlive it."""
+        """Copy the files of a snapshot into layers: the image must outlive the snapshot."""
         holder = f"build-{token_hex(8)}"
         try:
             disks = await self._snapshot_bases.hold(snapshot, holder=holder)
@@ -46,6 +46,6 @@ class BaseResolver:
         return replace(image, layers=(*image.layers, *layers))
 
     async def _layer(self, upper: Path) -> Path:
-        # A snapshot's disk never changes, so that where it is says what is in it.
+        # A snapshot's disk never changes, so its path identifies its content.
         digest = hashlib.sha256(os.fsencode(upper)).hexdigest()[:32]
         return await self._images.add_layer(digest, partial(copy_changes, upper))

@@ -35,7 +35,7 @@ _FINALIZE = "finalize"
 
 
 class Build:
-    """One run of a plan, from its base to an image that has proved to start."""
+    """One run of a plan, from its base to an image whose sandboxes start."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Build:
 
     @property
     def layers(self) -> Sequence[Path]:
-        """What must not be removed meanwhile."""
+        """Layers in use by this build."""
         return (*self._image.layers, self._build_sandbox.next_layer)
 
     async def run(self) -> Image:
-        """Carry out what has not been carried out before."""
+        """Run a step unless its result is cached."""
         with self._of_step(_BASE):
             self._image = await self._base_resolver.resolve(
                 self._plan, say=lambda text: self._say(f"[base] {text}", _BASE)
@@ -95,12 +95,12 @@ class Build:
         sandbox = await self._build_sandbox.stand_on(self._image)
         site = StepContext(sandbox, self._image, self._files, say)
         image = await self._build_sandbox.take_changes(await _IN_SANDBOX[step.kind](step, site))
-        if step.kind is StepKind.RUN:  # what it has left running ends with it
+        if step.kind is StepKind.RUN:  # background processes end with the step
             await self._build_sandbox.restart()
         return image
 
     async def _finalize(self, *, is_forced: bool) -> None:
-        """Try whether a sandbox of the image would start, unless that was tried before."""
+        """Start a sandbox of the image to verify it, unless cached."""
         commands = self._plan.commands
         self._say("[finalize] Finalizing template build", _FINALIZE)
         if not (commands.start or commands.ready):
@@ -124,17 +124,17 @@ class Build:
         except (EngineError, StepProblem) as error:
             raise StepFailed(step, str(error)) from error
         except OSError as error:
-            raise StepFailed(step, f"its files could not be kept: {error.strerror}") from error
+            raise StepFailed(step, f"its files could not be saved: {error.strerror}") from error
 
     def _output(self, prefix: str, step: str) -> OnLine:
-        """Log what a command writes, but for what no reader would get to."""
+        """Log a command's output up to a limit."""
         numbers = iter(range(_MOST_LINES))
 
         def say(stream: Stream, line: str) -> None:
             if not line.strip():
                 return
             if next(numbers, None) is None:
-                text = f"[{prefix}] wrote {_MOST_LINES} lines; what follows is not kept"
+                text = f"[{prefix}] wrote {_MOST_LINES} lines; further output is not logged"
                 self._log.append(Level.WARN, text, step=step)
                 raise StopReading
             self._say(f"[{prefix}] [{stream}]: {line}", step)

@@ -18,10 +18,10 @@ _BLOCK = 512
 
 
 class BuildSandbox:
-    """The sandbox that the steps of one build run in.
+    """The sandbox in which the steps of a build run.
 
-    Its record stays in `creating`: callers never see it, and an engine that finds it after a crash
-    removes it. It is started when a step first needs it, and anew on each layer that is taken.
+    Its record stays in `creating`: callers never see it, and the next engine removes it after a
+    crash. It starts with the first step that needs it, and again on top of each new layer.
     """
 
     def __init__(
@@ -48,30 +48,30 @@ class BuildSandbox:
         self._next_layer = token_hex(16)
 
     def on_open(self, begin: Callable[[], None]) -> None:
-        """Have something done once the sandbox may start."""
+        """Register a callback for the moment when the sandbox may start."""
         self._on_open = begin
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """The sandbox as it is now, if it runs."""
+        """The current sandbox, if it runs."""
         return self._sandbox
 
     def on_given_up(self, end: Callable[[], None]) -> None:
-        """Have something done when the build may not go on."""
+        """Register a callback for a cancelled build."""
         self._on_given_up = end
 
     def give_up(self, reason: str) -> None:
-        """Have the build fail for this reason."""
+        """Make the build fail for this reason."""
         self.given_up = reason
         self._on_given_up()
 
     @property
     def next_layer(self) -> Path:
-        """Where the next changes go; known beforehand, so that nobody removes it half made."""
+        """Path of the next layer; known in advance, so that it is not removed while unfinished."""
         return Path(self._next_layer)
 
     async def stand_on(self, image: Image) -> Sandbox:
-        """Give the sandbox, with the image's files and settings."""
+        """Return a sandbox with the image's files and settings."""
         record = self._record
         has_other_path = record.template_envs.get("PATH") != image.env.get("PATH")
         if record.layers != image.layers or has_other_path:
@@ -83,10 +83,10 @@ class BuildSandbox:
         return self._sandbox
 
     async def take_changes(self, image: Image) -> Image:
-        """Make what has changed in the sandbox the image's topmost layer."""
+        """Save the sandbox's changes as the image's topmost layer."""
         if self._sandbox is None or not has_changes(self._changes):
             return image
-        # What a step left running must not write while its files are read.
+        # Background processes must not write while files are read.
         await self._containers.freeze(self._record)
         fill = partial(copy_changes, self._changes)
         with self._capacity.reserve(disk=self._disk.stat().st_blocks * _BLOCK):
@@ -95,7 +95,7 @@ class BuildSandbox:
         return replace(image, layers=(*image.layers, layer))
 
     async def restart(self) -> None:
-        """End all that runs in the sandbox, and let go of what has changed in it."""
+        """Stop the sandbox and discard its changes."""
         if self._sandbox is not None:
             self._sandbox.close("the build goes on")
             self._sandbox = None
@@ -103,7 +103,7 @@ class BuildSandbox:
             self._disk.unlink()
 
     async def close(self) -> None:
-        """Leave nothing of the sandbox behind, even where the build is being cancelled."""
+        """Remove the sandbox, even if the build is cancelled."""
         if self._record.id in self._lifecycle.records:
             removal = asyncio.create_task(self._remove())
             try:

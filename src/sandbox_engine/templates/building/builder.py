@@ -27,7 +27,7 @@ _NAME = "build"
 
 
 class Builder:
-    """Turns plans into images, as many at once as the settings allow."""
+    """Builds images from plans, with a limit of concurrent builds."""
 
     def __init__(
         self,
@@ -51,10 +51,9 @@ class Builder:
         self._build_sandboxes: set[BuildSandbox] = set()
 
     async def build(self, plan: BuildPlan, *, files: FindFiles, log: BuildLog) -> Image:
-        """Carry out the plan; `files` gives the archive that was uploaded under a hash.
+        """Run the plan; `files` returns the uploaded archive of a hash.
 
-        It may be cancelled. However it ends, nothing is left behind but layers that a later build
-        may start from.
+        May be cancelled. In any case only layers for later builds remain.
         """
         begun = time.monotonic()
         build_sandbox = self._build_sandbox(plan)
@@ -69,23 +68,23 @@ class Builder:
         return image
 
     def running(self) -> Iterator[Sandbox]:
-        """List the sandboxes that steps run in."""
+        """List the sandboxes of running builds."""
         for build_sandbox in self._build_sandboxes:
             if build_sandbox.sandbox is not None:
                 yield build_sandbox.sandbox
 
     async def pause_if_running(self, sandbox_id: str, reason: str) -> None:
-        """Have the build of this sandbox fail."""
+        """Make the build of this sandbox fail."""
         for build_sandbox in self._build_sandboxes:
             if build_sandbox.sandbox is not None and build_sandbox.sandbox.id == sandbox_id:
                 build_sandbox.give_up(reason)
 
     def forget_unused(self) -> None:
-        """Let go of steps that no build has come to for long."""
+        """Remove cached steps that were not used for long."""
         self._cache.forget_unused(self._settings.build_cache_age)
 
     def layers(self) -> Iterator[Path]:
-        """Every layer that a build stands on, or a later one may start from."""
+        """Layers of running builds and of cached steps."""
         yield from self._cache.layers()
         for build in self._under_way:
             yield from build.layers
@@ -106,14 +105,14 @@ class Builder:
         try:
             image = await build.run()
             if not await self._images.claim(layer.name for layer in image.layers):
-                raise BuildFailed("a layer of the image has been removed")
+                raise BuildFailed("a layer of the image was removed")
             return image
         finally:
             self._under_way.discard(build)
 
     @asynccontextmanager
     async def _in_time(self, build_sandbox: BuildSandbox) -> AsyncIterator[None]:
-        """Give a build its time from when its sandbox first starts: a queue takes none of it."""
+        """Limit the time of a build from its sandbox's first start; queueing does not count."""
         longest = self._settings.build_timeout.total_seconds()
         clock = asyncio.get_running_loop().time
         try:

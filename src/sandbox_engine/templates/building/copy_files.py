@@ -1,8 +1,8 @@
-"""What COPY does with the files that a client has packed: E2B's rules, which are Docker's.
+"""COPY of uploaded files by E2B's rules, which are Docker's.
 
-A file or link goes to the exact destination, or into it where that is a directory or ends in a
-slash. A directory is merged into the destination. Of a pattern, which the client has matched, the
-part before its first wildcard is the directory.
+A file or link goes to the exact destination, or into it if that is a directory or ends in a slash.
+A directory is merged into the destination. Of a pattern, which the client has matched, the part
+before its first wildcard is the directory.
 """
 
 import posixpath
@@ -20,12 +20,12 @@ from sandbox_engine.templates.building.archive import BadArchive, Entry
 _WILDCARD = re.compile(r"[*?\[{\\]")
 _ROOT = Owner(0, 0)
 _DIRECTORY_MODE = 0o755
-_PERMISSIONS = 0o777  # no setuid by an archive: only where the step's own mode says so
+_PERMISSIONS = 0o777  # setuid bits only from the step's own mode, not from the archive
 
 
 @dataclass(frozen=True)
 class CopyOrder:
-    """What is to be copied where, and whose it becomes; `source` is empty for everything."""
+    """Source, destination and ownership of a COPY; an empty `source` means everything."""
 
     source: str
     destination: str
@@ -34,7 +34,7 @@ class CopyOrder:
 
     @property
     def directory(self) -> str:
-        """The destination as a directory's path."""
+        """The destination with a slash at the end."""
         return self.destination.rstrip("/") or "/"
 
     def file_mode(self, member: tarfile.TarInfo) -> int:
@@ -46,14 +46,14 @@ class CopyOrder:
 
 
 class SourceMissing(Exception):
-    """The archive has nothing of that name."""
+    """The archive does not contain the source."""
 
     def __init__(self, source: str) -> None:
         super().__init__(f"source path does not exist: {source or '.'}")
 
 
 def literal_part(pattern: str) -> str:
-    """Take the directories before a pattern's first wildcard; the whole where it has none."""
+    """Return the directories before a pattern's first wildcard; without one the whole path."""
     parts = []
     for part in pattern.split("/"):
         if _WILDCARD.search(part):
@@ -61,12 +61,12 @@ def literal_part(pattern: str) -> str:
         parts.append(part)
     path = posixpath.normpath("/".join(parts) or ".")
     if path.startswith(("/", "..")):
-        raise BadArchive(f"source path leads out of the build's files: {pattern}")
+        raise BadArchive(f"source path is outside of the build context: {pattern}")
     return "" if path == "." else path
 
 
 def copy_files(order: CopyOrder, entries: Iterable[Entry], placement: Placement) -> None:
-    """Put the archive's files where the order wants them."""
+    """Write the archive's files to the destination."""
     copy = _Copy(order, placement)
     for member, contents in entries:
         copy.entry(member, contents)
@@ -111,7 +111,7 @@ class _Copy:
         return destination
 
     def _directory(self, below: str, member: tarfile.TarInfo) -> None:
-        """Make a directory with the archive's mode; one that was there before keeps its own."""
+        """Create a directory with the archive's mode; an existing one keeps its mode."""
         self._parents(posixpath.join(below, "."))
         if below:
             path = posixpath.join(self._order.directory, below)
@@ -144,10 +144,12 @@ class _Copy:
         elif member.islnk():
             self._placement.link(path, self._linked(member))
         else:
-            raise BadArchive(f"{member.name} is neither file, directory, nor symlink")
+            raise BadArchive(f"{member.name} is not a file, directory or symlink")
 
     def _linked(self, member: tarfile.TarInfo) -> str:
         below = self._below_source(member.linkname)
         if not below:
-            raise BadArchive(f"{member.name} is a link to what is not copied: {member.linkname}")
+            raise BadArchive(
+                f"{member.name} is a link to a file that is not copied: {member.linkname}"
+            )
         return posixpath.join(self._order.directory, below)

@@ -24,13 +24,13 @@ _HIGHEST_MODE = 0o7777
 
 
 async def copy(step: Step, site: StepContext) -> Image:
-    """Put uploaded files into the sandbox."""
+    """Copy uploaded files into the sandbox."""
     source, destination = argument(step), argument(step, 1)
     if not source or not destination:
         raise StepProblem("COPY requires a local path and a container path argument")
     archive = site.files(step.files_hash) if step.files_hash else None
     if archive is None or not archive.is_file():
-        raise StepProblem(f"the files of COPY {source} have not been uploaded")
+        raise StepProblem(f"the files of COPY {source} were not uploaded")
     try:
         await _unpack(archive, _order(step, site), site.sandbox)
     except (BadArchive, SourceMissing, UnknownUser, OSError) as error:
@@ -52,7 +52,7 @@ def _order(step: Step, site: StepContext) -> CopyOrder:
 
 
 def _owner(text: str, site: StepContext) -> Owner:
-    """Read `user` or `user:group`, by name or number; without a group it is the user's own."""
+    """Parse `user` or `user:group`, by name or number; the default is the user's group."""
     if not text:
         return site.account.owner
     accounts = site.sandbox.accounts

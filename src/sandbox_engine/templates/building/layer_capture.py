@@ -1,7 +1,7 @@
-"""What a step changed, as the overlay's upper directory holds it, becomes a layer of its own.
+"""Turns the changes of a step, in the overlay's upper directory, into a layer.
 
-An upper directory works as a lower one with the marks that say what is hidden or was renamed. What
-ties its files to the layers they were copied up from is left out: those are other files elsewhere.
+Whiteouts and renames are kept. Marks that tie files to the layers they were copied up from are
+dropped: elsewhere those are other files.
 """
 
 import os
@@ -18,7 +18,7 @@ from sandbox_engine.rootfs.ownership import UID_BASE
 from sandbox_engine.rootfs.trees import TreeCursor
 from sandbox_engine.system.sparse_files import copy_data
 
-# The engine's own files, in the directories that they make every sandbox have changes in.
+# The engine's own files and the directories that contain them in every sandbox.
 _PROFILES, _, _PROFILE = PROFILE.rpartition("/")
 _ENGINES = {
     "": {INIT_PATH.lstrip("/")},
@@ -36,13 +36,13 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def has_changes(upper: Path) -> bool:
-    """Tell whether anything but the engine's own files was changed."""
+    """Return whether anything except the engine's own files was changed."""
     with closing(os.open(upper, _DIRECTORY)) as descriptor:
         return bool(_changed_names(descriptor, []))
 
 
 def copy_changes(upper: Path, layer: Path) -> None:
-    """Write the changes into an empty directory, which then serves as a layer."""
+    """Copy the changes into an empty directory that becomes a layer."""
     with closing(os.open(upper, _DIRECTORY)) as source, closing(os.open(layer, _DIRECTORY)) as copy:
         _Copy(source, copy).run()
 
@@ -79,7 +79,7 @@ class _Copy:
             self._parents.pop()
 
     def _entry(self, name: str) -> bool:
-        """Copy one entry; a directory is only made, and is to be entered."""
+        """Copy one entry; returns whether it is a directory to enter."""
         source, target = self._source.descriptor, self._target.descriptor
         status = os.lstat(name, dir_fd=source)
         kind = stat.S_IFMT(status.st_mode)
@@ -128,7 +128,7 @@ def _names(directory: int) -> set[str]:
 
 
 def _is_bare(parent: int, path: Sequence[str]) -> bool:
-    """Tell whether a directory is there only because files of the engine's are in it."""
+    """Return whether a directory only contains files of the engine."""
     if "/".join(path) not in _ENGINES:
         return False
     status = os.lstat(path[-1], dir_fd=parent)
@@ -143,7 +143,7 @@ def _copy_attributes(source: int, target: int) -> None:
     status = os.fstat(source)
     os.fchown(target, status.st_uid, status.st_gid)
     os.fchmod(target, stat.S_IMODE(status.st_mode))
-    # After the owner, with whose change the kernel takes capabilities away.
+    # After the owner: changing it clears capabilities.
     for name in os.listxattr(source):
         if not name.startswith(_OVERLAY_MARK) or name in _KEPT_MARKS:
             os.setxattr(target, name, os.getxattr(source, name))

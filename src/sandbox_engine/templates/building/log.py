@@ -12,7 +12,7 @@ _CUT = " [cut]"
 
 
 class Level(StrEnum):
-    """How much an entry matters, the least first."""
+    """Severity, least first."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class BuildLogEntry:
-    """One line of a build's log; `step` is its number, `base` or `finalize`."""
+    """One entry of a build's log; `step` is its number, `base` or `finalize`."""
 
     timestamp: datetime
     level: Level
@@ -38,9 +38,10 @@ _ENTRY = TypeAdapter(BuildLogEntry)
 
 
 class BuildLog:
-    """What a build says, in a file that outlives the engine.
+    """The log of a build, in a file that survives restarts.
 
-    Each line begins with its newline, so that one that a crash cut short spoils no other. The log holds a bounded number of entries; beyond that only errors are taken.
+    Each line begins with its newline, so that a line truncated by a crash spoils no other. The
+    number of entries is limited; beyond it only errors are stored.
     """
 
     def __init__(self, path: Path, *, most_entries: int = _MOST_ENTRIES) -> None:
@@ -50,14 +51,14 @@ class BuildLog:
         self._is_full = len(self._entries) > most_entries
 
     def append(self, level: Level, message: str, *, step: str | None = None) -> None:
-        """Add an entry; a message of several lines stays one entry."""
+        """Add an entry; a message may have several lines."""
         if self._is_full and level is not Level.ERROR:
             return
         if len(self._entries) == self._most_entries:
             self._is_full = True
             if level is not Level.ERROR:
-                level, message = Level.WARN, "The log is full; what follows is not kept."
-        message = message.encode(errors="replace").decode()  # a file's name may be any bytes
+                level, message = Level.WARN, "The log is full; further entries are not stored."
+        message = message.encode(errors="replace").decode()  # file names may contain any bytes
         if len(message) > _LONGEST_MESSAGE:
             message = message[: _LONGEST_MESSAGE - len(_CUT)] + _CUT
         entry = BuildLogEntry(datetime.now(UTC), level, message, step)
@@ -68,12 +69,12 @@ class BuildLog:
     def read(
         self, *, offset: int = 0, limit: int | None = None, level: Level = Level.DEBUG
     ) -> Sequence[BuildLogEntry]:
-        """Give what comes after the first `offset` entries, counting those of the level or above."""
+        """Return the entries of this level or above, except the first `offset`."""
         entries = [one for one in self._entries if one.level.rank >= level.rank]
         return entries[offset:] if limit is None else entries[offset : offset + limit]
 
     def of_step(self, step: str) -> Sequence[BuildLogEntry]:
-        """Give what was said about one step."""
+        """Return the entries of one step."""
         return [one for one in self._entries if one.step == step]
 
 
@@ -82,6 +83,6 @@ def _read(path: Path) -> list[BuildLogEntry]:
     for line in path.read_bytes().split(b"\n")[1:] if path.exists() else ():
         try:
             entries.append(_ENTRY.validate_json(line))
-        except ValidationError:  # a crash cut the last one short
+        except ValidationError:  # truncated by a crash
             continue
     return entries

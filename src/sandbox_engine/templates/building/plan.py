@@ -6,7 +6,7 @@ from sandbox_engine.records.catalog import Template
 
 
 class StepKind(StrEnum):
-    """What a step of a build does."""
+    """Kind of a build step."""
 
     RUN = "RUN"
     COPY = "COPY"
@@ -18,7 +18,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One instruction; `files_hash` names the uploaded files of a COPY."""
+    """One instruction; `files_hash` identifies the uploaded files of a COPY."""
 
     kind: StepKind
     args: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True)
 class StartCommands:
-    """What a template's sandboxes start with, and how they are known to be ready."""
+    """Start and ready commands of a template."""
 
     start: str = ""
     ready: str = ""
@@ -39,7 +39,7 @@ class StartCommands:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What a template is made of: a base, given by exactly one of the two, and steps on top."""
+    """Definition of a build: exactly one of the two bases, and steps on top."""
 
     steps: tuple[Step, ...] = ()
     from_image: str = ""
@@ -53,7 +53,7 @@ class BuildPlan:
 
     @property
     def commands(self) -> StartCommands:
-        """The plan's own start and ready commands; where it has neither, its template's."""
+        """The plan's start and ready commands; the default are those of its base template."""
         template = self.from_template
         if self.start_command or self.ready_command or template is None:
             return StartCommands(self.start_command, self.ready_command)

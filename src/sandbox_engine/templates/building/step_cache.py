@@ -12,11 +12,11 @@ from sandbox_engine.images.image import Image
 from sandbox_engine.images.store import ImageStore
 from sandbox_engine.templates.building.plan import StartCommands, Step
 
-_REVISION = 1  # changes with what a step does, so that earlier results are not taken for it
+_REVISION = 1  # incremented when the meaning of a step changes, which invalidates the cache
 
 
 class CachedStep(BaseModel):
-    """What a step came to: the layers it ended with, and how commands run on them."""
+    """Result of a step: layers and settings of the image."""
 
     layers: tuple[str, ...]
     env: Mapping[str, str]
@@ -25,12 +25,12 @@ class CachedStep(BaseModel):
 
 
 def step_key(image: Image, step: Step) -> str:
-    """Name the result of a step by all that it depends on: what it starts from and what it does."""
+    """Return the cache key of a step: its base and its instruction."""
     return _key(image, step.kind, *step.args, step.files_hash)
 
 
 def start_key(image: Image, commands: StartCommands) -> str:
-    """Name the proof that a sandbox of the image starts."""
+    """Return the cache key of a verified start."""
     return _key(image, "START", commands.start, commands.ready)
 
 
@@ -42,7 +42,7 @@ def _key(image: Image, *what: str) -> str:
 
 
 class StepCache:
-    """What the steps of earlier builds came to: a small file for each, beside the layers."""
+    """Results of earlier build steps; one small file each."""
 
     def __init__(self, directory: Path, images: ImageStore) -> None:
         self._directory = directory
@@ -50,7 +50,7 @@ class StepCache:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def find(self, key: str) -> Image | None:
-        """Find what the step of this key came to, if all its layers are still there."""
+        """Find the result for this key if all its layers exist."""
         path = self._directory / key
         if (step := _read(path)) is None:
             return None
@@ -62,7 +62,7 @@ class StepCache:
         return Image(found, dict(step.env), step.user, step.workdir)
 
     def keep(self, key: str, image: Image) -> None:
-        """Remember what a step came to."""
+        """Store the result of a step."""
         step = CachedStep(
             layers=tuple(layer.name for layer in image.layers),
             env=image.env,
@@ -74,14 +74,14 @@ class StepCache:
         fresh.rename(self._directory / key)
 
     def layers(self) -> Iterator[Path]:
-        """Find every layer that a later build may start from."""
+        """List the layers of all cached steps."""
         for path in self._directory.iterdir():
             if (step := _read(path)) is not None:
                 found = (self._images.find_layer(name) for name in step.layers)
                 yield from (layer for layer in found if layer is not None)
 
     def forget_unused(self, since: timedelta) -> None:
-        """Forget the steps that no build has come to for so long."""
+        """Remove steps that were not used for this long."""
         oldest = time.time() - since.total_seconds()
         for path in list(self._directory.iterdir()):
             if path.stat().st_mtime < oldest:

@@ -27,20 +27,20 @@ FindFiles = Callable[[str], Path]
 _ROOT = "root"
 _ADD_USER = (
     "if command -v useradd >/dev/null; then useradd --create-home --shell /bin/bash {name}; "
-    "else adduser -D {name}; fi"  # what busybox has
+    "else adduser -D {name}; fi"  # busybox
 )
 _TAIL_CHARACTERS = 1_000
-# A step is over when its command is, as with Docker: a daemon that it started ends with it.
+# A step ends with its command, as with Docker; daemons that it started are killed.
 _LINGER = timedelta(seconds=1)
 
 
 class StepProblem(Exception):
-    """A step cannot be carried out; the text says why."""
+    """A step failed; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """Where a step is carried out: in a sandbox that has the image's files and settings."""
+    """Context of a step: a sandbox with the image's files and settings."""
 
     sandbox: Sandbox
     image: Image
@@ -49,15 +49,15 @@ class StepContext:
 
     @property
     def account(self) -> Account:
-        """The user of the steps that name none."""
+        """The image's current user."""
         return self.sandbox.accounts.find(self.image.user)
 
     def expand(self, text: str) -> str:
-        """Put in the values that the steps before have set."""
+        """Expand variables of the image."""
         return expand(text, {"PATH": STANDARD_PATH, **self.image.env})
 
     def resolve(self, path: str, *, start: str) -> str:
-        """Make a path absolute: it counts from the working directory, from `start` without one."""
+        """Make a path absolute, relative to the working directory or else `start`."""
         path = posixpath.join("/", self.image.workdir or start, path)
         return "/" + posixpath.normpath(path).lstrip("/")
 
@@ -72,12 +72,12 @@ class StepContext:
 
 
 def argument(step: Step, position: int = 0) -> str:
-    """Take one of a step's arguments; a missing one is empty."""
+    """Return an argument of a step; empty if it is missing."""
     return step.args[position] if position < len(step.args) else ""
 
 
 def set_environment(step: Step, image: Image) -> Image:
-    """Give the image variables, which may refer to those it has."""
+    """Add environment variables, which may refer to earlier ones."""
     if not step.args or len(step.args) % 2:
         raise StepProblem(f"{step.kind} requires both a key and value arguments")
     if wrong := [name for name in step.args[::2] if not name or "=" in name]:
@@ -88,7 +88,7 @@ def set_environment(step: Step, image: Image) -> Image:
 
 
 async def run(step: Step, site: StepContext) -> Image:
-    """Run a command line; what it changes are its files."""
+    """Run a command line."""
     script, user = argument(step), argument(step, 1) or site.image.user
     if not script:
         raise StepProblem("RUN requires command argument")
@@ -104,7 +104,7 @@ async def run(step: Step, site: StepContext) -> Image:
 
 
 async def change_workdir(step: Step, site: StepContext) -> Image:
-    """Let what follows start in a directory, made as the user's where it is missing."""
+    """Set the working directory, creating it for the user if missing."""
     if not argument(step):
         raise StepProblem("WORKDIR requires a path argument")
     path = site.resolve(site.expand(argument(step)), start="/")
@@ -117,7 +117,7 @@ async def change_workdir(step: Step, site: StepContext) -> Image:
 
 
 async def change_user(step: Step, site: StepContext) -> Image:
-    """Let what follows run as a user, made where there is none of that name."""
+    """Set the user, creating it if missing."""
     name = site.expand(argument(step)).partition(":")[0]
     if not name:
         raise StepProblem("USER requires a username argument")
@@ -141,7 +141,7 @@ async def _add_user(name: str, site: StepContext) -> None:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Put values in for `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`; nothing is run."""
+    """Expand `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`; nothing is executed."""
 
     def value(reference: re.Match[str]) -> str:
         found = variables.get(reference["bare"] or reference["name"], "")

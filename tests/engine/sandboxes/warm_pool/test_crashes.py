@@ -87,9 +87,9 @@ async def test_a_template_that_does_not_start_is_given_up_and_says_why(
 
         given_up = await until(is_given_up, timeout=90)
     assert given_up["ready"] == 1
-    assert "its ready command did not hold within 1 s: sleep 1.2" in given_up["failure"]
+    assert "its ready command did not succeed within 1 s: sleep 1.2" in given_up["failure"]
     await (await AsyncSandbox.create(name, timeout=120, **ready_options)).kill()
-    with pytest.raises(SandboxException, match="did not hold within 1 s"):
+    with pytest.raises(SandboxException, match="did not succeed within 1 s"):
         await AsyncSandbox.create(name, timeout=120, **ready_options)
 
     await ready_engine.restart()
