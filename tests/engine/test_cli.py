@@ -43,7 +43,7 @@ def engine(*arguments, under=(), **environment):
     )
 
 
-def test_serve_says_in_one_screen_what_is_missing_and_what_to_do(tmp_path):
+def test_cli__serve_lists_missing_requirements(tmp_path):
     refused = engine("serve", "--state-dir", str(tmp_path), PATH="/nowhere")
     assert refused.returncode == 78
     assert "does not meet the engine's requirements" in refused.stdout
@@ -54,14 +54,14 @@ def test_serve_says_in_one_screen_what_is_missing_and_what_to_do(tmp_path):
 
 
 @pytest.mark.needs_engine
-def test_doctor_finds_everything_where_the_engine_works():
+def test_cli__doctor_passes_on_a_ready_machine():
     told = engine("doctor")
     assert told.returncode == 0
     assert told.stdout.endswith("This machine meets all requirements.\n")
 
 
 @pytest.mark.needs_engine
-def test_doctor_says_what_of_the_machine_is_short_and_which_setting_decides():
+def test_cli__doctor_reports_shortages_with_the_setting():
     much = str(1 << 40)
     told = engine("doctor", "--min-free-disk-mb", much, "--min-free-memory-mb", much)
     assert told.returncode == 0
@@ -70,7 +70,7 @@ def test_doctor_says_what_of_the_machine_is_short_and_which_setting_decides():
         assert f"--min-free-{name}-mb ({much})" in told.stdout
 
 
-def test_doctor_fails_where_something_is_missing():
+def test_cli__doctor_fails_on_missing_requirements():
     told = engine("doctor", PATH="/nowhere")
     assert told.returncode == 78
     assert "MISS" in told.stdout
@@ -78,9 +78,7 @@ def test_doctor_fails_where_something_is_missing():
 
 @pytest.mark.needs_engine
 @pytest.mark.parametrize(("finding", "under"), RESTRICTIONS.items(), ids=RESTRICTIONS)
-def test_restrictions_that_sandboxes_would_inherit_keep_the_engine_from_starting(
-    tmp_path, finding, under
-):
+def test_cli__inherited_restrictions_prevent_the_start(tmp_path, finding, under):
     for command in ("doctor", "serve"):
         told = engine(command, "--state-dir", str(tmp_path), under=under)
         assert told.returncode == 78
@@ -89,7 +87,7 @@ def test_restrictions_that_sandboxes_would_inherit_keep_the_engine_from_starting
 
 
 @pytest.mark.needs_engine
-def test_doctor_warns_of_seccomp_filters_that_sandboxes_inherit(tmp_path):
+def test_cli__doctor_warns_of_inherited_seccomp_filters(tmp_path):
     under = [sys.executable, "-c", UNDER_A_SECCOMP_FILTER]
     told = engine("doctor", "--state-dir", str(tmp_path), under=under)
     assert "low   seccomp filters: 1 inherited" in told.stdout
@@ -105,20 +103,20 @@ def test_doctor_warns_of_seccomp_filters_that_sandboxes_inherit(tmp_path):
         (["--subnet-pool", "nonsense"], "--subnet-pool"),
     ],
 )
-def test_a_wrong_setting_is_named(flags, complaint):
+def test_cli__invalid_setting_is_named(flags, complaint):
     refused = engine("serve", *flags)
     assert refused.returncode == 2
     assert complaint in refused.stderr
 
 
-def test_settings_come_from_the_environment_too():
+def test_cli__settings_come_from_the_environment():
     refused = engine("serve", SANDBOX_ENGINE_PORT="70000")
     assert refused.returncode == 2
     assert "port" in refused.stderr
 
 
 @pytest.mark.needs_engine
-def test_a_taken_port_is_said_without_a_traceback(tmp_path):
+def test_cli__used_port_is_reported_without_a_traceback(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused = engine("serve", "--state-dir", f"{tmp_path}/state", "--port", port)

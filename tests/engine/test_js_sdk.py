@@ -30,7 +30,7 @@ def modules():
         pytest.param("bases", marks=(pytest.mark.slow, pytest.mark.timeout(600))),
     ],
 )
-async def test_the_javascript_sdk_works_unmodified(engine, modules, subject):
+async def test_js_sdk__works_unmodified(engine, modules, subject):
     environment = {
         "PATH": os.environ["PATH"],
         "NODE_PATH": str(modules),

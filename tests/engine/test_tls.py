@@ -68,7 +68,7 @@ def resolve(tls_engine, authority, tmp_path):
     return run
 
 
-async def test_the_sdk_needs_nothing_but_the_domain(tls_engine, resolve):
+async def test_tls__sdk_needs_only_the_domain(tls_engine, resolve):
     [sandbox_id] = await resolve(names=["api"])
     greeting, host, url = await resolve(sandbox_id, names=["api", f"49983-{sandbox_id}"])
     assert greeting == "over TLS"

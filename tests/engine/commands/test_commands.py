@@ -70,7 +70,7 @@ async def table(container, keeper):
 # Output and endings
 
 
-async def test_output_comes_by_stream_and_in_order(table):
+async def test_command__output_arrives_per_stream_and_in_order(table):
     command = await table.start(bash("echo one; echo two >&2; sleep 0.1; echo three"))
     outputs, ended = await follow_to_end(command.follow())
     by_stream = {
@@ -93,40 +93,40 @@ async def test_output_comes_by_stream_and_in_order(table):
         ("sh -c 'kill -9 $$'; exit $?", 137, "exit status 137"),
     ],
 )
-async def test_every_way_to_end_has_its_code_and_words(table, script, code, status):
+async def test_command__every_exit_has_its_code_and_message(table, script, code, status):
     _, ended = await run(table, bash(f"ulimit -c 0; {script}"))
     assert (ended.exit_code, ended.status, ended.error) == (code, status, status)
     assert ended.exited == (code >= 0)
 
 
-async def test_a_megabyte_written_at_the_last_moment_is_not_lost(table):
+async def test_command__a_megabyte_written_at_the_last_moment_is_not_lost(table):
     output, ended = await run(table, bash("head -c 1000000 /dev/zero"))
     assert (len(output), ended) == (1_000_000, FINE)
 
 
-async def test_a_command_runs_as_its_user_where_and_with_what_it_was_told(table):
+async def test_command__runs_as_the_requested_user_in_the_requested_directory(table):
     script = "id -un; pwd; echo $GREETING; echo open > /dev/stdout"
     output, _ = await run(table, bash(script, envs={"GREETING": "hello"}))
     assert output == b"user\n/home/user\nhello\nopen\n"
 
 
-async def test_the_pid_is_the_one_inside_the_sandbox(table):
+async def test_command__the_pid_is_the_one_inside_the_sandbox(table):
     command = await table.start(bash("echo $$"))
     (output, *_), _ = await follow_to_end(command.follow())
     assert int(output.data) == command.pid != command.host_pid
 
 
-async def test_a_child_in_the_background_keeps_the_command_going_while_it_holds_the_output(table):
+async def test_command__background_child_holding_the_output_delays_the_end(table):
     output, ended = await run(table, bash("(sleep 0.3; echo late) & echo early"))
     assert (output, ended) == (b"early\nlate\n", FINE)
 
 
-async def test_a_child_in_the_background_without_the_output_holds_up_nobody(table):
+async def test_command__background_child_without_the_output_does_not_delay_the_end(table):
     async with asyncio.timeout(5):
         assert await run(table, bash("sleep 60 >/dev/null 2>&1 & echo done")) == (b"done\n", FINE)
 
 
-async def test_a_killed_command_ends_at_once_with_what_it_had_written(table):
+async def test_command__killed_command_ends_at_once_with_its_output(table):
     command = await table.start(bash("sleep 60 & head -c 300000 /dev/zero; echo up >&2; wait"))
     follower = command.follow()
     seen = await read_until(follower, b"up\n")
@@ -137,7 +137,7 @@ async def test_a_killed_command_ends_at_once_with_what_it_had_written(table):
     assert len(seen) + sum(len(output.data) for output in outputs) == 300_003
 
 
-async def test_a_command_may_take_its_time_to_terminate(table):
+async def test_command__slow_termination_is_waited_for(table):
     script = "trap 'sleep 0.3; echo bye; exit 4' TERM; echo up; while :; do sleep 0.05; done"
     command = await table.start(bash(script))
     follower = command.follow()
@@ -147,7 +147,7 @@ async def test_a_command_may_take_its_time_to_terminate(table):
     assert (outputs[-1].data, ended.exit_code) == (b"bye\n", 4)
 
 
-async def test_killing_ends_a_command_whose_process_is_gone_and_whose_child_is_not(table):
+async def test_command__kill_ends_a_command_whose_child_outlives_it(table):
     command = await table.start(bash("sleep 60 & echo gone"))
     follower = command.follow()
     await read_until(follower, b"gone\n")
@@ -157,7 +157,7 @@ async def test_killing_ends_a_command_whose_process_is_gone_and_whose_child_is_n
     assert (await follow_to_end(follower))[1] == FINE
 
 
-async def test_a_command_is_killed_at_its_deadline_though_nobody_follows(table):
+async def test_command__deadline_kills_a_command_without_followers(table):
     deadline = datetime.now(UTC) + timedelta(seconds=0.3)
     command = await table.start(bash("sleep 60"), deadline=deadline)
     command.follow().close()
@@ -167,7 +167,7 @@ async def test_a_command_is_killed_at_its_deadline_though_nobody_follows(table):
     assert datetime.now(UTC) >= deadline
 
 
-async def test_an_out_of_memory_kill_is_given_as_the_reason(container, table):
+async def test_command__out_of_memory_kill_is_reported(container, table):
     command = await table.start(bash("sleep 60"))
     container.oom_kills += 1
     os.kill(command.host_pid, signal.SIGKILL)
@@ -177,7 +177,7 @@ async def test_an_out_of_memory_kill_is_given_as_the_reason(container, table):
     assert "memory limit" in ended.error
 
 
-async def test_what_cannot_be_started_is_an_error_and_leaves_nothing(container, table):
+async def test_command__failed_start_raises_and_leaves_nothing(container, table):
     before = open_descriptors(container)
     for number in range(5):
         request = bash("true")
@@ -192,7 +192,7 @@ async def test_what_cannot_be_started_is_an_error_and_leaves_nothing(container, 
 # Input
 
 
-async def test_input_reaches_the_command_and_ends(table):
+async def test_command__input_reaches_the_command_and_ends(table):
     command = await table.start(bash("cat; echo end", stdin=True))
     follower = command.follow()
     await command.write(b"hello\n", terminal=False)
@@ -205,7 +205,7 @@ async def test_input_reaches_the_command_and_ends(table):
         await command.write(b"more", terminal=False)
 
 
-async def test_megabytes_of_input_wait_for_the_command_to_read_them(table):
+async def test_command__large_input_waits_for_the_reader(table):
     command = await table.start(bash("sleep 0.2; md5sum", stdin=True))
     follower = command.follow()
     half = os.urandom(4 * MIB)
@@ -216,7 +216,7 @@ async def test_megabytes_of_input_wait_for_the_command_to_read_them(table):
     assert outputs[0].data.startswith(expected.encode())
 
 
-async def test_a_writer_that_waits_is_told_when_the_command_ends(table):
+async def test_command__waiting_writer_gets_an_error_when_the_command_ends(table):
     command = await table.start(bash("sleep 60", stdin=True))
     writing = asyncio.create_task(command.write(b"x" * 3 * MIB, terminal=False))
     await asyncio.sleep(0)
@@ -226,7 +226,7 @@ async def test_a_writer_that_waits_is_told_when_the_command_ends(table):
             await writing
 
 
-async def test_input_a_command_was_not_given_is_refused(table):
+async def test_command__input_is_rejected_without_stdin(table):
     command = await table.start(bash("sleep 60"))
     with pytest.raises(InputRefused, match="not enabled"):
         await command.write(b"x", terminal=False)
@@ -240,7 +240,7 @@ async def test_input_a_command_was_not_given_is_refused(table):
 # Terminals
 
 
-async def test_a_terminal_has_its_size_from_the_start_and_tells_of_a_new_one(table):
+async def test_command__terminal_size_is_set_at_start_and_changed_later(table):
     script = "trap 'stty size' WINCH; stty size; tty; while :; do sleep 0.05; done"
     command = await table.start(bash(script, terminal=TerminalSize(33, 101)))
     follower = command.follow()
@@ -249,7 +249,7 @@ async def test_a_terminal_has_its_size_from_the_start_and_tells_of_a_new_one(tab
     await read_until(follower, b"44 55\r\n")
 
 
-async def test_a_terminal_takes_input_and_control_characters(table):
+async def test_command__terminal_accepts_input_and_control_characters(table):
     command = await table.start(bash("cat; echo over", terminal=TerminalSize(24, 80)))
     follower = command.follow()
     await command.write(b"line\n", terminal=True)
@@ -262,21 +262,21 @@ async def test_a_terminal_takes_input_and_control_characters(table):
         await command.write(b"x", terminal=False)
 
 
-async def test_the_last_words_on_a_terminal_are_not_lost(table):
+async def test_command__last_terminal_output_is_not_lost(table):
     for _ in range(20):
         request = bash("seq 2000; echo last", terminal=TerminalSize(24, 80))
         output, _ = await run(table, request)
         assert output.endswith(b"2000\r\nlast\r\n")
 
 
-async def test_a_terminal_ends_with_its_process_though_a_child_still_has_it_open(table):
+async def test_command__terminal_ends_with_its_process_despite_open_children(table):
     script = "trap '' HUP; sleep 60 & echo up"
     async with asyncio.timeout(5):
         output, ended = await run(table, bash(script, terminal=TerminalSize(24, 80)))
     assert (output, ended) == (b"up\r\n", FINE)
 
 
-async def test_a_hung_up_terminal_costs_no_time(table):
+async def test_command__terminal_hangup_is_immediate(table):
     script = "exec 0<&- 1>&- 2>&-; exec sleep 60"
     command = await table.start(bash(script, terminal=TerminalSize(24, 80)))
     command.follow()
@@ -290,7 +290,7 @@ async def test_a_hung_up_terminal_costs_no_time(table):
 # Followers
 
 
-async def test_who_follows_later_gets_what_comes_from_then_on(table):
+async def test_command__late_follower_gets_output_from_then_on(table):
     command = await table.start(bash("echo first; read; echo second", stdin=True))
     first = command.follow()
     await read_until(first, b"first\n")
@@ -300,7 +300,7 @@ async def test_who_follows_later_gets_what_comes_from_then_on(table):
     assert (await follow_to_end(first))[0] == [Output(Stream.STDOUT, b"second\n")]
 
 
-async def test_a_stalled_follower_holds_up_neither_the_command_nor_the_others(container, table):
+async def test_command__stalled_follower_delays_neither_command_nor_followers(container, table):
     command = await table.start(bash("read; head -c 50000000 /dev/zero; echo end", stdin=True))
     stalled, quick = command.follow(), command.follow()
     await command.write(b"\n", terminal=False)
@@ -312,14 +312,14 @@ async def test_a_stalled_follower_holds_up_neither_the_command_nor_the_others(co
     assert (sum(len(output.data) for output in outputs), ended) == (50_000_004, FINE)
 
 
-async def test_nobody_has_to_follow(table):
+async def test_command__followers_are_optional(table):
     command = await table.start(bash("head -c 50000000 /dev/zero"))
     command.follow().close()
     await eventually(lambda: command.ended is not None)
     assert (await follow_to_end(command.follow())) == ([], FINE)
 
 
-async def test_a_command_that_just_ended_can_be_recalled_but_not_used(table):
+async def test_command__ended_command_can_be_recalled_but_not_used(table):
     command = await table.start(bash("echo unheard", tag="job"))
     assert table.by_tag("job") is table.by_pid(command.pid) is command
     await follow_to_end(command.follow())
@@ -332,7 +332,7 @@ async def test_a_command_that_just_ended_can_be_recalled_but_not_used(table):
         table.by_tag("job")
 
 
-async def test_a_caller_that_gives_up_leaves_a_command_that_can_be_found(table):
+async def test_command__cancelled_start_leaves_a_command_that_can_be_found(table):
     starting = asyncio.create_task(table.start(bash("echo out; sleep 60", tag="orphan")))
     await asyncio.sleep(0)
     starting.cancel()
@@ -344,7 +344,7 @@ async def test_a_caller_that_gives_up_leaves_a_command_that_can_be_found(table):
 # The sandbox's end
 
 
-async def test_followers_of_a_detached_table_are_told_and_the_commands_go_on(table):
+async def test_command__detach_disconnects_followers_and_keeps_commands(table):
     command = await table.start(bash("read; echo on", stdin=True))
     follower = command.follow()
     table.detach("it was paused")
@@ -355,7 +355,7 @@ async def test_followers_of_a_detached_table_are_told_and_the_commands_go_on(tab
     await read_until(again, b"on\n")
 
 
-async def test_nothing_is_left_of_an_abandoned_table(container, keeper, table):
+async def test_command__abandoned_table_leaves_nothing(container, keeper, table):
     before = open_descriptors(container)
     commands = [await table.start(bash("sleep 60", stdin=True)) for _ in range(3)]
     followers = [command.follow() for command in commands]
@@ -394,7 +394,7 @@ async def crash_engine(container, *wanted):
     await engine.wait()
 
 
-async def test_an_engine_killed_in_the_middle_of_output_costs_the_command_nothing(container):
+async def test_command__engine_crash_does_not_affect_the_output(container):
     counting = "seq 1 400000 | tee /tmp/seen; echo finished"
     await crash_engine(container, {"script": f"echo up; {counting}", "tag": "count"})
     keeper = await Keeper.connect(container.run_dir)
@@ -408,7 +408,7 @@ async def test_an_engine_killed_in_the_middle_of_output_costs_the_command_nothin
     await keeper.close()
 
 
-async def test_nothing_written_after_the_crash_is_lost_to_one_who_comes_back(container):
+async def test_command__output_after_a_crash_is_not_lost_for_a_returning_client(container):
     # More than the backlog and the pipe hold: it waits for its reader rather than losing bytes.
     script = "echo up; while [ ! -e /tmp/go ]; do sleep 0.02; done; seq 1 500000"
     await crash_engine(container, {"script": script, "tag": "count"})
@@ -423,7 +423,7 @@ async def test_nothing_written_after_the_crash_is_lost_to_one_who_comes_back(con
     await keeper.close()
 
 
-async def test_how_a_command_ended_while_no_engine_was_there_is_known(container):
+async def test_command__exit_status_is_known_if_the_engine_was_dead(container):
     script = "echo up; while [ ! -e /tmp/go ]; do sleep 0.02; done; echo word; exit 9"
     await crash_engine(container, {"script": script, "tag": "exit"})
     (container.directory / "root/tmp/go").touch()
@@ -438,7 +438,7 @@ async def test_how_a_command_ended_while_no_engine_was_there_is_known(container)
     await keeper.close()
 
 
-async def test_terminal_and_input_still_work_after_a_crash(container):
+async def test_command__terminal_and_input_survive_a_crash(container):
     await crash_engine(
         container,
         {"script": "echo up; cat", "terminal": [24, 80], "tag": "terminal"},
@@ -461,7 +461,7 @@ async def test_terminal_and_input_still_work_after_a_crash(container):
     await keeper.close()
 
 
-async def test_a_deadline_survives_a_crash(container):
+async def test_command__deadline_survives_a_crash(container):
     await crash_engine(container, {"script": "echo up; sleep 60", "tag": "late", "seconds": 1})
     keeper = await Keeper.connect(container.run_dir)
     table = container.table(keeper)
@@ -472,7 +472,7 @@ async def test_a_deadline_survives_a_crash(container):
     await keeper.close()
 
 
-async def test_a_command_half_started_at_the_crash_is_found_by_the_next_engine(container):
+async def test_command__start_interrupted_by_a_crash_is_adopted(container):
     begun = container.directory / "begun"
     slowly = f"touch {begun}; sleep 0.5"
     engine = await start_engine(
@@ -490,7 +490,7 @@ async def test_a_command_half_started_at_the_crash_is_found_by_the_next_engine(c
     await keeper.close()
 
 
-async def test_what_nobody_claims_after_a_crash_is_let_go(container):
+async def test_command__unclaimed_commands_are_released_after_a_crash(container):
     await crash_engine(container, {"script": "echo up; sleep 60"})
     keeper = await Keeper.connect(container.run_dir)
     keeper.release_unclaimed()
@@ -501,7 +501,7 @@ async def test_what_nobody_claims_after_a_crash_is_let_go(container):
     await keeper.close()
 
 
-async def test_commands_left_by_a_stopping_engine_are_adopted_by_the_next(container):
+async def test_command__stopped_engine_leaves_commands_for_adoption(container):
     first = await Keeper.connect(container.run_dir)
     leaving = container.table(first)
     command = await leaving.start(bash("echo up; cat", stdin=True, tag="left"))
@@ -521,7 +521,9 @@ async def test_commands_left_by_a_stopping_engine_are_adopted_by_the_next(contai
     await keeper.close()
 
 
-async def test_commands_survive_the_keeper_but_their_status_does_not(container, keeper, table):
+async def test_command__commands_survive_a_keeper_crash_without_their_status(
+    container, keeper, table
+):
     survivor = await table.start(bash("read; echo alive", stdin=True))
     follower = survivor.follow()
     os.kill(keeper_pid(container.run_dir), signal.SIGKILL)
@@ -537,7 +539,7 @@ async def test_commands_survive_the_keeper_but_their_status_does_not(container, 
 # Many
 
 
-async def test_forty_commands_at_once_do_not_mix(table):
+async def test_command__outputs_of_concurrent_commands_do_not_mix(table):
     async def echo(number):
         return number, await run(table, bash(f"echo {number}; exit {number}"))
 
@@ -545,7 +547,7 @@ async def test_forty_commands_at_once_do_not_mix(table):
         assert (output, ended.exit_code) == (b"%d\n" % number, number)
 
 
-async def test_hundreds_of_short_commands_leave_nothing_behind(container, keeper, table):
+async def test_command__hundreds_of_short_commands_leave_nothing_behind(container, keeper, table):
     await run(table, bash("true"))
     await keeper.run(["true"])  # by then it has forgotten the command
     before = open_descriptors(container), len(asyncio.all_tasks())

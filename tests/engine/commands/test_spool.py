@@ -29,7 +29,7 @@ def pieces(count, *, size=64 * KIB):
     ]
 
 
-async def test_output_keeps_its_order_and_its_streams_through_memory_and_files(tmp_path):
+async def test_spool__order_and_streams_survive_memory_and_files(tmp_path):
     spool = Spool(tmp_path, memory=256 * KIB)
     written = pieces(600)
     for output in written:
@@ -38,7 +38,7 @@ async def test_output_keeps_its_order_and_its_streams_through_memory_and_files(t
     assert await everything(spool) == written
 
 
-async def test_output_keeps_its_order_while_a_slow_reader_falls_back_and_catches_up(tmp_path):
+async def test_spool__order_survives_a_reader_that_falls_back_and_catches_up(tmp_path):
     spool = Spool(tmp_path, memory=128 * KIB)
     written = pieces(300)
     found: list[Output | None] = []
@@ -52,7 +52,7 @@ async def test_output_keeps_its_order_while_a_slow_reader_falls_back_and_catches
     assert found + await everything(spool) == written
 
 
-async def test_a_reader_that_waits_gets_what_comes(tmp_path):
+async def test_spool__waiting_reader_gets_new_output(tmp_path):
     spool = Spool(tmp_path)
     reading = asyncio.create_task(spool.get())
     await asyncio.sleep(0)
@@ -60,7 +60,7 @@ async def test_a_reader_that_waits_gets_what_comes(tmp_path):
     assert await reading == Output(Stream.PTY, b"late")
 
 
-async def test_a_reader_that_gives_up_waiting_loses_nothing(tmp_path):
+async def test_spool__cancelled_read_loses_nothing(tmp_path):
     spool = Spool(tmp_path)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -69,7 +69,7 @@ async def test_a_reader_that_gives_up_waiting_loses_nothing(tmp_path):
     assert await spool.get() == Output(Stream.STDOUT, b"kept")
 
 
-async def test_a_reader_that_waits_is_told_the_end(tmp_path):
+async def test_spool__waiting_reader_gets_the_end(tmp_path):
     spool = Spool(tmp_path)
     reading = asyncio.create_task(spool.get())
     await asyncio.sleep(0)
@@ -77,7 +77,7 @@ async def test_a_reader_that_waits_is_told_the_end(tmp_path):
     assert await reading is None
 
 
-async def test_files_have_no_name_and_go_as_they_are_read(tmp_path):
+async def test_spool__files_are_unlinked_and_freed_while_read(tmp_path):
     before = open_files(tmp_path)
     spool = Spool(tmp_path, memory=0)
     for output in pieces(1024):
@@ -91,7 +91,7 @@ async def test_files_have_no_name_and_go_as_they_are_read(tmp_path):
     await eventually(lambda: open_files(tmp_path) == before)
 
 
-async def test_a_reader_too_far_behind_is_cut_off_and_told_why(tmp_path):
+async def test_spool__slow_reader_is_disconnected_with_a_reason(tmp_path):
     spool = Spool(tmp_path, memory=64 * KIB, disk=256 * KIB)
     for output in pieces(5):
         spool.put(output)
@@ -102,13 +102,13 @@ async def test_a_reader_too_far_behind_is_cut_off_and_told_why(tmp_path):
         await spool.get()
 
 
-async def test_a_disk_without_room_cuts_the_reader_off(tmp_path):
+async def test_spool__full_disk_disconnects_the_reader(tmp_path):
     spool = Spool(tmp_path / "nowhere", memory=0)
     with pytest.raises(SpoolFull):
         spool.put(Output(Stream.STDOUT, b"lost"))
 
 
-async def test_an_error_drops_what_is_unread(tmp_path):
+async def test_spool__error_drops_unread_output(tmp_path):
     spool = Spool(tmp_path)
     spool.put(Output(Stream.STDOUT, b"unread"))
     spool.end(ConnectionError("gone"))

@@ -2,7 +2,7 @@ from sandbox_engine.commands.spool import Output, Stream
 from sandbox_engine.commands.transcript import Transcript
 
 
-def test_lines_are_told_whole_wherever_the_output_was_cut():
+def test_transcript__lines_are_complete_wherever_the_output_was_cut():
     told = []
     transcript = Transcript(lambda stream, line: told.append((stream, line)))
     for stream, data in (
@@ -18,7 +18,7 @@ def test_lines_are_told_whole_wherever_the_output_was_cut():
     assert transcript.tail == "grün\nwarning\n\nlast"
 
 
-def test_only_the_last_lines_are_kept():
+def test_transcript__only_the_last_lines_are_kept():
     transcript = Transcript()
     for number in range(10_000):
         transcript.add(Output(Stream.STDOUT, f"line {number}\n".encode()))
@@ -27,7 +27,7 @@ def test_only_the_last_lines_are_kept():
     assert 100 < len(lines) < 1_000
 
 
-def test_a_line_without_an_end_does_not_fill_the_memory():
+def test_transcript__endless_line_does_not_fill_memory():
     told = []
     transcript = Transcript(lambda _, line: told.append(len(line)))
     for _ in range(1_000):

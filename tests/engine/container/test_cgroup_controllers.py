@@ -36,35 +36,35 @@ def obstacle_in(directory):
 
 
 @pytest.mark.parametrize("enabled", ["", "memory pids"])
-def test_the_root_of_a_machine_is_never_vacated(tmp_path, enabled):
+def test_cgroup_controllers__machine_root_is_never_vacated(tmp_path, enabled):
     root = read(group(tmp_path, kind=None, enabled=enabled, pids=[OTHER_PID, os.getpid()]))
     assert root.lacking == NEEDED - set(enabled.split())
     assert not root.must_be_vacated
     assert root.obstacle() is None
 
 
-def test_the_root_of_a_container_is_vacated_before_controllers_are_enabled(tmp_path):
+def test_cgroup_controllers__container_root_is_vacated_before_enabling(tmp_path):
     root = read(group(tmp_path, pids=[OTHER_PID, os.getpid()]))
     assert root.lacking == NEEDED
     assert root.must_be_vacated
     assert root.obstacle() is None
 
 
-def test_an_engine_that_ended_while_it_vacated_the_root_is_followed_by_one_that_goes_on(tmp_path):
+def test_cgroup_controllers__interrupted_vacating_is_continued_by_the_next_engine(tmp_path):
     group(tmp_path / "init", pids=[os.getpid()])
     root = read(group(tmp_path, pids=[OTHER_PID]))
     assert root.must_be_vacated
     assert root.obstacle() is None
 
 
-def test_nothing_is_moved_where_the_controllers_are_enabled(tmp_path):
+def test_cgroup_controllers__nothing_is_moved_if_controllers_are_enabled(tmp_path):
     root = read(group(tmp_path, enabled="cpu memory pids", pids=[]))
     assert not root.lacking
     assert not root.must_be_vacated
     assert root.obstacle() is None
 
 
-def test_processes_of_others_are_not_moved(tmp_path):
+def test_cgroup_controllers__foreign_processes_are_not_moved(tmp_path):
     obstacle = obstacle_in(group(tmp_path, pids=[OTHER_PID]))
     assert "cpu, memory, pids not enabled" in obstacle.problem
     assert "do not belong to the engine's container" in obstacle.problem
@@ -72,25 +72,25 @@ def test_processes_of_others_are_not_moved(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["domain threaded", "domain invalid", "threaded"])
-def test_a_group_that_cannot_get_controllers_any_more_is_reported(tmp_path, kind):
+def test_cgroup_controllers__group_that_cannot_get_controllers_is_reported(tmp_path, kind):
     obstacle = obstacle_in(group(tmp_path, enabled="cpuset cpu pids", kind=kind))
     assert "memory not enabled" in obstacle.problem
     assert "Create the engine's container again" in obstacle.fix
 
 
-def test_a_kernel_without_the_memory_controller_is_reported(tmp_path):
+def test_cgroup_controllers__a_kernel_without_the_memory_controller_is_reported(tmp_path):
     obstacle = obstacle_in(group(tmp_path, kind=None, available="cpuset cpu io pids"))
     assert obstacle.problem == "memory not available"
     assert "cgroup_disable" in obstacle.fix
 
 
-def test_a_container_without_the_memory_controller_is_reported(tmp_path):
+def test_cgroup_controllers__a_container_without_the_memory_controller_is_reported(tmp_path):
     obstacle = obstacle_in(group(tmp_path, available="cpu pids", pids=[os.getpid()]))
     assert obstacle.problem == "memory not available in this container"
     assert "each parent's cgroup.subtree_control" in obstacle.fix
 
 
-def test_the_controllers_of_version_1_are_directories(tmp_path):
+def test_cgroup_controllers__v1_controllers_are_directories(tmp_path):
     for name in ("cpu", "cpuacct", "memory", "pids", "freezer"):
         (tmp_path / name).mkdir()
     assert find_obstacle(tmp_path) is None

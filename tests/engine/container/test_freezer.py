@@ -65,7 +65,7 @@ def start(freezer):
         process.communicate()
 
 
-async def test_what_is_frozen_stands_still_until_it_is_thawed(freezer, start):
+async def test_freezer__frozen_processes_stop_until_thawed(freezer, start):
     counting = start(COUNTING)
     await until(lambda: _has_written(counting))
     await freezer.freeze()
@@ -77,7 +77,7 @@ async def test_what_is_frozen_stands_still_until_it_is_thawed(freezer, start):
     await until(lambda: _has_written(counting))
 
 
-async def test_a_group_that_forks_without_end_is_frozen_all_the_same(freezer, start):
+async def test_freezer__endlessly_forking_group_is_frozen(freezer, start):
     forking = [start(FORKING) for _ in range(4)]
     for _ in range(20):
         await freezer.freeze()
@@ -89,14 +89,14 @@ async def test_a_group_that_forks_without_end_is_frozen_all_the_same(freezer, st
         freezer.thaw()
 
 
-async def test_a_freeze_that_is_given_up_half_way_leaves_everything_running(freezer, start):
+async def test_freezer__cancelled_freeze_leaves_everything_running(freezer, start):
     counting = start(COUNTING)
     await until(lambda: _is_given_up(freezer))
     assert not freezer.is_frozen()
     await until(lambda: _has_written(counting))
 
 
-async def test_a_group_that_is_gone_is_a_failure_with_the_reason(freezer):
+async def test_freezer__missing_group_raises_with_the_reason(freezer):
     gone = type(freezer)(freezer.directory / "gone")
     with pytest.raises(FreezeFailed, match="No such file"):
         await gone.freeze()

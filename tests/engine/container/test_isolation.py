@@ -27,7 +27,7 @@ def secret(engine):
 # Files
 
 
-async def test_no_path_leads_to_the_host_s_files(sandbox, secret):
+async def test_isolation__no_path_leads_to_host_files(sandbox, secret):
     prefixes = (
         "", "/..", "/../../../../../..", "/proc/1/root", "/proc/1/root/..", "/proc/self/root",
         "/proc/1/cwd", "/proc/1/cwd/../..", "/proc/self/cwd/../../../..", "/proc/1/task/1/root",
@@ -47,7 +47,7 @@ async def test_no_path_leads_to_the_host_s_files(sandbox, secret):
             await sandbox.commands.run(f"cat {name}", user="root")
 
 
-async def test_leaving_a_chroot_ends_at_the_sandbox_s_own_root(sandbox, secret):
+async def test_isolation__chroot_escape_ends_at_the_sandbox_root(sandbox, secret):
     answer = await attack(
         sandbox,
         f"""
@@ -64,7 +64,7 @@ answer = [open("/etc/hostname").read(), os.path.exists({str(secret)!r})]
     assert answer == ["e2b.local\n", False]
 
 
-async def test_a_command_inherits_nothing_open_from_the_host(shared):
+async def test_isolation__command_inherits_no_open_host_files(shared):
     script = "import os, json; print(json.dumps([os.readlink(f'/proc/self/fd/{n}') for n in map(int, os.listdir('/proc/self/fd')) if os.path.exists(f'/proc/self/fd/{n}')]))"
     seen = json.loads((await shared.commands.run(f'exec python3 -c "{script}"')).stdout)
     assert len(seen) == 3
@@ -72,7 +72,7 @@ async def test_a_command_inherits_nothing_open_from_the_host(shared):
     assert all(one.startswith("pipe:") for one in seen[1:])
 
 
-async def test_a_directory_that_is_a_descriptor_of_the_runtime_is_no_way_out(sandbox):
+async def test_isolation__working_directory_on_a_runtime_descriptor_is_no_escape(sandbox):
     await sandbox.commands.run(
         "for n in $(seq 0 20); do ln -s /proc/self/fd/$n fd$n; done; ln -s /proc/1/root up"
     )
@@ -83,7 +83,7 @@ async def test_a_directory_that_is_a_descriptor_of_the_runtime_is_no_way_out(san
             await sandbox.commands.run("ls ../../../../..", cwd=cwd)
 
 
-async def test_what_a_sandbox_leaves_on_the_host_gives_nobody_there_any_privilege(sandbox, engine):
+async def test_isolation__files_left_on_the_host_grant_no_privileges(sandbox, engine):
     await sandbox.commands.run("cp /bin/bash /tmp/shell; chmod 6755 /tmp/shell", user="root")
     directory = engine.state_dir / "sandboxes" / sandbox.sandbox_id
     found = (directory / "disk/upper/tmp/shell").stat()
@@ -98,7 +98,7 @@ async def test_what_a_sandbox_leaves_on_the_host_gives_nobody_there_any_privileg
 # Devices, /proc and /sys
 
 
-async def test_device_nodes_can_neither_be_made_nor_used(sandbox):
+async def test_isolation__device_nodes_can_neither_be_made_nor_used(sandbox):
     answer = await attack(
         sandbox,
         """
@@ -117,7 +117,7 @@ answer = {
     assert names - {"pts/ptmx"} <= HARMLESS_DEVICES | {name for name in names if "pts/" in name}
 
 
-async def test_the_kernel_s_settings_cannot_be_changed(sandbox):
+async def test_isolation__the_kernel_s_settings_cannot_be_changed(sandbox):
     paths = [
         "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hostname",
         "/proc/sys/kernel/panic", "/proc/sys/kernel/randomize_va_space", "/proc/sys/vm/drop_caches",
@@ -142,7 +142,7 @@ answer = {{path: attempt(lambda: write(path)) for path in {paths!r}}}
     assert [_host_text(path) for path in paths] == before
 
 
-async def test_what_the_kernel_tells_of_the_host_is_covered(sandbox):
+async def test_isolation__host_details_in_proc_are_masked(sandbox):
     covered = [
         "/proc/kcore",
         "/proc/keys",
@@ -168,7 +168,9 @@ answer = [
     assert answer == [[""] * len(covered), ["devices", "fs"], [], "EPERM"]
 
 
-async def test_a_sandbox_s_control_groups_show_only_itself_and_cannot_be_changed(sandbox):
+async def test_isolation__a_sandbox_s_control_groups_show_only_itself_and_cannot_be_changed(
+    sandbox,
+):
     answer = await attack(
         sandbox,
         """

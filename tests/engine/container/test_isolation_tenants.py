@@ -17,7 +17,9 @@ pytestmark = pytest.mark.needs_engine
 # Neighbours
 
 
-async def test_a_neighbour_s_processes_memory_and_files_cannot_be_seen(sandbox, neighbour, engine):
+async def test_tenant_isolation__neighbour_processes_memory_and_files_are_hidden(
+    sandbox, neighbour, engine
+):
     await neighbour.commands.run("exec -a next-door sleep 600", background=True)
     await attack(
         neighbour,
@@ -40,7 +42,7 @@ answer = [
     assert answer == [False, False, False]
 
 
-async def test_a_neighbour_cannot_be_reached_over_the_network(sandbox, neighbour):
+async def test_tenant_isolation__neighbour_is_unreachable_over_the_network(sandbox, neighbour):
     await neighbour.commands.run("python3 -m http.server 8000", background=True)
     await until(lambda: _listens(neighbour, 8000))
     address = (await neighbour.commands.run("hostname -I")).stdout.split()[0]
@@ -73,7 +75,7 @@ except OSError as error:
         "evil",
     ],
 )
-async def test_an_account_that_makes_no_sense_is_refused(shared, entry):
+async def test_tenant_isolation__invalid_account_is_rejected(shared, entry):
     await shared.commands.run(
         f"cp /etc/passwd /etc/passwd.bak && echo {entry} >> /etc/passwd", user="root"
     )
@@ -98,7 +100,7 @@ async def test_an_account_that_makes_no_sense_is_refused(shared, entry):
         "head -c 1M /dev/urandom > /etc/passwd",
     ],
 )
-async def test_an_account_file_that_is_none_harms_nobody(sandbox, neighbour, replace):
+async def test_tenant_isolation__invalid_account_file_is_harmless(sandbox, neighbour, replace):
     await sandbox.commands.run(replace, user="root")
     async with asyncio.timeout(10):
         with pytest.raises((AuthenticationException, InvalidArgumentException)):
@@ -106,7 +108,7 @@ async def test_an_account_file_that_is_none_harms_nobody(sandbox, neighbour, rep
         assert (await neighbour.commands.run("echo well")).stdout == "well\n"
 
 
-async def test_root_can_end_the_sandbox_but_not_its_files(sandbox):
+async def test_tenant_isolation__root_can_end_the_sandbox_but_keeps_its_files(sandbox):
     await sandbox.files.write("kept", "on disk")
     with pytest.raises(SandboxException):
         await sandbox.commands.run("kill -TERM 1; sleep 600", user="root")

@@ -52,9 +52,7 @@ def _cgroup(engine, sandbox):
     return Cgroup(f"sandbox-engine-{engine.instance}/{sandbox.sandbox_id}")
 
 
-async def test_the_memory_of_a_paused_sandbox_goes_back_to_the_machine_and_comes_again(
-    engine, hoarding
-):
+async def test_memory_reclaim__paused_memory_is_swapped_and_restored(engine, hoarding):
     cgroup = _cgroup(engine, hoarding)
     assert cgroup.usage().memory_used > 64 * MIB
     await hoarding.pause()
@@ -72,7 +70,7 @@ async def test_the_memory_of_a_paused_sandbox_goes_back_to_the_machine_and_comes
     assert told.data == b"whole\n"
 
 
-async def test_a_resume_in_the_middle_of_it_ends_it_and_finds_everything(engine, hoarding):
+async def test_memory_reclaim__resume_cancels_the_reclaim(engine, hoarding):
     for _ in range(10):
         await hoarding.pause()
         await hoarding.connect(timeout=300)

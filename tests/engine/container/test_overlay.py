@@ -6,7 +6,7 @@ from sandbox_engine.container.overlay import mount_overlay
 pytestmark = pytest.mark.needs_engine
 
 
-def test_a_root_may_stand_on_a_hundred_and_fifty_layers(tmp_path):
+def test_overlay__root_supports_150_layers(tmp_path):
     layers = [tmp_path / "layers" / f"{number:032x}" for number in range(150)]
     for number, layer in enumerate(layers):
         layer.mkdir(parents=True)

@@ -65,7 +65,7 @@ server.listen(0, "127.0.0.1", () => {
 # System calls
 
 
-async def test_nothing_can_be_mounted_or_unmounted(sandbox):
+async def test_privileges__nothing_can_be_mounted_or_unmounted(sandbox):
     answer = await attack(
         sandbox,
         """
@@ -95,7 +95,7 @@ answer |= {
             await sandbox.commands.run("sudo mount -t tmpfs none /mnt", user=user)
 
 
-async def test_no_namespace_can_be_made_or_entered(sandbox):
+async def test_privileges__no_namespace_can_be_made_or_entered(sandbox):
     answer = await attack(
         sandbox,
         """
@@ -118,7 +118,7 @@ answer["clone3"] = call("clone3", bytes(88), 88)
         await sandbox.commands.run("unshare --user --map-root-user true")
 
 
-async def test_the_kernel_is_not_administered_from_inside(sandbox):
+async def test_privileges__kernel_administration_is_denied(sandbox):
     answer = await attack(
         sandbox,
         """
@@ -151,7 +151,7 @@ answer = {
     assert {name: error for name, error in answer.items() if error != "EPERM"} == {}
 
 
-async def test_system_calls_of_another_architecture_are_no_way_around(sandbox):
+async def test_privileges__foreign_architecture_syscalls_are_denied(sandbox):
     answer = await attack(
         sandbox,
         r"""
@@ -171,7 +171,7 @@ if platform.machine() == "x86_64":
     assert set(answer) <= {"SIGSYS", "SIGSEGV", "ENOSYS", "False"}
 
 
-async def test_no_process_of_the_host_can_be_seen_or_touched(sandbox, engine):
+async def test_privileges__host_processes_are_hidden(sandbox, engine):
     answer = await attack(
         sandbox,
         f"""
@@ -198,7 +198,7 @@ answer = [
 # Privileges
 
 
-async def test_root_inside_is_nobody_outside(sandbox, engine):
+async def test_privileges__root_inside_is_unprivileged_outside(sandbox, engine):
     await sandbox.commands.run("exec sleep 600", background=True, user="root")
     await sandbox.commands.run("exec sudo sleep 600", background=True)
     await until(lambda: _runs(sandbox, "sudo sleep 600"))
@@ -215,7 +215,7 @@ async def test_root_inside_is_nobody_outside(sandbox, engine):
             assert _namespace(pid, kind) != _namespace("self", kind)
 
 
-async def test_limits_and_priorities_cannot_be_raised(sandbox):
+async def test_privileges__limits_and_priorities_cannot_be_raised(sandbox):
     answer = await attack(
         sandbox,
         """
@@ -241,7 +241,7 @@ answer = {
     assert set(answer.values()) <= {"EPERM", "EACCES"}
 
 
-async def test_the_network_cannot_be_configured_from_inside(sandbox):
+async def test_privileges__the_network_cannot_be_configured_from_inside(sandbox):
     before = (await sandbox.commands.run("ip -o addr; ip -o route")).stdout
     commands = (
         "ip link set lo down", "ip link set eth0 down", "ip addr add 10.0.0.1/8 dev eth0",
@@ -267,7 +267,7 @@ answer = [
     assert answer == ["EPERM", 0]
 
 
-async def test_sockets_are_of_the_usual_families_only(sandbox):
+async def test_privileges__only_common_socket_families_are_allowed(sandbox):
     answer = await attack(
         sandbox,
         """
@@ -288,7 +288,7 @@ answer = [kind for kind in kinds if attempt(lambda: socket.socket(*kind)) == "OK
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
-async def test_high_bits_of_an_argument_open_no_other_kind_of_socket(sandbox, user):
+async def test_privileges__high_argument_bits_open_no_other_sockets(sandbox, user):
     answer = await attack(
         sandbox,
         """
@@ -332,7 +332,7 @@ answer = {
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
-async def test_high_bits_of_an_argument_change_no_other_rule(sandbox, user):
+async def test_privileges__high_argument_bits_bypass_no_rule(sandbox, user):
     answer = await attack(
         sandbox,
         """
@@ -359,7 +359,7 @@ answer = {
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
-async def test_ordinary_programs_get_the_sockets_they_need(sandbox, user):
+async def test_privileges__ordinary_programs_get_their_sockets(sandbox, user):
     await sandbox.files.write("/tmp/sockets.py", SOCKETS)
     await sandbox.files.write("/tmp/sockets.js", SOCKETS_OF_NODE)
     commands = (

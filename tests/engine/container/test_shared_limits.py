@@ -69,7 +69,7 @@ answer = len(full)
 """
 
 
-async def test_what_is_counted_by_user_is_counted_for_each_sandbox_on_its_own(sandbox, neighbour):
+async def test_shared_limits__per_user_limits_apply_per_sandbox(sandbox, neighbour):
     await attack(sandbox, HOARD, hold=True)
     taken = await attack(neighbour, HOARD)
     assert taken["inotify"] >= 100
@@ -81,7 +81,7 @@ async def test_what_is_counted_by_user_is_counted_for_each_sandbox_on_its_own(sa
     os.close(syscalls.inotify_init())  # the host's own
 
 
-async def test_terminals_are_left_for_the_others(sandbox, neighbour):
+async def test_shared_limits__one_sandbox_cannot_exhaust_terminals(sandbox, neighbour):
     held = await attack(
         sandbox,
         """
@@ -102,7 +102,7 @@ except OSError as error:
         await terminal.kill()
 
 
-async def test_what_waits_in_sockets_is_held_to_the_memory_limit():
+async def test_shared_limits__socket_buffers_count_towards_the_memory_limit():
     with running_engine("--memory-mb", str(MEMORY_MB)) as engine:
         async with await AsyncSandbox.create(timeout=60, **engine.options) as sandbox:
             before = _pages_in_sockets()

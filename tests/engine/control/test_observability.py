@@ -40,7 +40,7 @@ async def storied(options):
     await sandbox.kill()
 
 
-async def test_the_log_tells_what_happened_to_a_sandbox(engine, storied):
+async def test_observability__log_lists_the_events_of_a_sandbox(engine, storied):
     assert await messages(engine, storied) == [
         "created",
         "command started",
@@ -54,7 +54,7 @@ async def test_the_log_tells_what_happened_to_a_sandbox(engine, storied):
     assert ended["fields"] == started["fields"] | {"status": "exit status 0"}
 
 
-async def test_a_log_is_read_from_either_end_and_searched(engine, storied):
+async def test_observability__log_is_read_forwards_backwards_and_searched(engine, storied):
     newest = await logs(engine, storied, direction="backward", limit=2)
     assert [entry["message"] for entry in newest] == ["paused by request", "command ended"]
     assert await messages(engine, storied, search="command s") == ["command started"]
@@ -70,7 +70,7 @@ async def test_a_log_is_read_from_either_end_and_searched(engine, storied):
     assert {line["level"] for line in lines} == {"info"}
 
 
-async def test_what_a_log_cannot_be_asked_is_refused(engine, sandbox):
+async def test_observability__invalid_log_query_is_rejected(engine, sandbox):
     path = f"/v2/sandboxes/{sandbox.sandbox_id}/logs"
     async with api(engine) as client:
         for query in ("direction=sideways", "level=loud", "limit=1001", "cursor=-1"):
@@ -78,7 +78,7 @@ async def test_what_a_log_cannot_be_asked_is_refused(engine, sandbox):
         assert (await client.get("/v2/sandboxes/inobody/logs")).status_code == 404
 
 
-async def test_metrics_and_log_outlive_the_engine_and_a_pause():
+async def test_observability__metrics_and_log_survive_restart_and_pause():
     with running_engine() as engine:
         sandbox = await AsyncSandbox.create(timeout=300, **engine.options)
         kept = engine.state_dir / "sandboxes" / sandbox.sandbox_id / "metrics"

@@ -23,7 +23,7 @@ def _calls(dependant: Dependant) -> Iterator[object]:
         yield from _calls(one)
 
 
-def test_routes_and_their_dependencies_run_in_the_event_loop():
+def test_routes__routes_and_their_dependencies_run_in_the_event_loop():
     """A plain function would cost each request a hop to a thread and back."""
     calls = {call for route in _routes() for call in _calls(route.dependant)}
     assert len(calls) > 50

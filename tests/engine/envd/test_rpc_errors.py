@@ -23,18 +23,18 @@ async def break_off(_request, _context):
     raise RuntimeError("/host/path")
 
 
-async def test_an_unforeseen_error_answers_with_a_fixed_text():
+async def test_rpc_errors__unexpected_error_has_a_fixed_text():
     with pytest.raises(ConnectError) as caught:
         await FaultInterceptor().intercept_unary(fail, None, CONTEXT)
     assert (caught.value.code, caught.value.message) == (Code.INTERNAL, "internal error")
 
 
-async def test_an_error_meant_for_the_caller_passes():
+async def test_rpc_errors__intended_error_is_passed_on():
     with pytest.raises(ConnectError, match="pid 7"):
         await FaultInterceptor().intercept_unary(refuse, None, CONTEXT)
 
 
-async def test_a_stream_that_fails_ends_with_a_fixed_text_after_what_it_had_to_say():
+async def test_rpc_errors__failed_stream_ends_with_a_fixed_text():
     messages = FaultInterceptor().intercept_server_stream(break_off, None, CONTEXT)
     assert await anext(messages) == 1
     with pytest.raises(ConnectError, match="internal error"):

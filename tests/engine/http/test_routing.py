@@ -29,22 +29,22 @@ def headers(host=None, sandbox_id=None, port=None):
         ("8080-abc123.localhost:3400", "localhost"),
     ],
 )
-def test_a_host_below_the_domain_names_the_port_and_the_sandbox(host, domain):
+def test_routing__host_below_the_domain_names_port_and_sandbox(host, domain):
     assert route(headers(host), domain=domain) == TRAFFIC
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:3400", "[::1]:3400", "localhost", "sandbox.box.example", "proxy.internal"]
 )
-def test_on_any_other_host_the_headers_name_the_port_and_the_sandbox(host):
+def test_routing__headers_name_port_and_sandbox_on_other_hosts(host):
     assert route(headers(host, "abc123", "8080"), domain="box.example") == BY_HEADERS
 
 
-def test_headers_are_enough_when_there_is_no_host():
+def test_routing__headers_suffice_without_a_host():
     assert route(headers(None, "abc123", "8080"), domain="box.example") == BY_HEADERS
 
 
-def test_a_page_of_one_sandbox_cannot_choose_another_by_headers():
+def test_routing__page_of_a_sandbox_cannot_choose_another():
     asked = headers("8080-abc123.box.example", "other9", "49983")
     assert route(asked, domain="box.example") == TRAFFIC
 
@@ -53,15 +53,15 @@ def test_a_page_of_one_sandbox_cannot_choose_another_by_headers():
     "host",
     ["api.box.example", "API.box.example:3400", "box.example", "127.0.0.1:3400", "[::1]", None],
 )
-def test_what_names_no_sandbox_is_for_the_control_api(host):
+def test_routing__other_requests_are_for_the_control_api(host):
     assert route(headers(host), domain="box.example") == ControlApi()
 
 
-def test_the_api_host_is_the_control_api_whatever_the_headers_say():
+def test_routing__api_host_overrides_headers():
     assert route(headers("api.box.example", "abc123", "80"), domain="box.example") == ControlApi()
 
 
-def test_a_host_that_only_ends_like_the_domain_is_not_below_it():
+def test_routing__domain_suffix_alone_is_not_below_it():
     assert route(headers("8080-abc123.notbox.example"), domain="box.example") == ControlApi()
     assert route(headers("8080-abc123.a.box.example"), domain="box.example") == ControlApi()
 
@@ -86,6 +86,6 @@ def test_a_host_that_only_ends_like_the_domain_is_not_below_it():
         (headers("a.box.example") * 2, "Invalid host"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(asked, message):
+def test_routing__invalid_targets_are_rejected_with_a_reason(asked, message):
     with pytest.raises(BadRoute, match=f"^{message}$"):
         route(asked, domain="box.example")

@@ -104,7 +104,7 @@ async def send_until_refused(reader, writer, start, *, size):
     ],
     ids=["value", "name", "target", "chunk extension", "trailer"],
 )
-async def test_what_exceeds_64_kib_beside_the_body_is_refused_and_not_kept(start):
+async def test_http_server__oversized_head_is_rejected(start):
     async with serving(hello) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         before = resident()
@@ -119,7 +119,7 @@ async def test_what_exceeds_64_kib_beside_the_body_is_refused_and_not_kept(start
     assert "65536 bytes" in refusal["message"]
 
 
-async def test_a_large_head_is_refused_over_tls_too(tls, trusting):
+async def test_http_server__oversized_head_is_rejected_over_tls(tls, trusting):
     async with serving(hello, **tls) as port:
         reader, writer = await asyncio.open_connection("localhost", port, ssl=trusting)
         before = resident()
@@ -129,7 +129,7 @@ async def test_a_large_head_is_refused_over_tls_too(tls, trusting):
     assert head.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_head_of_almost_64_kib_is_served_and_a_larger_one_is_not():
+async def test_http_server__head_limit_is_64_kib():
     def head(size):
         fill = b"X-Fill: %s\r\n" % (b"1" * 990)
         return GET + b"Connection: close\r\n" + fill * (size // len(fill)) + b"\r\n"
@@ -141,7 +141,7 @@ async def test_a_head_of_almost_64_kib_is_served_and_a_larger_one_is_not():
     assert refused.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_body_of_any_size_and_many_chunks_does_not_count_as_head():
+async def test_http_server__body_does_not_count_towards_the_head():
     chunks = b"400\r\n" + b"b" * 1024 + b"\r\n"
     async with serving(hello) as port:
         answer = await exchange(
@@ -158,7 +158,7 @@ async def test_a_body_of_any_size_and_many_chunks_does_not_count_as_head():
     [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n"],
     ids=["a TLS hello", "no target", "CONNECT"],
 )
-async def test_what_is_not_http_is_refused_in_json(garbage):
+async def test_http_server__invalid_http_is_rejected_as_json(garbage):
     async with serving(hello) as port:
         answer = await exchange(port, garbage)
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -166,7 +166,7 @@ async def test_what_is_not_http_is_refused_in_json(garbage):
     assert json.loads(body)["code"] == 400
 
 
-async def test_a_refusal_is_never_mixed_into_an_answer_under_way():
+async def test_http_server__rejection_never_mixes_with_a_response():
     app = Streaming()
     async with serving(app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -178,7 +178,7 @@ async def test_a_refusal_is_never_mixed_into_an_answer_under_way():
         writer.close()
 
 
-async def test_a_client_that_leaves_is_noticed_by_the_request_it_pipelined_another_behind():
+async def test_http_server__disconnect_behind_a_pipelined_request_is_noticed():
     app = Streaming()
     async with serving(app) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -188,26 +188,26 @@ async def test_a_client_that_leaves_is_noticed_by_the_request_it_pipelined_anoth
         assert await asyncio.wait_for(app.left.get(), 5) == "/first"
 
 
-async def test_a_head_that_never_ends_is_given_up(monkeypatch):
+async def test_http_server__endless_head_times_out(monkeypatch):
     monkeypatch.setattr(http_protocol, "_TIME_FOR_HEAD", timedelta(milliseconds=50))
     async with serving(hello) as port:
         for start in (b"", b"GET / HTT"):
             assert await asyncio.wait_for(exchange(port, start), 5) == b""
 
 
-async def test_three_hundred_clients_at_once_are_answered():
+async def test_http_server__three_hundred_clients_are_served():
     async with serving(hello) as port:
         answers = await asyncio.gather(*(exchange(port, CLOSING) for _ in range(300)))
     assert all(answer.endswith(b"5\r\nhello\r\n0\r\n\r\n") for answer in answers)
 
 
-async def test_the_server_does_not_say_what_it_is_made_of():
+async def test_http_server__server_header_is_absent():
     async with serving(hello) as port:
         answer = await exchange(port, CLOSING)
     assert b"server:" not in answer.lower()
 
 
-async def test_https_is_served_as_http_1_1_only(tls, trusting):
+async def test_http_server__https_speaks_http_1_1_only(tls, trusting):
     trusting.set_alpn_protocols(["h2", "http/1.1"])
     async with serving(hello, **tls) as port:
         reader, writer = await asyncio.open_connection("localhost", port, ssl=trusting)
@@ -217,7 +217,7 @@ async def test_https_is_served_as_http_1_1_only(tls, trusting):
         writer.close()
 
 
-async def test_a_websocket_passes_over_tls(tls, trusting):
+async def test_http_server__websocket_works_over_tls(tls, trusting):
     async def echo(websocket):
         async for message in websocket:
             await websocket.send(message)
@@ -235,7 +235,7 @@ async def test_a_websocket_passes_over_tls(tls, trusting):
                 assert await websocket.recv() == message
 
 
-async def test_a_signal_ends_the_server_and_not_the_process():
+async def test_http_server__signal_ends_the_server_not_the_process():
     app, started, stopping = Streaming(), asyncio.Event(), asyncio.Event()
     listeners = listen("127.0.0.1", 0)
 
@@ -253,7 +253,7 @@ async def test_a_signal_ends_the_server_and_not_the_process():
     assert stopping.is_set()
 
 
-async def test_a_port_that_is_taken_is_an_error_of_the_caller():
+async def test_http_server__used_port_is_reported():
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(CannotRun, match="is taken"),
@@ -261,7 +261,7 @@ async def test_a_port_that_is_taken_is_an_error_of_the_caller():
         listen("127.0.0.1", taken.getsockname()[1])
 
 
-def test_a_name_is_served_on_each_of_its_addresses_at_one_port():
+def test_http_server__host_name_is_served_on_all_addresses():
     listeners = listen("localhost", 0)
     assert len({listener.getsockname()[1] for listener in listeners}) == 1
     assert "127.0.0.1" in {listener.getsockname()[0] for listener in listeners}

@@ -46,7 +46,7 @@ def added(image, tmp_path):
     return add
 
 
-def test_account_takes_the_next_number_that_no_user_and_no_group_has(image, added):
+def test_image_adaptation__account_gets_the_next_free_id(image, added):
     put(image / "etc/passwd", "root:x:0:0::/root:/bin/sh\nubuntu:x:1000:1000::/home/ubuntu:/bin/sh")
     put(image / "etc/group", "root:x:0:\nubuntu:x:1000:\ndocker:x:1001:\n")
     tree = added()
@@ -59,7 +59,7 @@ def test_account_takes_the_next_number_that_no_user_and_no_group_has(image, adde
     assert (tree / "home/user").stat().st_uid == UID_BASE + 1002
 
 
-def test_account_that_the_image_has_is_kept(image, added):
+def test_image_adaptation__existing_account_is_kept(image, added):
     put(image / "etc/passwd", "user:x:1234:1234::/srv/user:/bin/sh\n")
     put(image / "srv/user/file", "")
     tree = added()
@@ -68,7 +68,7 @@ def test_account_that_the_image_has_is_kept(image, added):
     assert not (tree / "home/user").exists()
 
 
-def test_shadow_files_keep_their_owners_and_modes(image, added):
+def test_image_adaptation__shadow_files_keep_owners_and_modes(image, added):
     put(image / "etc/shadow", "root:*:19000:0:99999:7:::\n", mode=0o640, owner=(0, 42))
     tree = added()
     status = (tree / "etc/shadow").stat()
@@ -77,14 +77,14 @@ def test_shadow_files_keep_their_owners_and_modes(image, added):
     assert not (tree / "etc/gshadow").exists()
 
 
-def test_home_starts_with_the_images_skeleton(image, added):
+def test_image_adaptation__home_starts_with_the_image_skeleton(image, added):
     put(image / "etc/skel/.bashrc", "alias ll='ls -l'\n")
     bashrc = added() / "home/user/.bashrc"
     assert bashrc.read_text() == "alias ll='ls -l'\n"
     assert bashrc.stat().st_uid == UID_BASE + 1000
 
 
-def test_account_may_use_sudo_where_there_is_one(image, added):
+def test_image_adaptation__account_gets_sudo_if_installed(image, added):
     put(image / "usr/bin/sudo", "", mode=0o4755)
     rules = added(OURS) / "etc/sudoers.d/user"
     assert "user ALL=(ALL:ALL) NOPASSWD: ALL\n" in rules.read_text()
@@ -92,17 +92,17 @@ def test_account_may_use_sudo_where_there_is_one(image, added):
     assert stat.S_IMODE(rules.stat().st_mode) == 0o440
 
 
-def test_without_sudo_there_are_no_rules_for_it(added):
+def test_image_adaptation__no_sudo_rules_without_sudo(added):
     assert not (added() / "etc/sudoers.d").exists()
 
 
-def test_bash_of_the_image_is_left_alone(image, added):
+def test_image_adaptation__existing_bash_is_kept(image, added):
     put(image / "usr/bin/bash", "", mode=0o755)
     (image / "bin/bash").symlink_to("../usr/bin/bash")
     assert not (added() / "bin/bash").exists()
 
 
-def test_directories_keep_what_the_image_gave_them(image, added):
+def test_image_adaptation__existing_directories_are_kept(image, added):
     for name, mode in (("home", 0o711), ("etc", 0o750), ("tmp", 0o700)):
         (image / name).mkdir()
         os.chown(image / name, 5, 6)
@@ -116,7 +116,7 @@ def test_directories_keep_what_the_image_gave_them(image, added):
     assert stat.S_IMODE(tree.stat().st_mode) == 0o700
 
 
-def test_missing_directories_are_made(added):
+def test_image_adaptation__missing_directories_are_created(added):
     tree = added()
     assert stat.S_IMODE((tree / "tmp").stat().st_mode) == 0o1777
     assert stat.S_IMODE((tree / "root").stat().st_mode) == 0o700
@@ -124,7 +124,7 @@ def test_missing_directories_are_made(added):
 
 
 @pytest.mark.parametrize("shell", [None, "directory", "data", "link"])
-def test_image_without_a_shell_is_refused(image, added, shell):
+def test_image_adaptation__image_without_a_shell_is_rejected(image, added, shell):
     (image / "bin/sh").unlink()
     if shell == "directory":
         (image / "bin/sh").mkdir()
@@ -136,13 +136,13 @@ def test_image_without_a_shell_is_refused(image, added, shell):
         added()
 
 
-def test_list_of_users_without_end_is_refused(image, added):
+def test_image_adaptation__endless_user_list_is_rejected(image, added):
     put(image / "etc/passwd", "x" * (2 << 20))
     with pytest.raises(ImageRefused, match="larger than"):
         added()
 
 
-def test_certificates_are_added_to_every_store_that_the_image_has(image, added):
+def test_image_adaptation__certificates_are_added_to_all_trust_stores(image, added):
     stores = (TRUST_STORE, "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem")
     for store in stores:
         put(image / store[1:], "theirs\n")
@@ -154,14 +154,14 @@ def test_certificates_are_added_to_every_store_that_the_image_has(image, added):
         assert (tree / directory / "company.crt").read_bytes() == OURS.pem
 
 
-def test_image_without_a_store_gets_this_machines_and_ours(added):
+def test_image_adaptation__image_without_a_trust_store_gets_one(added):
     store = (added(OURS) / TRUST_STORE[1:]).read_bytes()
     assert store.endswith(OURS.pem)
     if Path(TRUST_STORE).exists():
         assert store.startswith(Path(TRUST_STORE).read_bytes())
 
 
-def test_without_certificates_of_our_own_nothing_is_said_of_trust(added):
+def test_image_adaptation__trust_is_unchanged_without_extra_certificates(added):
     tree = added()
     assert not (tree / "etc/ssl").exists()
     assert not (tree / "usr/local/share").exists()

@@ -67,7 +67,7 @@ async def said_by(running):
     return done.stdout.decode().split()
 
 
-async def test_fetching_program_has_an_account_without_any_power(confinement):
+async def test_confinement__fetching_program_is_unprivileged(confinement):
     status = "id -u; id -g; grep -E '^(Cap(Eff|Prm|Bnd)|NoNewPrivs)' /proc/self/status"
     said = await said_by(confinement.fetch("sh", "-c", status, stdout_limit=1000))
     assert [int(said[0]), int(said[1])] == [UID_BASE + 65536] * 2
@@ -75,7 +75,7 @@ async def test_fetching_program_has_an_account_without_any_power(confinement):
     assert said[9] == "1"
 
 
-async def test_program_sees_nothing_of_the_machine_but_its_programs(confinement, tmp_path):
+async def test_confinement__program_sees_only_the_machine_programs(confinement, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("the host's")
     secret.chmod(0o644)
@@ -84,7 +84,7 @@ async def test_program_sees_nothing_of_the_machine_but_its_programs(confinement,
     assert set(said) <= {*"bin dev etc lib lib32 lib64 libx32 proc sbin usr work".split()}
 
 
-async def test_program_changes_nothing_but_its_own_directory(confinement, inputs):
+async def test_confinement__program_writes_only_its_directory(confinement, inputs):
     script = (
         "for place in / /usr /etc /dev /inputs /proc/sys/kernel; do touch $place/mine; done;"
         "echo mine > /inputs/image; touch /work/mine"
@@ -96,7 +96,7 @@ async def test_program_changes_nothing_but_its_own_directory(confinement, inputs
     assert not Path("/usr/mine").exists()
 
 
-async def test_unpacking_program_is_root_over_the_sandboxes_ids_alone(confinement, inputs):
+async def test_confinement__unpacking_program_is_root_of_sandbox_ids_only(confinement, inputs):
     script = (
         "set -e; touch file; chown 5:6 file; chmod 4755 file;"
         "! mknod disk b 254 0; ! mount -t tmpfs none /work; ! hostname mine; ! unshare --net true"
@@ -108,7 +108,7 @@ async def test_unpacking_program_is_root_over_the_sandboxes_ids_alone(confinemen
     assert [path.name for path in confinement.work.iterdir()] == ["file"]
 
 
-async def test_unpacking_program_has_no_network(confinement, inputs):
+async def test_confinement__unpacking_program_has_no_network(confinement, inputs):
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port = listener.getsockname()[1]
         dial = f"import socket; socket.create_connection(('127.0.0.1', {port}))"
@@ -116,7 +116,7 @@ async def test_unpacking_program_has_no_network(confinement, inputs):
     assert b"Network is unreachable" in done.stderr
 
 
-async def test_program_sees_no_other_process_and_inherits_no_descriptor(confinement):
+async def test_confinement__program_sees_no_processes_and_no_descriptors(confinement):
     script = "ls /proc | grep -c '^[0-9]'; ls /proc/self/fd | wc -l; env"
     os.environ["SECRET_OF_THE_ENGINE"] = "hunter2"
     try:
@@ -128,12 +128,12 @@ async def test_program_sees_no_other_process_and_inherits_no_descriptor(confinem
     assert not [line for line in said if "hunter2" in line or "PYTHONPATH" in line]
 
 
-async def test_program_that_says_too_much_is_ended(confinement):
+async def test_confinement__too_long_output_ends_the_program(confinement):
     with pytest.raises(OutputTooLong):
         await confinement.fetch("yes", stdout_limit=1000)
 
 
-async def test_of_an_endless_complaint_the_end_is_kept(confinement):
+async def test_confinement__end_of_a_long_error_is_kept(confinement):
     script = "head -c 10000000 /dev/zero | tr '\\0' x >&2; echo end >&2; exit 3"
     done = await confinement.fetch("sh", "-c", script)
     assert done.returncode == 3
@@ -141,7 +141,7 @@ async def test_of_an_endless_complaint_the_end_is_kept(confinement):
     assert len(done.stderr) <= MIB
 
 
-async def test_program_ends_with_all_that_it_started_when_its_time_is_up(confinement):
+async def test_confinement__timeout_ends_the_program_with_its_children(confinement):
     script = "(setsid sleep 1000 &) ; sleep 1000"
     place = Confinement(
         confinement.scratch, confinement.work, confinement.room, timedelta(seconds=1)
@@ -165,7 +165,7 @@ def confined_processes(directory):
 
 
 @needs_registry
-async def test_cancelled_fetch_leaves_no_process_and_no_file(tmp_path, silent_registry):
+async def test_confinement__cancelled_fetch_leaves_nothing(tmp_path, silent_registry):
     fetch = asyncio.create_task(bases_in(tmp_path).provide(f"{silent_registry}/image", say=print))
     await until(lambda: is_fetching(tmp_path), timeout=60)
     fetch.cancel()
@@ -176,7 +176,7 @@ async def test_cancelled_fetch_leaves_no_process_and_no_file(tmp_path, silent_re
 
 
 @needs_registry
-async def test_killed_engine_takes_its_fetches_along(tmp_path, silent_registry):
+async def test_confinement__killed_engine_ends_its_fetches(tmp_path, silent_registry):
     engine = await asyncio.create_subprocess_exec(
         sys.executable, "-c", FETCHING, tmp_path, f"{silent_registry}/image", cwd=REPOSITORY
     )
@@ -200,7 +200,7 @@ async def is_fetching(directory):
 
 
 @needs_registry
-async def test_nonsense_of_a_registry_is_told_in_few_printable_words(tmp_path):
+async def test_confinement__malformed_registry_answer_has_a_short_message(tmp_path):
     async def answer(reader, writer):
         if await reader.read(1) == b"G":  # and not TLS, which is tried first
             is_greeting = b"/v2/ " in await reader.readline()

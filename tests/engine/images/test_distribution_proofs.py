@@ -26,14 +26,14 @@ def run_on(engine, template, command):
 
 
 @needs_debian
-def test_debian_of_another_release_takes_that_releases_packages(engine):
+def test_distribution__debian_release_uses_its_packages(engine):
     template = Template().from_debian_image("trixie-slim").apt_install("hello")
     said = run_on(engine, template, "hello; id -un; . /etc/os-release; echo $VERSION_ID")
     assert said == "Hello, world!\nuser\n13\n"
 
 
 @needs_debian
-def test_python_has_its_version_and_takes_packages_of_pip(engine):
+def test_distribution__python_version_with_pip(engine):
     template = Template().from_python_image("3.11").pip_install("six")
     said = run_on(
         engine, template, "python -c 'import six, sys; print(sys.version)'; gcc --version"
@@ -43,7 +43,7 @@ def test_python_has_its_version_and_takes_packages_of_pip(engine):
 
 @needs_debian
 @pytest.mark.parametrize("version", ["lts", "20"])
-def test_node_has_its_version_and_takes_packages_of_npm(engine, version):
+def test_distribution__node_version_with_npm(engine, version):
     template = Template().from_node_image(version).npm_install("is-odd")
     command = "node --version; npm --version; node -e \"console.log(require('is-odd')(3))\""
     said = run_on(engine, template, command).split()
@@ -52,13 +52,13 @@ def test_node_has_its_version_and_takes_packages_of_npm(engine, version):
 
 
 @pytest.mark.skipif(not UBUNTU_KEYRING.exists(), reason="no keys of Ubuntu")
-def test_ubuntu_has_its_version(engine):
+def test_distribution__ubuntu_version(engine):
     template = Template().from_ubuntu_image("24.04")
     assert run_on(engine, template, ". /etc/os-release; echo $VERSION_ID") == "24.04\n"
 
 
 @needs_registry
-def test_image_of_a_whole_distribution_from_a_registry_works(engine, registry, tmp_path):
+def test_distribution__distribution_image_from_a_registry_works(engine, registry, tmp_path):
     archive = tmp_path / "debian.tar"
     packages = "--include=ca-certificates,curl,sudo"
     run("mmdebstrap", "--variant=minbase", packages, host_suite(), str(archive))

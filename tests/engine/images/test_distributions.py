@@ -41,18 +41,18 @@ def found(reference, host):
         *(("node:lts", "stable"), ("node:20-bookworm-slim", "bookworm")),
     ],
 )
-def test_official_image_is_made_of_the_release_that_has_what_it_promises(reference, suite, host):
+def test_distribution__official_image_maps_to_a_release(reference, suite, host):
     assert found(reference, host).recipe.suite == suite
 
 
 @needs_debian
-def test_slim_variants_come_without_compilers_and_others_with_them(host):
+def test_distribution__slim_variants_have_no_compilers(host):
     assert "build-essential" in found("python:3.11", host).recipe.packages
     assert "build-essential" not in found("python:3.11-slim", host).recipe.packages
 
 
 @needs_debian
-def test_node_is_our_own_where_that_will_do_and_of_npm_where_not(host):
+def test_distribution__node_is_bundled_or_from_npm(host):
     major = node.version().partition(".")[0]
     assert found("node:lts", host).node == found(f"node:{major}", host).node == node.version()
     assert found("node:20.1", host).node == "20.1"
@@ -60,7 +60,7 @@ def test_node_is_our_own_where_that_will_do_and_of_npm_where_not(host):
 
 
 @needs_debian
-def test_image_is_another_with_another_node_or_other_certificates(host):
+def test_distribution__digest_depends_on_node_and_certificates(host):
     images = [found(name, host) for name in ("node:18", "node:20", "node:20-slim", "debian")]
     images.append(found("debian", replace(host, apt_options=("Acquire::Retries 1;",))))
     assert len({image.digest for image in images}) == len(images)
@@ -73,13 +73,13 @@ def test_image_is_another_with_another_node_or_other_certificates(host):
         *(("python:3.11-alpine", "alpine"), ("node:alpine", "alpine"), ("debian:6", "bookworm")),
     ],
 )
-def test_what_no_release_has_is_refused_with_what_there_is(reference, reason, host):
+def test_distribution__unavailable_version_is_rejected_with_alternatives(reference, reason, host):
     with pytest.raises(ImageRefused, match=re.escape(reason)):
         found(reference, host)
 
 
 @pytest.mark.skipif(UBUNTU_KEYRING.exists(), reason="the keys of Ubuntu are here")
-def test_ubuntu_is_not_made_of_packages_that_cannot_be_checked(host):
+def test_distribution__ubuntu_requires_verifiable_packages(host):
     with pytest.raises(ImageRefused, match="ubuntu-archive-keyring"):
         found("ubuntu:24.04", host)
 
@@ -87,11 +87,11 @@ def test_ubuntu_is_not_made_of_packages_that_cannot_be_checked(host):
 @pytest.mark.parametrize(
     "reference", ["alpine", "example.com/debian", "someone/debian", f"debian@sha256:{'0' * 64}"]
 )
-def test_other_images_are_no_distributions(reference, host):
+def test_distribution__other_images_are_not_distributions(reference, host):
     assert found(reference, host) is None
 
 
-def test_package_sources_follow_to_another_release():
+def test_distribution__package_sources_follow_the_release():
     sources = (
         "deb http://mirror.example/debian bookworm main",
         "Suites: bookworm bookworm-updates",

@@ -79,7 +79,9 @@ def escape_by_whiteout(layer, outside):
     "escape", [escape_by_name, escape_by_link, escape_by_hardlink, escape_by_whiteout]
 )
 @pytest.mark.usefixtures("untouched")
-async def test_no_entry_of_a_layer_reaches_out_of_it(bases, registry, outside, tmp_path, escape):
+async def test_hostile_image__layer_entries_cannot_escape(
+    bases, registry, outside, tmp_path, escape
+):
     def fill(layer):
         shell(layer)
         escape(layer, outside)
@@ -101,9 +103,7 @@ def is_foreign(path):
 
 
 @pytest.mark.usefixtures("untouched")
-async def test_what_is_added_to_an_image_follows_none_of_its_links(
-    bases, registry, outside, tmp_path
-):
+async def test_hostile_image__added_files_follow_no_links(bases, registry, outside, tmp_path):
     def fill(layer):
         shell(layer)
         for name in ("etc", "home", "tmp", "root", "usr", "var"):
@@ -116,9 +116,7 @@ async def test_what_is_added_to_an_image_follows_none_of_its_links(
 
 
 @pytest.mark.usefixtures("untouched")
-async def test_files_that_are_links_are_replaced_and_not_written_through(
-    bases, registry, outside, tmp_path
-):
+async def test_hostile_image__linked_files_are_replaced(bases, registry, outside, tmp_path):
     def fill(layer):
         shell(layer)
         layer.directory("etc/ssl/certs")
@@ -130,7 +128,7 @@ async def test_files_that_are_links_are_replaced_and_not_written_through(
     assert not (image.layers[1] / "etc/passwd").is_symlink()
 
 
-async def test_devices_do_not_come_along(bases, registry, tmp_path):
+async def test_hostile_image__devices_are_dropped(bases, registry, tmp_path):
     def fill(layer):
         shell(layer)
         layer.device("memory", tarfile.CHRTYPE, 1, 1)
@@ -144,7 +142,7 @@ async def test_devices_do_not_come_along(bases, registry, tmp_path):
     assert not any(stat.S_ISCHR(mode) or stat.S_ISBLK(mode) for mode in modes)
 
 
-async def test_attributes_of_the_overlay_do_not_come_along(bases, registry, tmp_path):
+async def test_hostile_image__overlay_attributes_are_dropped(bases, registry, tmp_path):
     def fill(layer):
         shell(layer)
         layer.directory("opaque", attributes={"trusted.overlay.opaque": "y"})
@@ -157,7 +155,7 @@ async def test_attributes_of_the_overlay_do_not_come_along(bases, registry, tmp_
     assert not os.listxattr(image.layers[0] / "opaque")
 
 
-async def test_deep_tree_is_taken_and_removed_again(bases, registry, tmp_path):
+async def test_hostile_image__deep_tree_is_handled_and_removed(bases, registry, tmp_path):
     def fill(layer):
         shell(layer)
         layer.directory("d/" * DEPTH)
@@ -173,7 +171,7 @@ def is_deep(layer):
     return (layer / ("d/" * DEPTH)).is_dir()
 
 
-async def test_image_that_is_too_large_is_refused_before_it_is_fetched(registry, tmp_path):
+async def test_hostile_image__too_large_image_is_rejected_before_the_download(registry, tmp_path):
     noise = os.urandom(2 << 20)
     layout = make_image(tmp_path, lambda layer: layer.file("noise", noise))
     bases = bases_in(tmp_path / "images", insecure=registry.address, largest_mb=1)
@@ -184,7 +182,7 @@ async def test_image_that_is_too_large_is_refused_before_it_is_fetched(registry,
 
 
 @pytest.mark.parametrize("files", [1, 200])
-async def test_small_image_that_unpacks_to_a_large_one_is_refused(registry, tmp_path, files):
+async def test_hostile_image__decompression_bomb_is_rejected(registry, tmp_path, files):
     def fill(layer):
         for number in range(files):
             layer.file(str(number), bytes((64 << 20) // files))
@@ -196,7 +194,7 @@ async def test_small_image_that_unpacks_to_a_large_one_is_refused(registry, tmp_
     assert not list((tmp_path / "images/layers").iterdir())
 
 
-async def test_configuration_without_end_is_refused(bases, registry, tmp_path):
+async def test_hostile_image__endless_configuration_is_rejected(bases, registry, tmp_path):
     layout = make_image(tmp_path, shell)
     reconfigure(
         layout, lambda configuration: configuration["config"].update(Env=["A=" + "x" * (2 << 20)])
@@ -205,14 +203,14 @@ async def test_configuration_without_end_is_refused(bases, registry, tmp_path):
         await bases.provide(registry.push(layout, "config"), say=print)
 
 
-async def test_configuration_that_makes_no_sense_is_refused(bases, registry, tmp_path):
+async def test_hostile_image__malformed_configuration_is_rejected(bases, registry, tmp_path):
     layout = make_image(tmp_path, shell)
     reconfigure(layout, lambda configuration: configuration["config"].update(Env={"A": []}))
     with pytest.raises(ImageRefused, match="makes no sense"):
         await bases.provide(registry.push(layout, "nonsense"), say=print)
 
 
-async def test_image_of_another_machine_is_refused(bases, registry, tmp_path):
+async def test_hostile_image__foreign_architecture_is_rejected(bases, registry, tmp_path):
     layout = make_image(tmp_path, shell)
     reconfigure(layout, lambda configuration: configuration.update(architecture="s390x"))
     with pytest.raises(ImageRefused, match="linux/s390x"):

@@ -11,7 +11,7 @@ from sandbox_engine.rootfs.ownership import UID_BASE
 pytestmark = pytest.mark.needs_engine
 
 
-def test_shift_moves_every_owner_and_follows_no_link(tmp_path):
+def test_layer__shift_moves_owners_and_follows_no_links(tmp_path):
     outside = tmp_path / "outside"
     outside.write_text("the host's")
     layer = tmp_path / "layer"
@@ -37,7 +37,7 @@ def test_shift_moves_every_owner_and_follows_no_link(tmp_path):
     assert outside.stat().st_uid == tmp_path.stat().st_uid == 0
 
 
-def test_shift_keeps_modes_times_and_hard_links(tmp_path):
+def test_layer__shift_keeps_modes_times_and_hard_links(tmp_path):
     (tmp_path / "mail").mkdir()
     (tmp_path / "mail").chmod(0o2775)
     program = tmp_path / "mail/program"
@@ -56,7 +56,7 @@ def test_shift_keeps_modes_times_and_hard_links(tmp_path):
     assert (twin.st_ino, twin.st_nlink, twin.st_uid) == (status.st_ino, 2, UID_BASE)
 
 
-def test_shift_binds_file_capabilities_to_the_sandboxes_namespace(tmp_path):
+def test_layer__shift_binds_file_capabilities_to_the_sandboxes_namespace(tmp_path):
     program = tmp_path / "program"
     program.write_text("")
     net_raw = 1 << 13
@@ -68,7 +68,7 @@ def test_shift_binds_file_capabilities_to_the_sandboxes_namespace(tmp_path):
     assert struct.unpack("<6I", capability) == (0x03000001, net_raw, 0, 0, 0, UID_BASE)
 
 
-def test_shift_drops_devices_and_sockets_and_keeps_whiteouts_and_fifos(tmp_path):
+def test_layer__shift_drops_devices_and_sockets_and_keeps_whiteouts_and_fifos(tmp_path):
     os.mknod(tmp_path / "disk", stat.S_IFBLK | 0o666, os.makedev(7, 0))
     os.mknod(tmp_path / "memory", stat.S_IFCHR | 0o666, os.makedev(1, 1))
     os.mknod(tmp_path / "whiteout", stat.S_IFCHR, os.makedev(0, 0))

@@ -85,7 +85,7 @@ def output_of(root, *command):
     return done.stdout
 
 
-def test_base_has_what_agents_expect(root):
+def test_base_image__has_the_tools_agents_expect(root):
     for program in "bash curl git less ps python python3 sh ssh sudo tar unzip wget".split():
         assert (root / "usr/bin" / program).exists(), program
     assert output_of(root, "python", "--version") == output_of(root, "python3", "--version")
@@ -95,7 +95,7 @@ def test_base_has_what_agents_expect(root):
     assert output_of(root, "python", "-m", "venv", "--help")
 
 
-def test_base_has_an_account_with_passwordless_sudo(tree):
+def test_base_image__has_passwordless_sudo(tree):
     assert "user:x:1000:1000::/home/user:/bin/bash" in (tree / "etc/passwd").read_text()
     assert (tree / "home/user").stat().st_uid == UID_BASE + 1000
     rules = tree / "etc/sudoers.d/user"
@@ -104,13 +104,13 @@ def test_base_has_an_account_with_passwordless_sudo(tree):
     assert stat.S_IMODE((tree / "usr/bin/sudo").stat().st_mode) == 0o4755
 
 
-def test_base_lets_every_account_install_for_all(tree):
+def test_base_image__all_accounts_may_install_packages(tree):
     assert not list(tree.glob("usr/lib/python3*/EXTERNALLY-MANAGED"))
     for directory in ("bin", "lib/node_modules", "lib/node_modules/npm"):
         assert stat.S_IMODE((tree / "usr/local" / directory).stat().st_mode) == 0o777
 
 
-def test_base_belongs_to_the_sandboxes_root(tree):
+def test_base_image__belongs_to_sandbox_root(tree):
     statuses = [path.lstat() for path in (tree, *tree.rglob("*"))]
     assert len(statuses) > 5000
     assert {status.st_uid - UID_BASE for status in statuses} <= {0, 42, 1000}  # root, _apt, user
@@ -118,14 +118,14 @@ def test_base_belongs_to_the_sandboxes_root(tree):
     assert not any(stat.S_ISCHR(s.st_mode) or stat.S_ISBLK(s.st_mode) for s in statuses)
 
 
-def test_base_carries_nothing_of_the_host_that_a_sandbox_has_no_use_for(tree):
+def test_base_image__contains_no_host_specifics(tree):
     for name in ("etc/resolv.conf", "etc/hostname", "etc/apt/auth.conf"):
         assert not (tree / name).exists()
     assert not any((tree / "run").rglob("*.pid"))
     assert not list((tree / "var/lib/apt/lists").glob("*_Packages*"))
 
 
-def test_base_trusts_the_hosts_additional_certificates(base, tree):
+def test_base_image__trusts_extra_host_certificates(base, tree):
     certificates = read_certificates(Settings().certificates_dir)
     if not certificates:
         pytest.skip("this machine trusts no certificate of its own")
@@ -134,12 +134,12 @@ def test_base_trusts_the_hosts_additional_certificates(base, tree):
     assert base.env["NODE_EXTRA_CA_CERTS"] == "/etc/ssl/certs/ca-certificates.crt"
 
 
-def test_images_are_out_of_reach_of_the_machines_accounts(base):
+def test_base_image__is_inaccessible_to_host_accounts(base):
     assert stat.S_IMODE(IMAGES.stat().st_mode) == 0o700
 
 
 @pytest.mark.slow
-async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
+async def test_base_image__engines_sharing_a_directory_build_it_once(tmp_path):
     lines: list[str] = []
     recipe = small_recipe()
     engines = [bases_in(tmp_path / "images", recipe=recipe) for _ in range(2)]
@@ -153,7 +153,7 @@ async def test_two_engines_that_share_a_directory_build_the_base_once(tmp_path):
 
 
 @pytest.mark.slow
-async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_file(tmp_path):
+async def test_base_image__killed_build_is_cleaned_up(tmp_path):
     builder = await asyncio.create_subprocess_exec(
         sys.executable, "-c", BUILD, tmp_path, stdout=asyncio.subprocess.PIPE, cwd=REPOSITORY
     )
@@ -172,7 +172,7 @@ async def test_killed_build_leaves_no_process_no_mount_and_at_the_next_start_no_
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
-async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
+async def test_base_image__cancelled_build_is_cleaned_up(tmp_path):
     started = asyncio.Event()
     bases = bases_in(tmp_path, recipe=small_recipe())
     build = asyncio.create_task(bases.ensure_base(say=lambda _: started.set()))
@@ -183,7 +183,7 @@ async def test_cancelled_build_cleans_up_behind_itself(tmp_path):
     assert stored(tmp_path) == [[], []]
 
 
-async def test_failed_build_says_why_and_leaves_nothing(tmp_path):
+async def test_base_image__failed_build_reports_the_reason(tmp_path):
     recipe = BaseRecipe(
         suite="nowhere",
         sources=("deb http://127.0.0.1:1/debian nowhere main",),
@@ -195,7 +195,7 @@ async def test_failed_build_says_why_and_leaves_nothing(tmp_path):
     assert stored(tmp_path) == [[], []]
 
 
-async def test_layer_goes_when_no_engine_needs_it(tmp_path):
+async def test_base_image__unused_layer_is_removed(tmp_path):
     images, gone = tmp_path / "images", tmp_path / "gone"
     gone.mkdir()
     stores = [ImageStore(images, owner=owner) for owner in (tmp_path, gone)]
@@ -212,7 +212,7 @@ async def test_layer_goes_when_no_engine_needs_it(tmp_path):
     assert stored(images) == [["paused"], []]
 
 
-def test_recipe_changes_with_what_the_image_is_made_of(tmp_path):
+def test_base_image__recipe_digest_covers_all_inputs(tmp_path):
     (tmp_path / "company.crt").write_text(CERTIFICATE)
     (tmp_path / "notes.txt").write_text("no certificate")
     plain = small_recipe()
@@ -229,7 +229,7 @@ def test_recipe_changes_with_what_the_image_is_made_of(tmp_path):
     assert "SSL_CERT_FILE" not in plain.env
 
 
-def test_package_sources_are_the_distributions_alone(tmp_path):
+def test_base_image__package_sources_are_the_distribution_only(tmp_path):
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / "sources.list").write_text(
         "# deb http://old.example/debian bookworm main\n"
@@ -249,14 +249,14 @@ def test_package_sources_are_the_distributions_alone(tmp_path):
     )
 
 
-def test_proxy_on_the_hosts_loopback_is_no_proxy_for_a_sandbox():
+def test_base_image__loopback_proxy_is_ignored():
     assert is_usable_in_sandbox('Acquire::http::Proxy "http://proxy.example:3128";')
     assert is_usable_in_sandbox('Acquire::http::Proxy "http://127.example:3128";')
     for host in ("localhost", "127.0.0.1", "[::1]"):
         assert not is_usable_in_sandbox(f'Acquire::http::Proxy "http://{host}:3142";')
 
 
-def test_passwords_of_the_hosts_apt_stay_out_of_the_image():
+def test_base_image__apt_passwords_stay_out():
     assert not is_usable_in_sandbox('Acquire::http::Proxy "http://me:secret@proxy.example";')
     sources = "deb https://me:secret@mirror.example/debian bookworm main"
     assert without_credentials(sources) == "deb https://mirror.example/debian bookworm main"

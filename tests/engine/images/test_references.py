@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ),
     ],
 )
-def test_reference_is_read_as_docker_reads_it(text, full):
+def test_reference__is_parsed_like_docker(text, full):
     assert str(Reference.parse(text)) == full
 
 
@@ -36,16 +36,16 @@ def test_reference_is_read_as_docker_reads_it(text, full):
         *("https://example.com/a", "a" * 300, "a:" + "b" * 129, "example.com/a@md5:" + "0" * 64),
     ],
 )
-def test_what_is_no_reference_is_refused(text):
+def test_reference__invalid_reference_is_rejected(text):
     with pytest.raises(InvalidRequest, match="invalid image reference"):
         Reference.parse(text)
 
 
-def test_password_is_not_shown():
+def test_reference__password_is_not_shown():
     assert "hunter2" not in repr(RegistryCredentials("alice", "hunter2"))
 
 
 @pytest.mark.parametrize(("username", "password"), [("a:b", "c"), ("", "c"), ("a", "")])
-def test_credentials_that_cannot_be_sent_are_refused(username, password):
+def test_reference__invalid_credentials_are_rejected(username, password):
     with pytest.raises(InvalidRequest):
         RegistryCredentials(username, password)

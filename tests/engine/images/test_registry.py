@@ -48,9 +48,7 @@ def reference(registry, layout):
     return registry.push(layout, "small:1")
 
 
-async def test_image_of_a_registry_is_one_layer_with_the_owners_and_modes_it_had(
-    bases, reference, said
-):
+async def test_registry__image_becomes_one_layer_with_owners_and_modes(bases, reference, said):
     image = await bases.provide(reference, say=said.append)
     files = image.layers[0]
     assert (files / "data").read_bytes() == b"second"
@@ -61,13 +59,13 @@ async def test_image_of_a_registry_is_one_layer_with_the_owners_and_modes_it_had
     assert any("fetching" in line for line in said)
 
 
-async def test_environment_of_an_image_is_kept_and_its_user_and_directory_are_not(bases, reference):
+async def test_registry__environment_is_kept_but_not_user_and_directory(bases, reference):
     image = await bases.provide(reference, say=print)
     assert image.env["GREETING"] == "hello"
     assert (image.user, image.workdir) == ("user", "")  # as E2B builds it
 
 
-async def test_image_that_did_not_change_is_not_fetched_again(bases, reference, said):
+async def test_registry__unchanged_image_is_not_fetched_again(bases, reference, said):
     first = await bases.provide(reference, say=print)
     inode = first.layers[0].stat().st_ino
     assert await bases.provide(reference, say=said.append) == first
@@ -75,7 +73,7 @@ async def test_image_that_did_not_change_is_not_fetched_again(bases, reference, 
     assert said == []
 
 
-async def test_tag_that_moved_gives_the_new_image(bases, registry, layout, tmp_path):
+async def test_registry__moved_tag_returns_the_new_image(bases, registry, layout, tmp_path):
     moving = registry.push(layout, "moving:1")
     first = await bases.provide(moving, say=print)
     changed = make_image(tmp_path, shell, lambda layer: layer.file("new"))
@@ -86,13 +84,13 @@ async def test_tag_that_moved_gives_the_new_image(bases, registry, layout, tmp_p
 
 
 @pytest.mark.parametrize("form", ["--dest-compress-format=zstd", "--format=v2s2"])
-async def test_other_forms_of_images_are_unpacked_too(bases, registry, layout, form):
+async def test_registry__other_image_formats_are_unpacked(bases, registry, layout, form):
     reference = registry.push(layout, "small:other", form)
     image = await bases.provide(reference, say=print)
     assert (image.layers[0] / "data").read_bytes() == b"second"
 
 
-async def test_of_an_image_for_several_platforms_this_machines_is_taken(bases, registry, tmp_path):
+async def test_registry__platform_of_this_machine_is_selected(bases, registry, tmp_path):
     for name in ("ours", "theirs"):
         marked = make_image(tmp_path, shell, partial(Layer.file, name=name))
         registry.push(marked, f"several:{name}")
@@ -105,7 +103,7 @@ async def test_of_an_image_for_several_platforms_this_machines_is_taken(bases, r
         await bases.provide(registry.push_index("several", variants=variants), say=print)
 
 
-async def test_digest_names_exactly_one_image(bases, registry, layout, reference, tmp_path):
+async def test_registry__digest_selects_one_image(bases, registry, layout, reference, tmp_path):
     registry.push(layout, "exact:1")
     exact = f"{registry.address}/exact@{registry.digest('exact', '1')}"
     registry.push(make_image(tmp_path, shell), "exact:1")
@@ -113,14 +111,14 @@ async def test_digest_names_exactly_one_image(bases, registry, layout, reference
     assert (image.layers[0] / "data").read_bytes() == b"second"
 
 
-async def test_builds_of_one_image_at_the_same_time_share_it(tmp_path, registry, reference):
+async def test_registry__concurrent_builds_share_the_image(tmp_path, registry, reference):
     engines = [bases_in(tmp_path, insecure=registry.address) for _ in range(3)]
     images = await asyncio.gather(*(bases.provide(reference, say=print) for bases in engines))
     assert images == [images[0]] * 3
     assert not list((tmp_path / "building").iterdir())
 
 
-async def test_password_opens_a_registry(tmp_path, locked_registry, layout):
+async def test_registry__password_grants_access(tmp_path, locked_registry, layout):
     reference = locked_registry.push(layout, "small")
     bases = bases_in(tmp_path, insecure=locked_registry.address)
     with pytest.raises(RegistryRefused, match="authentication required"):
@@ -131,7 +129,9 @@ async def test_password_opens_a_registry(tmp_path, locked_registry, layout):
         await bases.provide(reference, say=print)
 
 
-async def test_wrong_password_is_refused_and_not_repeated(tmp_path, locked_registry, layout):
+async def test_registry__wrong_password_is_rejected_and_not_retried(
+    tmp_path, locked_registry, layout
+):
     reference = locked_registry.push(layout, "small")
     bases = bases_in(tmp_path, insecure=locked_registry.address)
     wrong = RegistryCredentials("alice", "hunter2")
@@ -140,12 +140,12 @@ async def test_wrong_password_is_refused_and_not_repeated(tmp_path, locked_regis
     assert "hunter2" not in str(refusal.value) + repr(wrong)
 
 
-async def test_what_a_registry_does_not_have_is_said(bases, registry):
+async def test_registry__missing_image_is_reported(bases, registry):
     with pytest.raises(RegistryRefused, match="manifest unknown"):
         await bases.provide(f"{registry.address}/none", say=print)
 
 
-async def test_silent_registry_leaves_what_was_fetched_before(tmp_path, layout, said):
+async def test_registry__unreachable_registry_falls_back_to_the_cache(tmp_path, layout, said):
     with running_registry() as registry:
         reference = registry.push(layout, "small:1")
         bases = bases_in(tmp_path, insecure=registry.address)
@@ -156,7 +156,7 @@ async def test_silent_registry_leaves_what_was_fetched_before(tmp_path, layout, 
         await bases.provide(f"{reference}2", say=print)
 
 
-async def test_private_image_is_not_given_out_without_its_registry(tmp_path, layout):
+async def test_registry__private_image_requires_the_registry(tmp_path, layout):
     with running_registry(login=LOGIN) as registry:
         reference = registry.push(layout, "small:1")
         bases = bases_in(tmp_path, insecure=registry.address)
@@ -166,6 +166,6 @@ async def test_private_image_is_not_given_out_without_its_registry(tmp_path, lay
             await bases.provide(reference, credentials=credentials, say=print)
 
 
-async def test_plain_http_is_refused_unless_the_setting_names_the_registry(tmp_path, reference):
+async def test_registry__plain_http_requires_the_setting(tmp_path, reference):
     with pytest.raises(RegistryUnreachable, match="HTTP response to HTTPS client"):
         await bases_in(tmp_path).provide(reference, say=print)

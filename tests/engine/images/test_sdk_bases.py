@@ -20,9 +20,7 @@ def engine(locked_registry):
         yield engine
 
 
-def test_template_on_a_private_image_runs_commands_as_the_user_that_it_lacked(
-    engine, locked_registry, tmp_path
-):
+def test_base_image__private_image_gets_the_missing_user(engine, locked_registry, tmp_path):
     layout = make_image(tmp_path, shell, settings=("--config.env=GREETING=hello",))
     reference = locked_registry.push(layout, "small")
     name, _, password = LOGIN.partition(":")
@@ -39,7 +37,7 @@ def test_template_on_a_private_image_runs_commands_as_the_user_that_it_lacked(
     assert password not in engine.log
 
 
-def test_build_on_an_image_without_a_shell_fails_and_says_so(engine, locked_registry, tmp_path):
+def test_base_image__image_without_a_shell_fails_the_build(engine, locked_registry, tmp_path):
     layout = make_image(tmp_path, lambda layer: layer.file("program", mode=0o755))
     reference = locked_registry.push(layout, "bare")
     name, _, password = LOGIN.partition(":")

@@ -8,7 +8,7 @@ from tests.engine.file_systems import small_file_system
 pytestmark = pytest.mark.needs_engine
 
 
-def test_what_makes_a_base_holds_no_disk_in_use_but_its_own():
+def test_base_build__holds_no_foreign_disks():
     with small_file_system(64) as theirs, small_file_system(64) as own:
         command = confined(["cat", "/proc/self/mounts"], own / "tree")
         seen = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -34,7 +34,7 @@ def unfinished(store):
     return list((store.directory / "building").iterdir())
 
 
-async def test_layer_is_there_when_it_was_made_and_not_before(store):
+async def test_image_store__layer_exists_once_complete(store):
     assert store.find_layer("one") is None
     layer = await store.add_layer("one", write("first"))
     assert store.find_layer("one") == layer
@@ -43,13 +43,13 @@ async def test_layer_is_there_when_it_was_made_and_not_before(store):
     assert not unfinished(store)
 
 
-async def test_layer_that_is_there_is_returned_untouched(store, neighbour):
+async def test_image_store__existing_layer_is_returned(store, neighbour):
     first = await store.add_layer("one", write("first"))
     assert await neighbour.add_layer("one", write("second")) == first
     assert (first / "file").read_text() == "first"
 
 
-async def test_layer_wanted_by_several_at_once_is_made_once(store, neighbour):
+async def test_image_store__concurrent_requests_make_a_layer_once(store, neighbour):
     made, started, may_go_on = [], threading.Event(), threading.Event()
 
     def fill(tree):
@@ -65,7 +65,7 @@ async def test_layer_wanted_by_several_at_once_is_made_once(store, neighbour):
     assert len(set(layers)) == 1
 
 
-async def test_layers_of_other_digests_do_not_wait_for_one_another(store):
+async def test_image_store__different_layers_do_not_wait_for_each_other(store):
     may_go_on = threading.Event()
     slow = asyncio.create_task(store.add_layer("slow", lambda _: may_go_on.wait(60) and None))
     async with asyncio.timeout(30):
@@ -75,7 +75,7 @@ async def test_layers_of_other_digests_do_not_wait_for_one_another(store):
     await slow
 
 
-async def test_failing_fill_leaves_nothing_and_can_be_tried_again(store):
+async def test_image_store__failed_fill_leaves_nothing(store):
     def fail(tree):
         (tree / "half").write_text("")
         raise OSError("no")
@@ -87,7 +87,7 @@ async def test_failing_fill_leaves_nothing_and_can_be_tried_again(store):
     assert await store.add_layer("one", write("")) == store.find_layer("one")
 
 
-async def test_cancelled_fill_ends_before_its_files_are_removed(store):
+async def test_image_store__cancelled_fill_ends_before_cleanup(store):
     started, may_go_on = threading.Event(), threading.Event()
     ended = []
 
@@ -110,7 +110,7 @@ async def test_cancelled_fill_ends_before_its_files_are_removed(store):
     assert not unfinished(store)
 
 
-async def test_clean_up_leaves_what_somebody_is_working_in(store, neighbour):
+async def test_image_store__cleanup_keeps_directories_in_use(store, neighbour):
     started, may_go_on = threading.Event(), threading.Event()
 
     def fill(tree):
@@ -125,14 +125,14 @@ async def test_clean_up_leaves_what_somebody_is_working_in(store, neighbour):
     assert ((await adding) / "file").read_text() == "whole"
 
 
-async def test_clean_up_removes_what_nobody_works_in_any_more(store):
+async def test_image_store__cleanup_removes_abandoned_directories(store):
     for depth in range(DEPTH):
         (store.directory / "building/left" / ("d/" * depth)).mkdir()
     await store.remove_unused(list)
     assert not unfinished(store)
 
 
-async def test_layer_that_is_held_survives_a_clean_up_of_its_own_engine(store):
+async def test_image_store__held_layer_survives_cleanup(store):
     layer = await store.add_layer("one", write(""))
     with store.hold("one"):
         await store.remove_unused(list)
@@ -141,7 +141,7 @@ async def test_layer_that_is_held_survives_a_clean_up_of_its_own_engine(store):
     assert not layer.exists()
 
 
-async def test_layer_that_was_claimed_survives_a_clean_up_of_another_engine(store, neighbour):
+async def test_image_store__claimed_layer_survives_cleanup_by_another_engine(store, neighbour):
     layer = await store.add_layer("one", write(""))
     assert await neighbour.claim(["one"])
     assert not await neighbour.claim(["one", "two"])

@@ -35,53 +35,53 @@ async def keeper(run_dir):
     await keeper.close()
 
 
-async def test_a_program_gets_its_input_and_gives_its_output_and_status(keeper):
+async def test_keeper__program_gets_input_and_returns_output(keeper):
     script = "tr a-z A-Z; echo problem >&2; exit 7"
     completed = await keeper.run(["sh", "-c", script], stdin=b"hello")
     assert (completed.returncode, completed.stdout, completed.stderr) == (7, b"HELLO", b"problem\n")
 
 
-async def test_megabytes_go_in_and_come_out(keeper):
+async def test_keeper__large_input_and_output_pass(keeper):
     data = os.urandom(5 << 20)
     completed = await keeper.run(["cat"], stdin=data)
     assert completed.stdout == data
 
 
-async def test_a_program_killed_by_a_signal_has_a_negative_status(keeper):
+async def test_keeper__signalled_program_has_a_negative_status(keeper):
     completed = await keeper.run(["sh", "-c", "kill -9 $$"])
     assert completed.returncode == -signal.SIGKILL
 
 
-async def test_a_program_ends_when_it_ends_and_not_with_whom_it_left_its_output_to(keeper):
+async def test_keeper__program_end_ignores_children_holding_the_output(keeper):
     async with asyncio.timeout(5):
         completed = await keeper.run(["sh", "-c", "sleep 30 & echo $!"])
     os.kill(int(completed.stdout), signal.SIGKILL)
 
 
-async def test_a_program_that_takes_too_long_is_killed(keeper):
+async def test_keeper__program_timeout_kills(keeper):
     with pytest.raises(TimeoutError, match="sleep did not end within"):
         await keeper.run(["sleep", "30"], timeout=0.1)
 
 
-async def test_a_program_that_does_not_exist_is_an_error(keeper):
+async def test_keeper__missing_program_is_an_error(keeper):
     with pytest.raises(OSError, match="no-such-program"):
         await keeper.run(["no-such-program"])
     assert (await keeper.run(["true"])).returncode == 0
 
 
-async def test_a_message_too_long_is_refused_and_nothing_else_suffers(keeper):
+async def test_keeper__too_long_message_is_rejected(keeper):
     with pytest.raises(ValueError, match="too long"):
         await keeper.run(["echo", "x" * 100_000])
     assert (await keeper.run(["true"])).returncode == 0
 
 
-async def test_programs_run_at_the_same_time(keeper):
+async def test_keeper__programs_run_concurrently(keeper):
     started = time.monotonic()
     await asyncio.gather(*(keeper.run(["sleep", "0.3"]) for _ in range(20)))
     assert time.monotonic() - started < 3
 
 
-async def test_programs_do_not_inherit_what_the_keeper_ignores_or_knows(keeper, monkeypatch):
+async def test_keeper__programs_do_not_inherit_the_keeper_state(keeper, monkeypatch):
     completed = await keeper.run(["sh", "-c", "grep SigIgn /proc/self/status; env"])
     ignored = int(completed.stdout.split()[1], 16)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
@@ -89,7 +89,7 @@ async def test_programs_do_not_inherit_what_the_keeper_ignores_or_knows(keeper, 
     assert b"SANDBOX_ENGINE" not in completed.stdout
 
 
-async def test_the_keeper_leaves_no_zombie_and_no_descriptor_behind(keeper, run_dir):
+async def test_keeper__no_zombies_or_descriptors_are_left(keeper, run_dir):
     await keeper.run(["true"])
     pid = keeper_pid(run_dir)
     before = descriptors(pid)
@@ -99,7 +99,7 @@ async def test_the_keeper_leaves_no_zombie_and_no_descriptor_behind(keeper, run_
     assert b"Z" not in children
 
 
-async def test_engines_that_start_together_start_one_keeper(run_dir):
+async def test_keeper__concurrent_engines_start_one_keeper(run_dir):
     program = "import asyncio, sys; from pathlib import Path;"
     program += "from sandbox_engine.keeper.client import Keeper;"
     program += "asyncio.run(Keeper.connect(Path(sys.argv[1])))"
@@ -111,7 +111,7 @@ async def test_engines_that_start_together_start_one_keeper(run_dir):
     assert len(keeper_pids(run_dir)) == 1
 
 
-async def test_the_keeper_outlives_hangup_and_interrupt(keeper, run_dir):
+async def test_keeper__survives_hangup_and_interrupt(keeper, run_dir):
     await keeper.run(["true"])
     pid = keeper_pid(run_dir)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
@@ -120,7 +120,7 @@ async def test_the_keeper_outlives_hangup_and_interrupt(keeper, run_dir):
     assert keeper_pid(run_dir) == pid
 
 
-async def test_a_later_engine_takes_the_place_of_an_earlier_one(keeper, run_dir):
+async def test_keeper__later_engine_replaces_the_earlier_one(keeper, run_dir):
     running = asyncio.create_task(keeper.run(["sleep", "10"]))
     await keeper.run(["true"])
     later = await Keeper.connect(run_dir)
@@ -131,9 +131,7 @@ async def test_a_later_engine_takes_the_place_of_an_earlier_one(keeper, run_dir)
     await later.close()
 
 
-async def test_calls_under_way_fail_with_the_keeper_and_the_next_one_starts_another(
-    keeper, run_dir
-):
+async def test_keeper__crash_fails_running_calls_and_the_next_starts_another(keeper, run_dir):
     running = asyncio.create_task(keeper.run(["sleep", "10"]))
     await keeper.run(["true"])
     first = keeper_pid(run_dir)
@@ -145,7 +143,7 @@ async def test_calls_under_way_fail_with_the_keeper_and_the_next_one_starts_anot
     assert keeper_pids(run_dir) == [keeper_pid(run_dir)] != [first]
 
 
-async def test_a_keeper_without_engine_and_children_ends_and_takes_its_socket_along(run_dir):
+async def test_keeper__unused_keeper_ends(run_dir):
     keeper = await Keeper.connect(run_dir)
     pid = keeper_pid(run_dir)
     pidfd = os.pidfd_open(pid)
@@ -156,7 +154,7 @@ async def test_a_keeper_without_engine_and_children_ends_and_takes_its_socket_al
     assert not (run_dir / "keeper.sock").exists()
 
 
-async def test_a_keeper_that_still_has_children_stays(run_dir):
+async def test_keeper__keeper_with_children_stays(run_dir):
     keeper = await Keeper.connect(run_dir)
     left = await keeper.run(["sh", "-c", "sleep 30 >/dev/null & echo $!"])
     pidfd = os.pidfd_open(keeper_pid(run_dir))
@@ -169,7 +167,7 @@ async def test_a_keeper_that_still_has_children_stays(run_dir):
     assert ended
 
 
-async def test_who_is_not_root_cannot_reach_the_keeper(keeper, run_dir):
+async def test_keeper__only_root_can_connect(keeper, run_dir):
     assert run_dir.stat().st_mode & 0o777 == 0o700
     (run_dir / "keeper.sock").chmod(0o777)
     run_dir.chmod(0o711)
@@ -182,7 +180,7 @@ async def test_who_is_not_root_cannot_reach_the_keeper(keeper, run_dir):
     assert (await keeper.run(["true"])).returncode == 0
 
 
-async def test_a_keeper_whose_directory_was_removed_takes_nothing_from_the_next(run_dir):
+async def test_keeper__removed_directory_does_not_affect_the_next_keeper(run_dir):
     first = await Keeper.connect(run_dir)
     await first.close()
     [pid] = keeper_pids(run_dir)
@@ -222,7 +220,7 @@ async def no_new_privileges(keeper):
     return re.findall(r"^NoNewPrivs:\t(\d)$", status, re.MULTILINE)
 
 
-async def test_an_idle_keeper_of_a_restricted_engine_is_replaced(run_dir):
+async def test_keeper__restricted_idle_keeper_is_replaced(run_dir):
     _, restricted = run_restricted(run_dir, "true")
     keeper = await Keeper.connect(run_dir)
     assert await no_new_privileges(keeper) == ["0"]
@@ -230,7 +228,7 @@ async def test_an_idle_keeper_of_a_restricted_engine_is_replaced(run_dir):
     await keeper.close()
 
 
-async def test_a_restricted_keeper_with_children_stays_and_is_reported(run_dir, caplog):
+async def test_keeper__restricted_keeper_with_children_stays_and_is_reported(run_dir, caplog):
     child, restricted = run_restricted(run_dir, "sleep 60 >/dev/null & echo $!")
     keeper = await Keeper.connect(run_dir)
     assert await no_new_privileges(keeper) == ["1"]

@@ -11,7 +11,7 @@ from tests.engine.file_systems import small_file_system
 pytestmark = pytest.mark.needs_engine
 
 
-def test_what_starts_at_the_same_time_counts_together():
+def test_capacity__concurrent_starts_count_together():
     with small_file_system(100) as directory, ExitStack() as started:
         room = resources.free_disk(directory)
         capacity = Capacity(directory, min_free_memory=0, min_free_disk=room // 2)
@@ -24,7 +24,7 @@ def test_what_starts_at_the_same_time_counts_together():
         started.enter_context(capacity.reserve(disk=share))
 
 
-def test_memory_that_is_promised_is_not_promised_again(tmp_path):
+def test_capacity__promised_memory_is_not_promised_twice(tmp_path):
     available = resources.memory().available
     capacity = Capacity(tmp_path, min_free_memory=0, min_free_disk=0)
     with (
@@ -35,7 +35,7 @@ def test_memory_that_is_promised_is_not_promised_again(tmp_path):
         pass
 
 
-async def test_a_machine_without_memory_to_spare_starts_nothing():
+async def test_capacity__machine_without_free_memory_starts_nothing():
     flags = ("--min-free-memory-mb", str(1 << 30), "--pool-size", "0")
     with running_engine(*flags) as engine:
         with pytest.raises(ServiceBusyException, match=r"out of memory.*--min-free-memory-mb"):

@@ -7,7 +7,7 @@ def usage(at):
     return Usage(float(at), 2, 12.5, 1 << 30, 1 << 20, 1 << 10, 1 << 33, 1 << 25)
 
 
-def test_a_later_engine_finds_one_measurement_of_each_minute(tmp_path):
+def test_metrics__one_measurement_per_minute_survives(tmp_path):
     first = History(tmp_path)
     for at in range(0, 600, 5):
         first.add(usage(at))
@@ -17,7 +17,7 @@ def test_a_later_engine_finds_one_measurement_of_each_minute(tmp_path):
     assert second.all() == [*(usage(at) for at in range(0, 600, 60)), usage(700)]
 
 
-def test_old_measurements_make_room(tmp_path, monkeypatch):
+def test_metrics__old_measurements_are_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "_LARGEST_COUNT", 10)
     kept = History(tmp_path)
     for minute in range(100):
@@ -26,7 +26,7 @@ def test_old_measurements_make_room(tmp_path, monkeypatch):
     assert (tmp_path / "metrics").stat().st_size <= 22 * history._POINT.size
 
 
-def test_a_measurement_that_was_cut_short_is_written_over(tmp_path):
+def test_metrics__truncated_measurement_is_overwritten(tmp_path):
     History(tmp_path).add(usage(0))
     with (tmp_path / "metrics").open("ab") as file:
         file.write(b"half of one")

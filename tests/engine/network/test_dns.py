@@ -47,13 +47,13 @@ def configure(place, *servers):
     )
 
 
-async def test_a_name_resolves_through_the_hosts_loopback_stub(network, link):
+async def test_dns__name_resolves_through_a_loopback_stub(network, link):
     asked = question("example.com", number=4711)
     async with resolver(FIRST):
         assert await ask(link.netns, network.dns_address, asked) == answer(asked)
 
 
-async def test_a_server_that_takes_port_53_of_every_address_is_in_nobodys_way(network, link):
+async def test_dns__server_on_port_53_does_not_interfere(network, link):
     asked = question("example.com")
     async with resolver(network.dns_address, silence) as other, resolver(FIRST):
         assert await ask(link.netns, network.dns_address, asked) == answer(asked)
@@ -62,7 +62,7 @@ async def test_a_server_that_takes_port_53_of_every_address_is_in_nobodys_way(ne
     assert not other.asked
 
 
-async def test_the_hosts_resolver_is_asked_with_other_ids_from_other_ports(network, link):
+async def test_dns__queries_use_new_ids_and_ports(network, link):
     async with resolver(FIRST) as upstream:
         for _ in range(5):
             await ask(link.netns, network.dns_address, question("example.com"))
@@ -70,14 +70,14 @@ async def test_the_hosts_resolver_is_asked_with_other_ids_from_other_ports(netwo
     assert len({port for _, (_, port) in upstream.asked}) > 1
 
 
-async def test_several_questions_pass_through_one_connection(network, link):
+async def test_dns__tcp_connection_carries_several_queries(network, link):
     async with resolver(FIRST), connection(link.netns, network.dns_address) as streams:
         for name in ("one.example", "two.example"):
             asked = question(name)
             assert await ask_by_stream(*streams, asked) == answer(asked)
 
 
-async def test_a_truncated_answer_says_so_and_is_whole_by_tcp(network, link):
+async def test_dns__truncated_answer_is_repeated_over_tcp(network, link):
     asked = question("large.example")
     async with resolver(FIRST, lambda asked: [answer(asked, flags=TRUNCATED)]) as upstream:
         truncated = await ask(link.netns, network.dns_address, asked)
@@ -92,14 +92,14 @@ async def test_a_truncated_answer_says_so_and_is_whole_by_tcp(network, link):
     [silence, lambda asked: [answer(asked, flags=SERVER_FAILED)]],
     ids=["silent", "failing"],
 )
-async def test_the_next_resolver_is_asked_where_the_first_is_unable(place, network, link, unable):
+async def test_dns__failing_resolver_is_skipped(place, network, link, unable):
     configure(place, FIRST, SECOND)
     asked = question("example.com")
     async with resolver(FIRST, unable), resolver(SECOND):
         assert await ask(link.netns, network.dns_address, asked) == answer(asked)
 
 
-async def test_a_resolver_that_did_not_answer_is_asked_last_from_then_on(place, network, link):
+async def test_dns__unresponsive_resolver_is_demoted(place, network, link):
     configure(place, FIRST, SECOND)
     async with resolver(FIRST, silence) as silent, resolver(SECOND):
         for _ in range(3):
@@ -107,13 +107,13 @@ async def test_a_resolver_that_did_not_answer_is_asked_last_from_then_on(place, 
     assert len(silent.asked) == 1
 
 
-async def test_without_any_resolver_the_answer_is_a_server_failure(network, link):
+async def test_dns__no_resolver_means_servfail(network, link):
     asked = question("example.com", number=99)
     failed = await ask(link.netns, network.dns_address, asked)
     assert failed == answer(asked, flags=SERVER_FAILED)
 
 
-async def test_a_new_configuration_counts_at_once(place, network, link):
+async def test_dns__configuration_change_is_immediate(place, network, link):
     async with resolver(FIRST) as before, resolver(SECOND) as after:
         await ask(link.netns, network.dns_address, question("example.com"))
         configure(place, SECOND)
@@ -131,7 +131,7 @@ async def test_a_new_configuration_counts_at_once(place, network, link):
     ],
     ids=["other id", "other question", "no answer", "nothing"],
 )
-async def test_what_does_not_answer_the_question_is_ignored(network, link, forged):
+async def test_dns__mismatched_answers_are_ignored(network, link, forged):
     async with resolver(FIRST, lambda asked: [forged(asked), answer(asked)]):
         asked = question("example.com")
         assert await ask(link.netns, network.dns_address, asked) == answer(asked)
@@ -140,14 +140,14 @@ async def test_what_does_not_answer_the_question_is_ignored(network, link, forge
 @pytest.mark.parametrize(
     "wish", [{"flags": UPDATE}, {"kind": TRANSFER}], ids=["update", "transfer"]
 )
-async def test_only_lookups_reach_the_hosts_resolver(network, link, wish):
+async def test_dns__only_lookups_are_forwarded(network, link, wish):
     async with resolver(FIRST) as upstream:
         refused = await ask(link.netns, network.dns_address, question("example.com", **wish))
     assert refused[3] & 0x0F == 4
     assert not upstream.asked
 
 
-async def test_garbage_is_not_answered_and_does_no_harm(network, link):
+async def test_dns__garbage_is_ignored(network, link):
     async with resolver(FIRST):
         for garbage in (b"", b"?", bytes(12), question("example.com")[:-3], b"\xff" * 600):
             with socket_in(link.netns, socket.SOCK_DGRAM) as asker:
@@ -156,7 +156,7 @@ async def test_garbage_is_not_answered_and_does_no_harm(network, link):
         assert await ask(link.netns, network.dns_address, asked) == answer(asked)
 
 
-async def test_without_internet_every_name_is_refused_at_once(network):
+async def test_dns__sandbox_without_internet_gets_refused(network):
     link = await network.acquire(CLOSED)
     asked = question("example.com")
     refused = answer(asked, flags=LOOKUP_REFUSED)
@@ -168,14 +168,14 @@ async def test_without_internet_every_name_is_refused_at_once(network):
     assert not upstream.asked
 
 
-async def test_the_forwarder_answers_nobody_but_sandboxes(network):
+async def test_dns__only_sandboxes_are_served(network):
     with pytest.raises((TimeoutError, OSError)):
         await asyncio.wait_for(ask(HOST, network.dns_address, question("example.com")), 0.5)
     with pytest.raises((TimeoutError, OSError)):
         await asyncio.wait_for(call(HOST, network.dns_address, PORT), 0.5)
 
 
-async def test_a_sandbox_that_floods_its_resolver_does_not_keep_others_waiting(network, link):
+async def test_dns__flooding_sandbox_does_not_delay_others(network, link):
     other = await network.acquire()
     async with resolver(FIRST, silence) as upstream:
         with socket_in(link.netns, socket.SOCK_DGRAM) as flooder:
@@ -192,7 +192,7 @@ async def test_a_sandbox_that_floods_its_resolver_does_not_keep_others_waiting(n
         assert len(slow) == 64
 
 
-async def test_a_query_while_no_engine_runs_is_answered_when_it_is_repeated(place):
+async def test_dns__repeated_query_succeeds_after_an_engine_restart(place):
     async with place.network() as network:
         link = await network.acquire()
     asked = question("example.com")

@@ -37,33 +37,33 @@ def address(text):
     return IPv4Address(text).packed
 
 
-def test_every_address_of_the_name_is_found_with_its_life():
+def test_dns_answer__all_addresses_are_found_with_their_ttl():
     first = record(TO_QUESTION, A, address("192.0.2.1"), life=5)
     second = record(wire("API.example.COM"), A, address("192.0.2.2"), life=3600)
     assert found(first, second) == [("192.0.2.1", 5), ("192.0.2.2", 3600)]
 
 
-def test_a_name_is_followed_through_what_it_stands_for():
+def test_dns_answer__aliases_are_followed():
     alias = record(TO_QUESTION, ALIAS, wire("edge.cdn.example"), life=30)
     further = record(wire("edge.cdn.example"), ALIAS, wire("node.cdn.example"), life=300)
     last = record(wire("node.cdn.example"), A, address("192.0.2.7"), life=600)
     assert found(alias, further, last) == [("192.0.2.7", 30)]
 
 
-def test_an_alias_may_be_a_pointer_into_the_message():
+def test_dns_answer__alias_may_be_a_compression_pointer():
     inside = TO_QUESTION[:1] + bytes([12 + 4])  # "example.com" within the question
     alias = record(TO_QUESTION, ALIAS, b"\x03www" + inside)
     last = record(wire("www.example.com"), A, address("192.0.2.8"))
     assert found(alias, last) == [("192.0.2.8", 60)]
 
 
-def test_what_belongs_to_other_names_opens_nothing():
+def test_dns_answer__unrelated_names_are_ignored():
     smuggled = record(wire("internal.example"), A, address("192.0.2.9"))
     alias = record(TO_QUESTION, ALIAS, wire("edge.cdn.example"))
     assert found(smuggled) == found(alias, smuggled) == []
 
 
-def test_records_of_other_kinds_are_no_addresses():
+def test_dns_answer__other_record_types_are_ignored():
     assert found(
         record(TO_QUESTION, AAAA, bytes(16)),
         record(TO_QUESTION, A, address("192.0.2.1"), family=3),
@@ -84,5 +84,5 @@ def test_records_of_other_kinds_are_no_addresses():
         question(NAME)[:6] + b"\xff\xff" + question(NAME)[8:],
     ],
 )
-def test_rubbish_opens_nothing(rubbish):
+def test_dns_answer__malformed_messages_are_ignored(rubbish):
     assert addresses(rubbish) == []

@@ -27,7 +27,7 @@ def listening(netns, host):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "its address"])
-async def test_a_server_is_reached_wherever_in_the_sandbox_it_listens(link, host):
+async def test_port_dial__any_listening_address_is_reached(link, host):
     with listening(link.netns, link.address if host == "its address" else host) as listener:
         port = listener.getsockname()[1]
         with await dial(link.netns, port, address=link.address) as connection:
@@ -38,17 +38,17 @@ async def test_a_server_is_reached_wherever_in_the_sandbox_it_listens(link, host
                 assert not connection.getblocking()
 
 
-async def test_a_port_that_nothing_listens_on_is_refused_even_if_the_host_listens_there(link):
+async def test_port_dial__closed_port_is_refused_despite_a_host_listener(link):
     with listening(HOST, "127.0.0.1") as listener, pytest.raises(ConnectionRefusedError):
         await dial(link.netns, listener.getsockname()[1], address=link.address)
 
 
-async def test_a_namespace_that_is_gone_is_an_error(link):
+async def test_port_dial__missing_namespace_is_an_error(link):
     with pytest.raises(FileNotFoundError):
         await dial(f"{link.netns}.gone", 80, address=link.address)
 
 
-async def test_a_dial_that_is_given_up_leaves_no_socket_behind(link):
+async def test_port_dial__cancelled_dial_leaves_no_socket(link):
     with listening(link.netns, "127.0.0.1") as listener:
         port = listener.getsockname()[1]
         (await dial(link.netns, port, address=link.address)).close()  # its thread has started
@@ -62,7 +62,7 @@ async def test_a_dial_that_is_given_up_leaves_no_socket_behind(link):
         assert descriptors() == before
 
 
-async def test_no_thread_stays_in_a_sandboxs_namespace(link):
+async def test_port_dial__threads_leave_the_namespace(link):
     with pytest.raises(ConnectionRefusedError):
         await dial(link.netns, 80, address=link.address)
     threads = Path("/proc/self/task").iterdir()

@@ -26,14 +26,14 @@ from tests.engine.polling import until
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(network, beyond):
+async def test_network__internet_is_reached_with_the_host_address(network, beyond):
     link = await network.acquire()
     async with server(beyond.netns, beyond.internet) as port:
         assert await call(link.netns, beyond.internet, port) == beyond.host_in_lan
 
 
 @pytest.mark.parametrize("where", ["private", "link_local", "lan"])
-async def test_a_network_around_the_host_is_refused_at_once(network, beyond, where):
+async def test_network__host_networks_are_refused(network, beyond, where):
     link = await network.acquire()
     address = getattr(beyond, where)
     async with server(beyond.netns, address) as port:
@@ -43,13 +43,13 @@ async def test_a_network_around_the_host_is_refused_at_once(network, beyond, whe
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "100.100.100.200", "192.0.0.192"])
-async def test_the_metadata_addresses_of_clouds_are_refused_at_once(network, address):
+async def test_network__metadata_addresses_are_refused(network, address):
     link = await network.acquire()
     with pytest.raises(ConnectionRefusedError):
         await call(link.netns, address, 80)
 
 
-async def test_a_network_that_the_host_joins_later_is_refused_too(network, beyond):
+async def test_network__later_host_networks_are_refused(network, beyond):
     link = await network.acquire()
     async with server(beyond.netns, beyond.elsewhere) as port:
         assert await call(link.netns, beyond.elsewhere, port)
@@ -57,7 +57,7 @@ async def test_a_network_that_the_host_joins_later_is_refused_too(network, beyon
             await until(lambda: is_refused(link.netns, beyond.elsewhere, port), timeout=60)
 
 
-async def test_the_host_is_refused_at_all_its_addresses(network, beyond):
+async def test_network__host_is_refused_at_all_addresses(network, beyond):
     link = await network.acquire()
     on_loopback = beyond.internet.replace("198.51.100", "198.51.101")
     run("ip", "address", "add", on_loopback, "dev", "lo")
@@ -71,7 +71,7 @@ async def test_the_host_is_refused_at_all_its_addresses(network, beyond):
         run("ip", "address", "delete", on_loopback, "dev", "lo")
 
 
-async def test_a_neighbour_is_out_of_reach_even_where_private_networks_are_allowed(place, beyond):
+async def test_network__neighbour_is_unreachable_despite_allowed_private_networks(place, beyond):
     async with place.network(allow=[IPv4Network("10.0.0.0/8")]) as network:
         one, other = await network.acquire(), await network.acquire()
         async with server(beyond.netns, beyond.private) as port:
@@ -81,7 +81,7 @@ async def test_a_neighbour_is_out_of_reach_even_where_private_networks_are_allow
             assert not await gets_through(one.netns, other.address, port)
 
 
-async def test_a_sandbox_of_another_engine_is_out_of_reach_as_well(place):
+async def test_network__sandboxes_of_other_engines_are_unreachable(place):
     allow = [IPv4Network("10.0.0.0/8")]
     async with AsyncExitStack() as stack:
         elsewhere = await stack.enter_async_context(workplace())
@@ -93,7 +93,7 @@ async def test_a_sandbox_of_another_engine_is_out_of_reach_as_well(place):
             assert not await gets_through(one.netns, other.address, port)
 
 
-async def test_nothing_from_outside_gets_to_a_sandbox(network, beyond):
+async def test_network__nothing_outside_reaches_a_sandbox(network, beyond):
     link = await network.acquire()
     run("ip", "-netns", beyond.name, "route", "add", link.address, "dev", "eth0")
     with datagrams_to(link.netns, link.address) as arrived:
@@ -102,7 +102,7 @@ async def test_nothing_from_outside_gets_to_a_sandbox(network, beyond):
         assert await arrived.next() == link.netns
 
 
-async def test_without_internet_everything_is_refused_at_once(network, beyond):
+async def test_network__everything_is_refused_without_internet(network, beyond):
     link = await network.acquire(CLOSED)
     async with server(beyond.netns, beyond.internet) as port:
         for address, wanted in ((beyond.internet, port), (network.dns_address, 80)):
@@ -110,7 +110,7 @@ async def test_without_internet_everything_is_refused_at_once(network, beyond):
                 await call(link.netns, address, wanted)
 
 
-async def test_a_sandbox_cannot_speak_with_a_foreign_address(network, beyond):
+async def test_network__source_address_cannot_be_spoofed(network, beyond):
     link, other = await network.acquire(), await network.acquire()
     with datagrams_to(beyond.netns, beyond.internet) as arrived:
         for forged in (other.address, "203.0.113.250"):
@@ -120,14 +120,14 @@ async def test_a_sandbox_cannot_speak_with_a_foreign_address(network, beyond):
         assert await arrived.next() == f"{link.netns} as {link.address}"
 
 
-async def test_ipv6_ends_at_the_sandboxs_own_loopback(network):
+async def test_network__ipv6_is_limited_to_loopback(network):
     link = await network.acquire()
     assert "inet6 ::1" in inside(link.netns, "ip", "address", "show", "dev", "lo")
     assert "inet6" not in inside(link.netns, "ip", "address", "show", "dev", "eth0")
     assert "inet6" not in inside(HOST, "ip", "address", "show", "dev", link.name)
 
 
-async def test_a_link_learns_no_neighbours(network, beyond):
+async def test_network__links_learn_no_neighbours(network, beyond):
     link = await network.acquire()
     async with server(beyond.netns, beyond.internet) as port:
         assert await call(link.netns, beyond.internet, port)
@@ -137,13 +137,13 @@ async def test_a_link_learns_no_neighbours(network, beyond):
         assert [line.split()[-1] for line in known] == ["PERMANENT"]
 
 
-async def test_the_link_belongs_to_a_user_namespace_with_the_sandboxs_ids(network):
+async def test_network__link_belongs_to_the_sandbox_user_namespace(network):
     link = await network.acquire()
     inside_both = ["nsenter", f"--user={link.userns}", f"--net={link.netns}"]
     assert run(*inside_both, "cat", "/proc/self/uid_map").split() == ["0", str(UID_BASE), "65536"]
 
 
-async def test_anyone_in_a_sandbox_may_ping_and_listen_on_low_ports(network):
+async def test_network__ping_and_low_ports_work_unprivileged(network):
     link = await network.acquire()
     program = (
         "import socket as s; s.create_server(('', 80)); "
@@ -153,7 +153,7 @@ async def test_anyone_in_a_sandbox_may_ping_and_listen_on_low_ports(network):
     run(*entered, "--setuid=1000", "--setgid=1000", "/usr/bin/python3", "-c", program)
 
 
-async def test_one_sandbox_cannot_fill_the_hosts_connection_table(network, beyond):
+async def test_network__connection_table_cannot_be_filled(network, beyond):
     link = await network.acquire()
     arrived = 0
     with socket_in(beyond.netns, socket.SOCK_DGRAM) as heard:
@@ -170,7 +170,7 @@ async def test_one_sandbox_cannot_fill_the_hosts_connection_table(network, beyon
     assert arrived == 2048
 
 
-async def test_two_hundred_links_leave_nothing_behind(place):
+async def test_network__two_hundred_links_leave_nothing_behind(place):
     async with place.network(pool_size=4) as network:
         links = await asyncio.gather(
             *[network.acquire(CLOSED if n % 2 else OPEN) for n in range(200)]
@@ -180,7 +180,7 @@ async def test_two_hundred_links_leave_nothing_behind(place):
     assert set(place.traces().values()) == {0}
 
 
-async def test_a_closed_network_leaves_the_links_in_use_alone(place, beyond):
+async def test_network__closing_keeps_links_in_use(place, beyond):
     async with place.network(pool_size=3) as network:
         link = await network.acquire()
     assert place.traces() == {
@@ -194,7 +194,7 @@ async def test_a_closed_network_leaves_the_links_in_use_alone(place, beyond):
         assert await call(link.netns, beyond.internet, port)
 
 
-async def test_after_a_crash_links_are_restored_and_the_rest_is_swept(place, beyond):
+async def test_network__crash_recovery_restores_links_and_sweeps_the_rest(place, beyond):
     online, abandoned, offline = await place.crash()
     async with place.network() as network:
         await network.restore(online)
@@ -219,7 +219,7 @@ async def test_after_a_crash_links_are_restored_and_the_rest_is_swept(place, bey
     assert not Path(abandoned.netns).exists()
 
 
-async def test_the_addresses_of_a_crashed_engine_are_not_given_to_another(place):
+async def test_network__addresses_of_a_crashed_engine_are_not_reused(place):
     left, *_ = await place.crash()
     async with workplace() as elsewhere, elsewhere.network() as network:
         other = await network.acquire()
@@ -228,7 +228,7 @@ async def test_the_addresses_of_a_crashed_engine_are_not_given_to_another(place)
         )
 
 
-async def test_rules_that_someone_flushes_come_back(place, network, beyond):
+async def test_network__flushed_rules_are_restored(place, network, beyond):
     online, offline = await network.acquire(), await network.acquire(CLOSED)
     run("nft", "delete", "table", *place.table)
     async with server(beyond.netns, beyond.internet) as port:
@@ -239,7 +239,7 @@ async def test_rules_that_someone_flushes_come_back(place, network, beyond):
             await call(offline.netns, beyond.internet, port)
 
 
-async def test_a_firewall_that_drops_what_it_does_not_know_is_named_with_the_fix(network, place):
+async def test_network__conflicting_firewall_is_reported_with_the_fix(network, place):
     table = f"conflict_{place.instance}"
     hook = "{ type filter hook forward priority 10; policy drop; }"
     run("nft", f"add table inet {table}; add chain inet {table} forward {hook}")

@@ -14,7 +14,7 @@ ADDRESS = IPv4Address("192.0.2.1")
 
 
 @pytest.mark.parametrize(("life", "least"), [(0, 300), (60, 300), (3600, 3600)])
-def test_an_address_holds_for_longer_than_its_answer(life, least):
+def test_resolved_addresses__address_outlives_its_ttl(life, least):
     resolved_addresses = ResolvedAddresses()
     assert resolved_addresses.note(NAME, ADDRESS, life)
     found = resolved_addresses.find(ADDRESS, only(NAME))
@@ -22,7 +22,7 @@ def test_an_address_holds_for_longer_than_its_answer(life, least):
     assert found.life > least
 
 
-def test_an_answer_that_says_nothing_new_changes_nothing():
+def test_resolved_addresses__repeated_answer_changes_nothing():
     resolved_addresses = ResolvedAddresses()
     resolved_addresses.note(NAME, ADDRESS, 60)
     assert not resolved_addresses.note(NAME, ADDRESS, 60)
@@ -30,7 +30,7 @@ def test_an_answer_that_says_nothing_new_changes_nothing():
     assert resolved_addresses.note(OTHER, ADDRESS, 60)
 
 
-def test_of_several_names_the_one_that_holds_longest_counts_if_it_is_allowed():
+def test_resolved_addresses__longest_lasting_allowed_name_counts():
     resolved_addresses = ResolvedAddresses()
     resolved_addresses.note(NAME, ADDRESS, 60)
     resolved_addresses.note(OTHER, ADDRESS, 3600)
@@ -40,13 +40,13 @@ def test_of_several_names_the_one_that_holds_longest_counts_if_it_is_allowed():
     assert resolved_addresses.find(ADDRESS, only("unasked.example")) is None
 
 
-def test_what_has_run_out_opens_nothing_more_and_is_not_forgotten():
+def test_resolved_addresses__expired_address_is_closed_but_remembered():
     resolved_addresses = ResolvedAddresses([ResolvedAddress(ADDRESS, NAME, life=-60)])
     assert resolved_addresses.current(only(NAME)) == []
     assert resolved_addresses.find(ADDRESS, only(NAME)) is not None
 
 
-def test_a_sandbox_cannot_have_more_remembered_than_there_is_room_for():
+def test_resolved_addresses__number_of_addresses_is_limited():
     resolved_addresses = ResolvedAddresses()
     dropped = []
     for number in range(MOST + 2):

@@ -41,21 +41,21 @@ FIN, SYN = 0x01, 0x02
 FLAGS_IN_PACKET = 33
 
 
-async def test_what_is_allowed_is_reached_whatever_is_denied(network, servers, beyond):
+async def test_network_policy__allow_overrides_deny(network, servers, beyond):
     reached, refused = servers
     link = await network.acquire(only(f"{beyond.internet}/32"))
     assert await call(link.netns, *reached) == beyond.host_in_lan
     assert await is_refused(link.netns, *refused)
 
 
-async def test_what_is_denied_is_refused_and_the_rest_is_reached(network, servers, beyond):
+async def test_network_policy__deny_blocks_and_the_rest_is_open(network, servers, beyond):
     refused, reached = servers
     link = await network.acquire(Policy.parse(deny_out=[f"{beyond.internet}/30"]))
     assert await is_refused(link.netns, *refused)
     assert await call(link.netns, *reached) == beyond.host_in_lan
 
 
-async def test_datagrams_are_held_to_the_policy_too(network, beyond):
+async def test_network_policy__applies_to_datagrams(network, beyond):
     link, free = await network.acquire(only(beyond.internet)), await network.acquire()
     with datagrams_to(beyond.netns, beyond.elsewhere) as denied:
         denied.send(link.netns)
@@ -66,14 +66,14 @@ async def test_datagrams_are_held_to_the_policy_too(network, beyond):
         assert await allowed.next() == link.netns
 
 
-async def test_no_policy_opens_what_the_engine_keeps_all_sandboxes_from(network, beyond):
+async def test_network_policy__cannot_open_what_the_engine_denies(network, beyond):
     link = await network.acquire(only(beyond.private, beyond.lan, beyond.link_local))
     for address in (beyond.private, beyond.lan, beyond.link_local):
         async with server(beyond.netns, address) as port:
             assert await is_refused(link.netns, address, port)
 
 
-async def test_private_networks_that_the_operator_allows_are_the_policys_to_deny(place, beyond):
+async def test_network_policy__can_deny_operator_allowed_networks(place, beyond):
     async with (
         place.network(allow=[IPv4Network("10.0.0.0/8")]) as network,
         server(beyond.netns, beyond.private) as port,
@@ -85,7 +85,7 @@ async def test_private_networks_that_the_operator_allows_are_the_policys_to_deny
             assert await is_refused(link.netns, beyond.private, port)
 
 
-async def test_a_name_opens_the_address_it_resolves_to_and_no_other(network, servers, beyond):
+async def test_network_policy__name_opens_only_its_address(network, servers, beyond):
     reached, refused = servers
     link = await network.acquire(only(NAME))
     async with resolver(STUB, telling(api_example_com=beyond.internet)):
@@ -95,7 +95,7 @@ async def test_a_name_opens_the_address_it_resolves_to_and_no_other(network, ser
     assert await is_refused(link.netns, *refused)
 
 
-async def test_names_that_are_not_allowed_are_refused_and_asked_of_nobody(network, beyond):
+async def test_network_policy__other_names_are_refused_without_a_lookup(network, beyond):
     link = await network.acquire(only(NAME, beyond.elsewhere))
     async with (
         resolver(STUB, telling(api_example_com=beyond.internet)) as stub,
@@ -108,7 +108,7 @@ async def test_names_that_are_not_allowed_are_refused_and_asked_of_nobody(networ
     assert not stub.asked
 
 
-async def test_a_wildcard_opens_every_name_below(network, servers, beyond):
+async def test_network_policy__wildcard_opens_all_subdomains(network, servers, beyond):
     reached, _ = servers
     link = await network.acquire(only("*.example.com"))
     async with resolver(STUB, telling(a_b_example_com=beyond.internet)) as stub:
@@ -121,7 +121,7 @@ async def test_a_wildcard_opens_every_name_below(network, servers, beyond):
         assert await call(link.netns, *reached) == beyond.host_in_lan
 
 
-async def test_a_name_is_followed_as_its_answers_change(network, servers, beyond):
+async def test_network_policy__changed_answers_are_followed(network, servers, beyond):
     first, second = servers
     link = await network.acquire(only(NAME))
     async with resolver(STUB, telling(api_example_com=beyond.internet)) as stub:
@@ -133,7 +133,7 @@ async def test_a_name_is_followed_as_its_answers_change(network, servers, beyond
             assert await call(link.netns, *place)
 
 
-async def test_however_many_addresses_names_have_the_latest_are_open(network, servers, beyond):
+async def test_network_policy__latest_of_many_addresses_are_open(network, servers, beyond):
     reached, _ = servers
     link = await network.acquire(only("*.example.com"))
     flood = (IPv4Address("192.0.2.0") + number for number in range(3 * MOST))
@@ -146,7 +146,7 @@ async def test_however_many_addresses_names_have_the_latest_are_open(network, se
         assert await call(link.netns, *reached) == beyond.host_in_lan
 
 
-async def test_what_a_name_opens_runs_out_by_itself_and_says_whose_it_is(place, network, beyond):
+async def test_network_policy__opened_addresses_expire_and_are_labelled(place, network, beyond):
     link = await network.acquire(only(NAME))
     async with resolver(STUB, telling(api_example_com=beyond.internet)):
         await learns(network, link)
@@ -157,7 +157,7 @@ async def test_what_a_name_opens_runs_out_by_itself_and_says_whose_it_is(place, 
     assert 590 <= shown["timeout"] <= 600
 
 
-async def test_an_answer_by_tcp_opens_as_well(network, servers, beyond):
+async def test_network_policy__tcp_answers_open_addresses_too(network, servers, beyond):
     reached, _ = servers
     link = await network.acquire(only(NAME))
     async with (
@@ -168,7 +168,7 @@ async def test_an_answer_by_tcp_opens_as_well(network, servers, beyond):
         assert await call(link.netns, *reached) == beyond.host_in_lan
 
 
-async def test_a_name_that_resolves_into_a_denied_network_opens_nothing(network, beyond):
+async def test_network_policy__name_resolving_to_a_denied_network_opens_nothing(network, beyond):
     link = await network.acquire(only(NAME))
     async with (
         resolver(STUB, telling(api_example_com=beyond.private)),
@@ -178,7 +178,7 @@ async def test_a_name_that_resolves_into_a_denied_network_opens_nothing(network,
         assert await is_refused(link.netns, beyond.private, port)
 
 
-async def test_packets_that_begin_no_connection_and_belong_to_none_are_dropped(network, beyond):
+async def test_network_policy__stray_packets_are_dropped(network, beyond):
     link = await network.acquire()
     with visiting(beyond.netns):
         heard = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)

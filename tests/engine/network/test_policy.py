@@ -13,14 +13,14 @@ def permits(policy, address):
     return policy.permits(IPv4Address(address))
 
 
-def test_allowed_wins_over_denied_whatever_is_more_precise():
+def test_network_policy__allow_takes_precedence_over_deny():
     policy = Policy.parse(allow_out=["8.8.0.0/16"], deny_out=["8.8.8.8", "9.0.0.0/8"])
     assert permits(policy, "8.8.8.8")
     assert not permits(policy, "9.9.9.9")
     assert permits(policy, "1.1.1.1")
 
 
-def test_a_policy_is_open_closed_or_partial():
+def test_network_policy__is_open_closed_or_partial():
     for policy in (
         Policy.parse(),
         Policy.parse(allow_out=["8.8.8.8"]),
@@ -37,7 +37,7 @@ def test_a_policy_is_open_closed_or_partial():
         assert (policy.is_open, policy.is_closed, policy.is_partial) == (False, False, True)
 
 
-def test_what_is_allowed_without_internet_access_is_all_there_is():
+def test_network_policy__without_internet_only_allowed_addresses_are_open():
     policy = Policy.parse(allow_out=["8.8.8.8", "example.com"], internet=False)
     assert permits(policy, "8.8.8.8")
     assert not permits(policy, "8.8.4.4")
@@ -59,13 +59,13 @@ def test_what_is_allowed_without_internet_access_is_all_there_is():
         ("_dmarc.example.com", ["_dmarc.example.com"], ["dmarc.example.com"]),
     ],
 )
-def test_a_name_stands_for_itself_and_a_wildcard_for_all_below(pattern, opened, others):
+def test_network_policy__name_is_exact_and_wildcard_covers_subdomains(pattern, opened, others):
     policy = only(pattern)
     assert all(policy.opens(name) and policy.admits_question(name) for name in opened)
     assert not any(policy.opens(name) or policy.admits_question(name) for name in others)
 
 
-def test_every_name_may_be_asked_for_unless_the_rest_is_denied():
+def test_network_policy__names_resolve_unless_the_rest_is_denied():
     assert Policy.parse(deny_out=["8.8.8.8"]).admits_question("example.com")
     assert not only("8.8.8.8").admits_question("example.com")
 
@@ -78,19 +78,19 @@ def test_every_name_may_be_asked_for_unless_the_rest_is_denied():
         *("8.8.8.8:53", "8.8.8.8/33", "1.2.3", "0.0.0.0", "0.0.0.0/8", "::/0", "2001:db8::1:1:"),
     ],
 )
-def test_what_is_neither_address_nor_name_is_refused(entry):
+def test_network_policy__invalid_entries_are_rejected(entry):
     with pytest.raises(InvalidRequest, match="invalid allowed address"):
         only(entry)
     with pytest.raises(InvalidRequest, match="invalid denied CIDR"):
         Policy.parse(deny_out=[entry])
 
 
-def test_an_address_that_no_sandbox_can_reach_is_not_allowed_in_vain():
+def test_network_policy__unreachable_allowed_address_is_rejected():
     with pytest.raises(NotImplementedHere, match="IPv6"):
         only("2001:db8::1")
 
 
-def test_dns_servers_are_open_where_names_are_allowed_and_only_there():
+def test_network_policy__dns_servers_are_open_only_with_allowed_names():
     server = IPv4Network("1.1.1.1")
     named = Policy.parse(allow_out=["a.example"], deny_out=[ALL], dns_servers=["1.1.1.1"])
     assert named.allow == (server,)

@@ -25,7 +25,7 @@ from tests.engine.polling import until
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_connection_outlives_the_answer_it_was_made_by(place, network, beyond):
+async def test_policy_update__connection_outlives_its_dns_answer(place, network, beyond):
     link = await network.acquire(only(NAME))
     async with (
         resolver(STUB, telling(api_example_com=beyond.internet)),
@@ -41,7 +41,7 @@ async def test_a_connection_outlives_the_answer_it_was_made_by(place, network, b
             assert await talking.says(b"three") == b"three"
 
 
-async def test_an_update_cuts_what_it_closes_and_nothing_else(network, beyond):
+async def test_policy_update__update_cuts_only_denied_connections(network, beyond):
     link = await network.acquire()
     async with (
         echo(beyond.netns, beyond.internet) as one,
@@ -62,7 +62,7 @@ async def test_an_update_cuts_what_it_closes_and_nothing_else(network, beyond):
             assert await anew.says(b"hello") == b"hello"
 
 
-async def test_nothing_more_comes_in_from_what_an_update_closes(network, beyond):
+async def test_policy_update__incoming_packets_of_denied_connections_are_dropped(network, beyond):
     link = await network.acquire()
     loop = asyncio.get_running_loop()
     with (
@@ -83,7 +83,7 @@ async def test_nothing_more_comes_in_from_what_an_update_closes(network, beyond)
             assert await loop.sock_recv(caller, 100) == b"open"
 
 
-async def test_names_that_an_update_allows_need_not_be_asked_for_again(network, servers, beyond):
+async def test_policy_update__newly_allowed_names_need_no_new_lookup(network, servers, beyond):
     reached, refused = servers
     link = await network.acquire()
     async with resolver(
@@ -96,7 +96,7 @@ async def test_names_that_an_update_allows_need_not_be_asked_for_again(network, 
     assert await is_refused(link.netns, *refused)
 
 
-async def test_a_policy_and_what_it_opened_outlive_the_engine(place, servers, beyond):
+async def test_policy_update__policy_and_opened_addresses_survive_a_restart(place, servers, beyond):
     reached, refused = servers
     async with (
         resolver(STUB, telling(api_example_com=beyond.internet)),
@@ -118,7 +118,7 @@ async def test_a_policy_and_what_it_opened_outlive_the_engine(place, servers, be
 
 
 @pytest.mark.parametrize("act", ["delete", "flush"])
-async def test_policies_that_someone_flushes_come_back(place, network, servers, beyond, act):
+async def test_policy_update__flushed_policies_are_restored(place, network, servers, beyond, act):
     reached, refused = servers
     link = await network.acquire(only(NAME))
     async with resolver(STUB, telling(api_example_com=beyond.internet)):
@@ -128,7 +128,7 @@ async def test_policies_that_someone_flushes_come_back(place, network, servers, 
     assert await call(link.netns, *reached) == beyond.host_in_lan
 
 
-async def test_nothing_is_left_of_policies_when_links_are_released(place, beyond):
+async def test_policy_update__released_links_leave_nothing(place, beyond):
     async with place.network() as network:
         for policy in (only(NAME), only(beyond.internet), CLOSED, OPEN):
             links = await network.acquire(policy), await network.acquire()
@@ -137,7 +137,7 @@ async def test_nothing_is_left_of_policies_when_links_are_released(place, beyond
         assert set(place.traces().values()) == {0}
 
 
-async def test_an_update_ends_flows_of_datagrams_as_well(network, beyond):
+async def test_policy_update__update_cuts_datagram_flows(network, beyond):
     loop = asyncio.get_running_loop()
     link, free = await network.acquire(), await network.acquire()
     with (
@@ -158,7 +158,7 @@ async def test_an_update_ends_flows_of_datagrams_as_well(network, beyond):
             assert await loop.sock_recv(heard, 100) == b"the other's"
 
 
-async def test_rules_that_are_gone_for_a_moment_fail_nobody(place, network, servers, beyond):
+async def test_policy_update__missing_rules_fail_no_request(place, network, servers, beyond):
     reached, refused = servers
     one, other = [await network.acquire(only(NAME)) for _ in range(2)]
     run("nft", "delete", "table", *place.table)

@@ -27,7 +27,7 @@ def private(engine):
         yield sandbox
 
 
-async def test_a_stranger_is_told_that_the_token_is_missing_or_wrong(browse, private):
+async def test_public_traffic__missing_or_wrong_token_is_reported(browse, private):
     of_a_sandbox = {"sandboxId": private.sandbox_id, "code": 403}
     message = "Sandbox is secured with traffic access token. "
     async with browse(private.sandbox_id, 8000) as client:
@@ -42,9 +42,7 @@ async def test_a_stranger_is_told_that_the_token_is_missing_or_wrong(browse, pri
             assert refused.json() == of_a_sandbox | {"message": message + told}
 
 
-async def test_the_tokens_owner_is_answered_and_the_application_never_sees_the_token(
-    browse, private
-):
+async def test_public_traffic__valid_token_is_hidden_from_the_application(browse, private):
     token = private.traffic_access_token
     async with browse(private.sandbox_id, 8000) as client:
         answer = await client.get("/", headers={TOKEN: token, "X-Copy": token})
@@ -52,28 +50,28 @@ async def test_the_tokens_owner_is_answered_and_the_application_never_sees_the_t
     assert token not in answer.text
 
 
-async def test_the_application_is_told_the_masked_host(browse, private):
+async def test_public_traffic__application_sees_the_masked_host(browse, private):
     async with browse(private.sandbox_id, 8000) as client:
         told = await client.get("/", headers={TOKEN: private.traffic_access_token})
     headers = {name.lower(): value for name, value in told.json()["headers"]}
     assert headers["host"] == "8000-mine.example.com"
 
 
-async def test_a_strangers_websocket_is_refused_as_well(engine, private):
+async def test_public_traffic__websocket_without_token_is_rejected(engine, private):
     address = f"ws://{private.get_host(8000)}/"
     with pytest.raises(websockets.InvalidStatus) as caught:
         await websockets.connect(address, host="127.0.0.1", port=engine.port)
     assert caught.value.response.status_code == 403
 
 
-async def test_a_strangers_browser_gets_a_page(browse, private):
+async def test_public_traffic__browser_gets_an_error_page(browse, private):
     async with browse(private.sandbox_id, 8000) as client:
         page = await client.get("/", headers={"User-Agent": "Mozilla/5.0", "Accept": "text/html"})
     assert page.status_code == 403
     assert "This sandbox is private" in page.text
 
 
-async def test_every_port_is_closed_to_strangers_but_the_sdks_own(browse, private, engine):
+async def test_public_traffic__all_ports_but_envd_are_private(browse, private, engine):
     async with browse(private.sandbox_id, 8001) as client:
         assert (await client.get("/")).status_code == 403
     sandbox = await AsyncSandbox.connect(private.sandbox_id, **engine.options)
@@ -81,7 +79,7 @@ async def test_every_port_is_closed_to_strangers_but_the_sdks_own(browse, privat
     assert sandbox.traffic_access_token == private.traffic_access_token
 
 
-async def test_what_was_asked_for_is_shown_and_the_token_is_not(private, shared):
+async def test_public_traffic__settings_are_shown_without_the_token(private, shared):
     info = private.get_info()
     assert info.network == NETWORK
     assert private.traffic_access_token not in repr(info)
@@ -92,6 +90,6 @@ async def test_what_was_asked_for_is_shown_and_the_token_is_not(private, shared)
 @pytest.mark.parametrize(
     "mask", ["-https://abcd", "two words", "a.example\r\nX-Evil: 1", "bücher.example", "a" * 300]
 )
-async def test_a_mask_that_is_no_host_is_refused(options, mask):
+async def test_public_traffic__invalid_mask_is_rejected(options, mask):
     with pytest.raises(SandboxException, match="400: mask request host is not valid"):
         await AsyncSandbox.create(network={"mask_request_host": mask}, **options)

@@ -53,7 +53,7 @@ def _host_addresses(family):
     ]
 
 
-async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(online, beyond):
+async def test_network__a_sandbox_reaches_the_internet_under_the_hosts_address(online, beyond):
     async with server(beyond.netns, beyond.internet) as port:
         place = f"tcp:{beyond.internet}:{port}"
         assert await dial(online, place) == {place: beyond.host_in_lan}
@@ -61,7 +61,7 @@ async def test_a_sandbox_reaches_the_internet_under_the_hosts_address(online, be
     assert await dial(online, ping) == {ping: "answered"}
 
 
-async def test_names_resolve_through_the_hosts_stub_on_its_loopback(online, beyond):
+async def test_network__names_resolve_through_the_loopback_stub(online, beyond):
     configuration = await online.files.read("/etc/resolv.conf")
     route = (await online.commands.run("ip route show default")).stdout.split()
     assert configuration.split() == ["nameserver", route[2]]
@@ -76,7 +76,7 @@ async def test_names_resolve_through_the_hosts_stub_on_its_loopback(online, beyo
     assert stub.asked
 
 
-async def test_without_internet_access_nothing_is_reached_and_no_name_resolves(offline, beyond):
+async def test_network__without_internet_nothing_is_reached(offline, beyond):
     gateway = (await offline.commands.run("ip route show default")).stdout.split()[2]
     async with (
         resolver(STUB, resolves_to(beyond.internet)) as stub,
@@ -95,13 +95,13 @@ async def test_without_internet_access_nothing_is_reached_and_no_name_resolves(o
     assert not stub.asked
 
 
-async def test_its_own_servers_work_without_internet_access(offline):
+async def test_network__local_servers_work_without_internet(offline):
     await offline.commands.run("python3 -m http.server 8000 --bind ::1", background=True)
     page = "until curl -sf http://localhost:8000/ >/dev/null; do sleep 0.05; done; echo reached"
     assert (await offline.commands.run(page)).stdout == "reached\n"
 
 
-async def test_the_host_is_not_reached_at_any_of_its_addresses(
+async def test_network__host_is_unreachable(
     online, beyond, engine, listening, address_of_no_network
 ):
     gateway = (await online.commands.run("ip route show default")).stdout.split()[2]
@@ -124,7 +124,7 @@ async def test_the_host_is_not_reached_at_any_of_its_addresses(
     }
 
 
-async def test_networks_around_the_host_and_metadata_are_refused(online, beyond):
+async def test_network__host_networks_and_metadata_are_refused(online, beyond):
     around = (beyond.private, beyond.link_local, beyond.lan)
     async with AsyncExitStack() as stack:
         ports = [
@@ -138,7 +138,7 @@ async def test_networks_around_the_host_and_metadata_are_refused(online, beyond)
         )
 
 
-async def test_a_neighbour_is_not_reached(online, sandbox):
+async def test_network__neighbour_is_unreachable(online, sandbox):
     await sandbox.commands.run("python3 -m http.server 8000 --bind 0.0.0.0", background=True)
     address = (await sandbox.commands.run("hostname -I")).stdout.strip()
     own = f"until curl -sf http://{address}:8000/ >/dev/null; do sleep 0.05; done"
@@ -148,7 +148,7 @@ async def test_a_neighbour_is_not_reached(online, sandbox):
     )
 
 
-async def test_ipv6_leads_nowhere(online, listening):
+async def test_network__ipv6_is_unavailable(online, listening):
     places = [
         f"tcp:{address}{'%eth0' if scope == 'link' else ''}:{listening}"
         for address, scope in _host_addresses("-6")
@@ -159,7 +159,7 @@ async def test_ipv6_leads_nowhere(online, listening):
     assert shown == ""
 
 
-async def test_root_cannot_claim_anothers_address(online, sandbox, beyond):
+async def test_network__address_cannot_be_spoofed_by_root(online, sandbox, beyond):
     own, others = [
         (await one.commands.run("hostname -I")).stdout.strip() for one in (online, sandbox)
     ]
@@ -175,7 +175,7 @@ async def test_root_cannot_claim_anothers_address(online, sandbox, beyond):
         assert await arrived.next() == f"from-{own}"
 
 
-async def test_what_was_allowed_and_denied_stays_so_without_and_after_the_engine(
+async def test_network__access_is_unchanged_without_the_engine(
     engine, online, offline, beyond, listening
 ):
     async with server(beyond.netns, beyond.internet) as port:
@@ -195,7 +195,7 @@ async def test_what_was_allowed_and_denied_stays_so_without_and_after_the_engine
         assert not await offline.files.exists("out")
 
 
-async def test_a_resumed_sandbox_has_the_access_it_was_created_with(offline, beyond):
+async def test_network__resumed_sandbox_keeps_its_access(offline, beyond):
     async with server(beyond.netns, beyond.internet) as port:
         await offline.pause()
         await offline.connect(timeout=60)

@@ -56,7 +56,7 @@ async def stub(beyond):
         yield stub
 
 
-async def test_a_sandbox_reaches_the_name_it_may_and_nothing_else(limited, beyond, servers, stub):
+async def test_network_policy__only_allowed_names_are_reached(limited, beyond, servers, stub):
     (_, port), (_, other) = servers
     reached = f"tcp:{NAME}:{port}"
     assert await dial(limited, reached) == {reached: beyond.host_in_lan}
@@ -72,14 +72,14 @@ async def test_a_sandbox_reaches_the_name_it_may_and_nothing_else(limited, beyon
     assert len(stub.asked) == asked
 
 
-async def test_ping_and_datagrams_follow_the_policy_too(limited, beyond, servers, stub):
+async def test_network_policy__ping_and_datagrams_follow_it(limited, beyond, servers, stub):
     await limited.update_network({"allow_out": [beyond.internet], "deny_out": [ALL_TRAFFIC]})
     ping, other = f"icmp:{beyond.internet}:0", f"icmp:{beyond.elsewhere}:0"
     assert await dial(limited, ping) == {ping: "answered"}
     assert await is_refused(limited, other)
 
 
-async def test_an_update_takes_effect_on_connections_that_are_open(limited, beyond):
+async def test_network_policy__update_affects_open_connections(limited, beyond):
     async with _talking(limited, beyond) as (talking, heard):
         await limited.update_network({"deny_out": [f"{beyond.internet}/32"]})
         await limited.commands.send_stdin(talking.pid, "after\n")
@@ -88,7 +88,7 @@ async def test_an_update_takes_effect_on_connections_that_are_open(limited, beyo
         assert "after" not in "".join(heard)
 
 
-async def test_an_update_that_a_crash_cut_short_is_carried_out_by_the_next_engine(
+async def test_network_policy__interrupted_update_is_completed_after_a_crash(
     limited, beyond, engine
 ):
     record = engine.state_dir / "sandboxes" / limited.sandbox_id / "record.json"
@@ -105,7 +105,7 @@ async def test_an_update_that_a_crash_cut_short_is_carried_out_by_the_next_engin
         assert "after" not in "".join(heard)
 
 
-async def test_what_is_left_out_of_an_update_is_cleared_and_shown_so(limited, beyond, servers):
+async def test_network_policy__omitted_fields_are_reset(limited, beyond, servers):
     _, (address, port) = servers
     place = f"tcp:{address}:{port}"
     assert await is_refused(limited, place)
@@ -120,7 +120,7 @@ async def test_what_is_left_out_of_an_update_is_cleared_and_shown_so(limited, be
     assert await dial(limited, place) == {place: beyond.host_in_lan}
 
 
-async def test_a_policy_outlives_pause_and_engine(limited, beyond, engine, servers, stub):
+async def test_network_policy__survives_pause_and_restart(limited, beyond, engine, servers, stub):
     (_, port), (elsewhere, other) = servers
     reached, refused = f"tcp:{NAME}:{port}", f"tcp:{elsewhere}:{other}"
     await limited.pause()
@@ -135,7 +135,7 @@ async def test_a_policy_outlives_pause_and_engine(limited, beyond, engine, serve
     assert network == {"allow_out": [NAME], "deny_out": [ALL_TRAFFIC]}
 
 
-async def test_a_resumed_and_a_forked_sandbox_are_held_to_the_policy(limited, servers, beyond):
+async def test_network_policy__resumed_and_forked_sandboxes_keep_it(limited, servers, beyond):
     (address, port), _ = servers
     await limited.update_network({"allow_out": [beyond.elsewhere], "deny_out": [ALL_TRAFFIC]})
     (fork,) = await limited.fork(timeout=120)
@@ -162,7 +162,7 @@ async def test_a_resumed_and_a_forked_sandbox_are_held_to_the_policy(limited, se
         ({"egress_proxy": {"address": "a.example:1080"}}, "501: .*proxy is not implemented"),
     ],
 )
-async def test_what_cannot_be_done_is_said(options, network, told):
+async def test_network_policy__unsupported_options_are_reported(options, network, told):
     with pytest.raises(SandboxException, match=told):
         await AsyncSandbox.create(network=network, **options)
 

@@ -36,32 +36,32 @@ def to(network, device=ETHERNET):
     return Route(to=IPv4Network(network), device=device, metric=0)
 
 
-def test_two_engines_never_have_the_same_range(taken, pool):
+def test_subnet__engines_have_different_ranges(taken, pool):
     networks = {taken(name)[0].network for name in "abcd"}
     assert networks == set(pool.subnets(new_prefix=18))
     with pytest.raises(CannotRun, match="Choose another subnet pool"):
         taken("e")
 
 
-def test_an_engine_gets_its_range_again(taken):
+def test_subnet__engine_keeps_its_range(taken):
     taken("other")
     subnet, release = taken("engine")
     release()
     assert taken("engine")[0].network == subnet.network
 
 
-def test_a_range_that_the_host_routes_into_is_avoided(taken, pool):
+def test_subnet__routed_range_is_avoided(taken, pool):
     first, second, *_ = pool.subnets(new_prefix=18)
     assert taken("engine", routes=[to(f"{first[77]}/32")])[0].network == second
 
 
-def test_a_route_to_everything_private_is_no_reason_to_give_up(taken, pool):
+def test_subnet__broad_private_route_is_accepted(taken, pool):
     first, second, *_ = pool.subnets(new_prefix=18)
     routes = [to("0.0.0.0/0"), to("10.0.0.0/8"), to(first)]
     assert taken("engine", routes=routes)[0].network == second
 
 
-def test_a_route_that_came_later_moves_an_engine_only_if_no_sandbox_runs(taken):
+def test_subnet__later_route_moves_only_an_idle_engine(taken):
     subnet, release = taken("engine")
     release()
     routes = [to(subnet.network)]
@@ -71,7 +71,7 @@ def test_a_route_that_came_later_moves_an_engine_only_if_no_sandbox_runs(taken):
     assert taken("engine", routes=routes)[0].network != subnet.network
 
 
-def test_the_gateway_that_a_crash_left_is_in_nobodys_way_but_others(taken):
+def test_subnet__gateway_left_by_a_crash_blocks_only_others(taken):
     subnet, release = taken("engine")
     release()
     routes = [to(f"{subnet.gateway}/32", LOOPBACK)]
@@ -79,7 +79,7 @@ def test_the_gateway_that_a_crash_left_is_in_nobodys_way_but_others(taken):
     assert taken("engine", routes=routes)[0].network == subnet.network
 
 
-def test_an_engine_that_forgets_starts_over(taken, pool):
+def test_subnet__forgotten_range_starts_over(taken, pool):
     other, release_other = taken("other")
     _, release = taken("engine")
     release_other()

@@ -70,12 +70,12 @@ async def envd(engine, serving):
         yield client
 
 
-async def test_a_command_resumes_the_sandbox_it_is_for(paused):
+async def test_auto_resume__command_resumes_a_paused_sandbox(paused):
     assert (await paused.commands.run("echo awake")).stdout == "awake\n"
     assert not await _is_paused(paused)
 
 
-async def test_a_file_call_resumes_the_sandbox_it_is_for(paused):
+async def test_auto_resume__file_request_resumes_a_paused_sandbox(paused):
     await paused.files.write("note", "written to a sleeper")
     await paused.pause()
     assert await paused.files.read("note") == "written to a sleeper"
@@ -83,12 +83,12 @@ async def test_a_file_call_resumes_the_sandbox_it_is_for(paused):
     assert "note" in [entry.name for entry in await paused.files.list("/home/user")]
 
 
-async def test_fifty_requests_at_once_are_all_answered(paused, port):
+async def test_auto_resume__fifty_concurrent_requests_are_answered(paused, port):
     answers = await asyncio.gather(*(port.get(f"/{number}") for number in range(50)))
     assert [answer.json()["path"] for answer in answers] == [f"/{number}" for number in range(50)]
 
 
-async def test_fifty_calls_at_once_start_a_sandbox_without_processes_once(options, engine):
+async def test_auto_resume__fifty_concurrent_calls_start_it_once(options, engine):
     async with await AsyncSandbox.create(lifecycle=WAKEABLE, **options) as sandbox:
         await sandbox.files.write("note", "kept")
         await _end_processes(engine, sandbox)
@@ -101,7 +101,7 @@ async def test_fifty_calls_at_once_start_a_sandbox_without_processes_once(option
         ]
 
 
-async def test_who_comes_in_the_middle_of_a_pause_wakes_it_when_it_is_over(options, engine):
+async def test_auto_resume__request_during_a_pause_resumes_after_it(options, engine):
     async with await AsyncSandbox.create(lifecycle=WAKEABLE, **options) as sandbox:
         await sandbox.files.write("note", "kept")
         before = len(list(_commands(engine)))
@@ -116,7 +116,7 @@ async def test_who_comes_in_the_middle_of_a_pause_wakes_it_when_it_is_over(optio
         starting.cancel()
 
 
-async def test_a_body_that_is_still_being_sent_arrives_whole(paused, port):
+async def test_auto_resume__body_sent_during_the_resume_arrives_complete(paused, port):
     async def pieces():
         for _ in range(8):
             yield bytes(1 << 20)
@@ -127,7 +127,7 @@ async def test_a_body_that_is_still_being_sent_arrives_whole(paused, port):
     assert told["received"] == str(8 << 20)
 
 
-async def test_a_websocket_resumes_it_too(paused, engine):
+async def test_auto_resume__websocket_resumes_a_paused_sandbox(paused, engine):
     url = f"ws://{paused.get_host(8100)}/"
     async with websockets.connect(url, host="127.0.0.1", port=engine.port) as websocket:
         await websocket.send("good morning")
@@ -135,9 +135,7 @@ async def test_a_websocket_resumes_it_too(paused, engine):
 
 
 @pytest.mark.parametrize(("timeout", "awake"), [(60, 300), (900, 900)])
-async def test_it_stays_for_the_timeout_it_was_created_with_and_five_minutes_at_least(
-    options, timeout, awake
-):
+async def test_auto_resume__timeout_is_the_original_one_or_five_minutes(options, timeout, awake):
     created = await AsyncSandbox.create(timeout=timeout, lifecycle=WAKEABLE, **options)
     async with created as sandbox:
         await sandbox.pause()
@@ -146,12 +144,12 @@ async def test_it_stays_for_the_timeout_it_was_created_with_and_five_minutes_at_
         assert info.end_at - info.started_at == timedelta(seconds=awake)
 
 
-async def test_a_question_about_its_health_does_not_resume_it(paused):
+async def test_auto_resume__health_check_does_not_resume(paused):
     assert not await paused.is_running()
     assert await _is_paused(paused)
 
 
-async def test_calls_with_no_token_or_a_wrong_one_do_not_resume_it(paused, envd):
+async def test_auto_resume__missing_or_wrong_token_does_not_resume(paused, envd):
     for headers in ({}, {"X-Access-Token": "0" * 64}, {"X-Access-Token": ""}):
         for method, path in (
             ("POST", "/process.Process/Start"),
@@ -166,7 +164,7 @@ async def test_calls_with_no_token_or_a_wrong_one_do_not_resume_it(paused, envd)
     assert await _is_paused(paused)
 
 
-async def test_a_page_is_told_that_it_may_ask_without_resuming_it(paused, envd):
+async def test_auto_resume__preflight_does_not_resume(paused, envd):
     asked = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
     answer = await envd.options("/process.Process/Start", headers=asked)
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (204, "*")
@@ -174,9 +172,7 @@ async def test_a_page_is_told_that_it_may_ask_without_resuming_it(paused, envd):
 
 
 @pytest.mark.parametrize("shared_address", [False, True])
-async def test_a_signed_url_resumes_it_and_a_wrong_or_expired_one_does_not(
-    paused, envd, engine, shared_address
-):
+async def test_auto_resume__valid_signed_url_resumes(paused, envd, engine, shared_address):
     await paused.files.write("signed", "content")
     good = paused.download_url("signed", use_signature_expiration=600)
     expired = paused.download_url("signed", use_signature_expiration=-1)
@@ -190,7 +186,7 @@ async def test_a_signed_url_resumes_it_and_a_wrong_or_expired_one_does_not(
     assert not await _is_paused(paused)
 
 
-async def test_a_sandbox_that_does_not_ask_for_it_stays_paused(options, engine):
+async def test_auto_resume__disabled_auto_resume_keeps_it_paused(options, engine):
     created = await AsyncSandbox.create(lifecycle={"on_timeout": "pause"}, **options)
     async with created as sandbox:
         await sandbox.pause()
@@ -204,7 +200,7 @@ async def test_a_sandbox_that_does_not_ask_for_it_stays_paused(options, engine):
         assert await _is_paused(sandbox)
 
 
-async def test_a_sandbox_that_was_put_to_rest_without_its_memory_is_not_woken(options):
+async def test_auto_resume__filesystem_paused_sandbox_is_not_resumed(options):
     async with await AsyncSandbox.create(lifecycle=WAKEABLE, **options) as sandbox:
         await sandbox.pause(mode="filesystem")
         with pytest.raises(SandboxNotRunningException):
@@ -212,7 +208,7 @@ async def test_a_sandbox_that_was_put_to_rest_without_its_memory_is_not_woken(op
         assert await _is_paused(sandbox)
 
 
-async def test_a_stranger_does_not_wake_a_private_sandbox_and_a_friend_does(options, engine):
+async def test_auto_resume__private_sandbox_requires_the_traffic_token(options, engine):
     created = await AsyncSandbox.create(
         lifecycle=WAKEABLE, network={"allow_public_traffic": False}, **options
     )
@@ -228,7 +224,7 @@ async def test_a_stranger_does_not_wake_a_private_sandbox_and_a_friend_does(opti
         assert not await _is_paused(sandbox)
 
 
-async def test_a_killed_sandbox_is_not_woken(options):
+async def test_auto_resume__killed_sandbox_is_not_resumed(options):
     sandbox = await AsyncSandbox.create(lifecycle=WAKEABLE, **options)
     await sandbox.pause()
     await sandbox.kill()
@@ -236,7 +232,7 @@ async def test_a_killed_sandbox_is_not_woken(options):
         await sandbox.commands.run("true")
 
 
-async def test_one_that_cannot_be_woken_is_answered_for_as_one_that_is_not_there(options, engine):
+async def test_auto_resume__failed_resume_is_answered_as_not_found(options, engine):
     async with await AsyncSandbox.create(lifecycle=WAKEABLE, **options) as sandbox:
         directory = await _end_processes(engine, sandbox)
         (directory / "disk.img").write_bytes(b"no file system")

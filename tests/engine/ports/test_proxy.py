@@ -18,7 +18,7 @@ from tests.engine.proxy_server import (
 )
 
 
-async def test_request_headers_reach_the_application_in_order_with_duplicates():
+async def test_proxy__request_headers_arrive_in_order_with_duplicates():
     app = Recorder()
     async with application(app) as port, proxying(port) as (served, _):
         await exchange(
@@ -42,7 +42,7 @@ async def test_request_headers_reach_the_application_in_order_with_duplicates():
     ]
 
 
-async def test_headers_of_the_hop_and_the_traffic_token_stay_outside():
+async def test_proxy__hop_by_hop_headers_and_traffic_token_are_removed():
     app = Recorder()
     async with application(app) as port, proxying(port) as (served, _):
         await exchange(
@@ -54,7 +54,7 @@ async def test_headers_of_the_hop_and_the_traffic_token_stay_outside():
     assert app.heads == [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"]
 
 
-async def test_the_host_that_a_proxy_in_front_was_called_by_is_the_applications():
+async def test_proxy__forwarded_host_of_an_outer_proxy_is_kept():
     app = Recorder()
     async with application(app) as port, proxying(port, forwarded=True) as (served, _):
         await exchange(
@@ -73,7 +73,7 @@ async def test_the_host_that_a_proxy_in_front_was_called_by_is_the_applications(
     ]
 
 
-async def test_a_masked_host_replaces_the_clients_own():
+async def test_proxy__masked_host_replaces_the_client_host():
     app = Recorder()
     async with application(app) as port, proxying(port, host="localhost:9222") as (served, _):
         await exchange(served, request(b"GET / HTTP/1.1", b"Host: 9222-abc.box.example"))
@@ -81,7 +81,7 @@ async def test_a_masked_host_replaces_the_clients_own():
     assert b"\r\nX-Forwarded-Host: 9222-abc.box.example\r\n" in app.heads[0]
 
 
-async def test_response_headers_reach_the_client_with_duplicates_and_without_the_hops_own():
+async def test_proxy__response_headers_arrive_without_hop_by_hop_ones():
     app = answering(
         b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a=1\r\nDate: never\r\nConnection: X-Hop, close\r\n"
         b"X-Hop: 1\r\nSet-Cookie: b=2\r\nContent-Length: 3\r\n\r\ntea"
@@ -121,7 +121,7 @@ async def test_response_headers_reach_the_client_with_duplicates_and_without_the
         ),
     ],
 )
-async def test_every_form_of_answer_reaches_the_client(method, answer, status, body):
+async def test_proxy__all_response_formats_arrive(method, answer, status, body):
     app = answering(answer)
     async with application(app) as port, proxying(port) as (served, _), client(served) as http:
         response = await http.request(method, "/")
@@ -132,7 +132,7 @@ async def test_every_form_of_answer_reaches_the_client(method, answer, status, b
     assert "t" not in response.headers
 
 
-async def test_what_is_no_answer_becomes_a_bad_gateway():
+async def test_proxy__invalid_response_becomes_502():
     answers = [
         b"",
         b"SSH-2.0-OpenSSH\r\n",
@@ -157,7 +157,7 @@ async def test_what_is_no_answer_becomes_a_bad_gateway():
     }
 
 
-async def test_a_head_without_an_end_becomes_a_bad_gateway():
+async def test_proxy__endless_response_head_becomes_502():
     async def app(reader, writer):
         await read_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nX: " + b"a" * MIB)
@@ -167,14 +167,14 @@ async def test_a_head_without_an_end_becomes_a_bad_gateway():
         assert (await http.get("/")).status_code == 502
 
 
-async def test_a_second_answer_is_nobodys():
+async def test_proxy__second_response_is_dropped():
     app = Recorder(OK + b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
     async with application(app) as port, proxying(port) as (served, _), client(served) as http:
         answers = [await http.get("/") for _ in range(3)]
     assert [(answer.status_code, answer.text) for answer in answers] == [(200, "ok")] * 3
 
 
-async def test_a_closed_port_answers_what_the_sdk_recognises():
+async def test_proxy__closed_port_answer_is_recognised_by_the_sdk():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -190,7 +190,7 @@ async def test_a_closed_port_answers_what_the_sdk_recognises():
     }
 
 
-async def test_a_closed_port_shows_a_page_to_a_person_and_lets_preflights_pass():
+async def test_proxy__closed_port_shows_a_page_and_passes_preflights():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         async with proxying(free.getsockname()[1]) as (served, _), client(served) as http:
@@ -206,7 +206,7 @@ async def test_a_closed_port_shows_a_page_to_a_person_and_lets_preflights_pass()
     assert preflight.headers["access-control-allow-origin"] == "*"
 
 
-async def test_a_port_that_opens_within_the_second_answers():
+async def test_proxy__port_opening_within_a_second_answers():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         async with proxying(listener.getsockname()[1]) as (served, _), client(served) as http:
@@ -216,7 +216,7 @@ async def test_a_port_that_opens_within_the_second_answers():
                 assert (await asked).text == "ok"
 
 
-async def test_a_request_with_two_readings_is_refused():
+async def test_proxy__ambiguous_request_is_rejected():
     smuggled = [
         [b"Content-Length: 5", b"Transfer-Encoding: chunked"],
         [b"Content-Length: 5", b"Content-Length: 6"],
@@ -240,7 +240,7 @@ async def test_a_request_with_two_readings_is_refused():
     assert app.heads == []
 
 
-async def test_connection_headers_cannot_hide_the_length_of_the_body():
+async def test_proxy__connection_header_cannot_hide_the_length():
     app = Recorder()
     lines = [b"Host: a", b"Connection: Content-Length, Host", b"Content-Length: 4"]
     async with application(app) as port, proxying(port) as (served, _):
@@ -248,7 +248,7 @@ async def test_connection_headers_cannot_hide_the_length_of_the_body():
     assert app.heads == [b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"]
 
 
-async def test_a_trailer_does_not_pass_for_a_header():
+async def test_proxy__trailer_does_not_become_a_header():
     app = Recorder()
     async with application(app) as port, proxying(port) as (served, _):
         body = b"0\r\nX-Access-Token: stolen\r\n\r\n"

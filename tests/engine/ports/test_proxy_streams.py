@@ -29,7 +29,7 @@ def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_events_pass_one_by_one_as_they_come():
+async def test_proxy_stream__events_pass_immediately():
     received: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def app(reader, writer):
@@ -49,7 +49,7 @@ async def test_events_pass_one_by_one_as_they_come():
             received.put_nowait(event)
 
 
-async def test_both_directions_stream_at_once():
+async def test_proxy_stream__both_directions_stream_at_once():
     async def echo(reader, writer):
         await read_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -66,7 +66,7 @@ async def test_both_directions_stream_at_once():
         writer.close()
 
 
-async def test_a_large_download_passes_through_constant_memory():
+async def test_proxy_stream__large_download_uses_constant_memory():
     size = 256 * MIB
 
     async def app(reader, writer):
@@ -87,7 +87,7 @@ async def test_a_large_download_passes_through_constant_memory():
         writer.close()
 
 
-async def test_a_client_that_does_not_read_holds_the_application_back():
+async def test_proxy_stream__slow_client_applies_backpressure():
     sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def app(reader, writer):
@@ -103,7 +103,7 @@ async def test_a_client_that_does_not_read_holds_the_application_back():
 
 
 @pytest.mark.parametrize("chunked", [True, False])
-async def test_a_large_upload_passes_through_constant_memory(chunked):
+async def test_proxy_stream__large_upload_uses_constant_memory(chunked):
     size = 256 * MIB
 
     async def app(reader, writer):
@@ -131,7 +131,7 @@ async def test_a_large_upload_passes_through_constant_memory(chunked):
     assert response.text == "ok"
 
 
-async def test_an_application_that_does_not_read_holds_the_client_back():
+async def test_proxy_stream__slow_application_applies_backpressure():
     reading = asyncio.Event()
 
     async def app(reader, writer):
@@ -149,7 +149,7 @@ async def test_an_application_that_does_not_read_holds_the_client_back():
         writer.close()
 
 
-async def test_an_application_that_hangs_up_on_an_upload_is_a_bad_gateway():
+async def test_proxy_stream__aborted_upload_becomes_502():
     stuck, answered = asyncio.Event(), asyncio.Event()
 
     async def app(reader, writer):
@@ -168,7 +168,7 @@ async def test_an_application_that_hangs_up_on_an_upload_is_a_bad_gateway():
         writer.transport.abort()
 
 
-async def test_an_answer_before_the_end_of_the_upload_reaches_the_client():
+async def test_proxy_stream__early_response_reaches_the_client():
     app = answering(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
 
     async def body():
@@ -181,7 +181,7 @@ async def test_an_answer_before_the_end_of_the_upload_reaches_the_client():
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_a_client_that_leaves_cuts_the_connection_inside(answered):
+async def test_proxy_stream__client_disconnect_cuts_the_inner_connection(answered):
     asked, cut = asyncio.Event(), asyncio.Event()
 
     async def app(reader, writer):
@@ -206,7 +206,7 @@ async def test_a_client_that_leaves_cuts_the_connection_inside(answered):
 @pytest.mark.parametrize(
     "framing", [b"Content-Length: 100", b"Transfer-Encoding: chunked"], ids=["length", "chunked"]
 )
-async def test_an_answer_that_breaks_off_looks_broken_to_the_client(framing, caplog):
+async def test_proxy_stream__truncated_response_is_truncated_for_the_client(framing, caplog):
     app = answering(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n5\r\nhello\r\n")
     async with application(app) as port, proxying(port) as (served, _), client(served) as http:
         with pytest.raises(httpx.RemoteProtocolError):
@@ -214,7 +214,7 @@ async def test_an_answer_that_breaks_off_looks_broken_to_the_client(framing, cap
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
-async def test_connections_inside_are_reused():
+async def test_proxy_stream__inner_connections_are_reused():
     app = Recorder()
     async with application(app) as port, proxying(port) as (served, _), client(served) as http:
         for _ in range(20):
@@ -223,7 +223,7 @@ async def test_connections_inside_are_reused():
     assert app.connections == 1
 
 
-async def test_a_connection_that_the_application_closes_meanwhile_costs_no_request():
+async def test_proxy_stream__closed_idle_connection_costs_no_request():
     closing = asyncio.Event()
 
     async def app(reader, writer):
@@ -239,7 +239,7 @@ async def test_a_connection_that_the_application_closes_meanwhile_costs_no_reque
     assert answers == ["ok", "ok"]
 
 
-async def test_a_request_that_must_not_run_twice_gets_a_connection_of_its_own():
+async def test_proxy_stream__non_idempotent_request_gets_a_new_connection():
     app = Recorder()
     async with application(app) as port, proxying(port) as (served, _), client(served) as http:
         await http.get("/")
@@ -247,7 +247,7 @@ async def test_a_request_that_must_not_run_twice_gets_a_connection_of_its_own():
     assert app.connections == 2
 
 
-async def test_five_hundred_requests_leak_no_descriptors():
+async def test_proxy_stream__five_hundred_requests_leak_no_descriptors():
     async with application(Recorder()) as port, proxying(port) as (served, proxy):
         before = descriptors()
         for number in range(500):
@@ -259,7 +259,7 @@ async def test_five_hundred_requests_leak_no_descriptors():
                 await asyncio.sleep(0)
 
 
-async def test_closing_the_proxy_cuts_what_runs_and_what_is_idle():
+async def test_proxy_stream__close_cuts_active_and_idle_connections():
     started = asyncio.Event()
     gone: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -286,7 +286,7 @@ async def test_closing_the_proxy_cuts_what_runs_and_what_is_idle():
     assert (answer.status_code, answer.json()["message"]) == (502, "The sandbox was not found")
 
 
-async def test_a_dial_that_ends_after_the_close_carries_nothing():
+async def test_proxy_stream__dial_ending_after_close_is_discarded():
     dialling, allowed = asyncio.Event(), asyncio.Event()
     near, far = socket.socketpair()
 

@@ -45,14 +45,14 @@ async def echo(websocket):
         await websocket.send(message)
 
 
-async def test_messages_keep_their_kind_and_content_both_ways():
+async def test_proxy_upgrade__messages_keep_type_and_content():
     async with WebSocketApp(echo) as app, connect(app.url) as websocket:
         for message in ("text ü", "", b"\x00\xff", b"", "x" * MIB):
             await websocket.send(message)
             assert await websocket.recv() == message
 
 
-async def test_the_handshake_of_the_application_is_the_clients():
+async def test_proxy_upgrade__handshake_comes_from_the_application():
     async def tell(websocket):
         asked = websocket.request
         names = ("Host", "Origin", "Cookie", "Authorization")
@@ -81,7 +81,7 @@ async def test_the_handshake_of_the_application_is_the_clients():
 
 
 @pytest.mark.parametrize(("code", "reason"), [(1000, ""), (1001, "bye"), (4321, "because ü")])
-async def test_the_applications_close_code_and_reason_reach_the_client(code, reason):
+async def test_proxy_upgrade__application_close_code_reaches_the_client(code, reason):
     async def close(websocket):
         await websocket.close(code, reason)
 
@@ -90,7 +90,7 @@ async def test_the_applications_close_code_and_reason_reach_the_client(code, rea
     assert (websocket.close_code, websocket.close_reason) == (code, reason)
 
 
-async def test_the_clients_close_code_and_reason_reach_the_application():
+async def test_proxy_upgrade__client_close_code_reaches_the_application():
     closed = asyncio.get_running_loop().create_future()
 
     async def wait(websocket):
@@ -102,12 +102,12 @@ async def test_the_clients_close_code_and_reason_reach_the_application():
         assert await asyncio.wait_for(closed, 5) == (4999, "enough")
 
 
-async def test_pings_are_answered_by_the_application_itself():
+async def test_proxy_upgrade__application_answers_pings():
     async with WebSocketApp(echo) as app, connect(app.url) as websocket:
         await asyncio.wait_for(await websocket.ping(b"are you there"), 5)
 
 
-async def test_a_client_that_vanishes_is_an_abnormal_end_for_the_application():
+async def test_proxy_upgrade__vanished_client_is_an_abnormal_close():
     closed = asyncio.get_running_loop().create_future()
 
     async def wait(websocket):
@@ -119,7 +119,7 @@ async def test_a_client_that_vanishes_is_an_abnormal_end_for_the_application():
         assert await asyncio.wait_for(closed, 5) == 1006
 
 
-async def test_an_application_that_vanishes_is_an_abnormal_end_for_the_client():
+async def test_proxy_upgrade__vanished_application_is_an_abnormal_close():
     async def vanish(websocket):
         websocket.transport.abort()
 
@@ -129,7 +129,7 @@ async def test_an_application_that_vanishes_is_an_abnormal_end_for_the_client():
     assert websocket.close_code == 1006
 
 
-async def test_the_applications_rejection_reaches_the_client():
+async def test_proxy_upgrade__rejection_reaches_the_client():
     def reject(connection, _request):
         return connection.respond(403, "members only")
 
@@ -140,7 +140,7 @@ async def test_the_applications_rejection_reaches_the_client():
     assert rejected.value.response.body == b"members only"
 
 
-async def test_a_websocket_to_a_closed_port_is_told_so():
+async def test_proxy_upgrade__closed_port_is_reported():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         async with proxying(free.getsockname()[1]) as (served, _):
@@ -150,7 +150,7 @@ async def test_a_websocket_to_a_closed_port_is_told_so():
     assert b"port is not open" in rejected.value.response.body
 
 
-async def test_closing_the_proxy_cuts_a_websocket():
+async def test_proxy_upgrade__close_cuts_websockets():
     async with WebSocketApp(echo) as app, connect(app.url) as websocket:
         await websocket.send("x")
         await websocket.recv()
@@ -159,7 +159,7 @@ async def test_closing_the_proxy_cuts_a_websocket():
             await websocket.recv()
 
 
-async def test_a_reader_that_stalls_holds_the_writer_back_and_loses_nothing():
+async def test_proxy_upgrade__stalled_reader_applies_backpressure():
     sent: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def shout(reader, writer):
@@ -179,7 +179,7 @@ async def test_a_reader_that_stalls_holds_the_writer_back_and_loses_nothing():
         writer.close()
 
 
-async def test_a_message_of_64_mib_passes_through_constant_memory():
+async def test_proxy_upgrade__message_of_64_mib_uses_constant_memory():
     size = 64 * MIB
 
     async def swallow(reader, writer):
@@ -204,7 +204,7 @@ async def test_a_message_of_64_mib_passes_through_constant_memory():
         writer.close()
 
 
-async def test_any_protocol_can_be_upgraded_to_and_no_byte_is_lost_at_the_switch():
+async def test_proxy_upgrade__any_protocol_works_without_losing_bytes():
     async def shout(reader, writer):
         await read_head(reader)
         writer.write(SWITCH + b"hello")
@@ -223,7 +223,7 @@ async def test_any_protocol_can_be_upgraded_to_and_no_byte_is_lost_at_the_switch
         writer.close()
 
 
-async def test_an_offer_of_http2_is_declined_and_the_request_answered():
+async def test_proxy_upgrade__http2_offer_is_declined():
     heads = []
 
     async def app(reader, writer):
@@ -240,7 +240,7 @@ async def test_an_offer_of_http2_is_declined_and_the_request_answered():
     assert heads == [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"]
 
 
-async def test_an_upgrade_with_a_body_is_refused():
+async def test_proxy_upgrade__upgrade_with_a_body_is_rejected():
     async with proxying(1) as (served, _):
         answer = await exchange(
             served,

@@ -53,7 +53,7 @@ def _websocket(engine, sandbox, port):
 
 
 @pytest.mark.parametrize("port", BOUND)
-async def test_a_server_is_reached_whatever_address_it_is_bound_to(browse, serving, port):
+async def test_ports__server_on_any_address_is_reached(browse, serving, port):
     async with browse(serving, port) as client:
         told = (await client.get("/a%2Fb/ü?q=%20&q=+&empty")).json()
         assert told["path"] == "/a%2Fb/%C3%BC?q=%20&q=+&empty"
@@ -62,15 +62,13 @@ async def test_a_server_is_reached_whatever_address_it_is_bound_to(browse, servi
             assert (told["method"], told["received"]) == (method, "5")
 
 
-async def test_headers_say_where_to_as_well_as_host_names(engine, serving):
+async def test_ports__headers_can_name_the_target(engine, serving):
     routed = {"E2b-Sandbox-Id": serving, "E2b-Sandbox-Port": "8001"}
     async with httpx.AsyncClient(base_url=engine.url, headers=routed, timeout=60) as client:
         assert (await client.get("/by-headers")).json()["path"] == "/by-headers"
 
 
-async def test_the_application_sees_the_host_its_users_see_and_no_trace_of_a_proxy(
-    browse, shared, serving
-):
+async def test_ports__application_sees_the_public_host(browse, shared, serving):
     async with browse(serving, 8000) as client:
         told = (await client.get("/", headers={"X-Forwarded-For": "203.0.113.1"})).json()
     headers = {name.lower(): value for name, value in told["headers"]}
@@ -78,7 +76,7 @@ async def test_the_application_sees_the_host_its_users_see_and_no_trace_of_a_pro
     assert not {name for name in headers if name.startswith(("x-forwarded", "forwarded", "via"))}
 
 
-async def test_no_credential_of_the_engine_reaches_an_application(browse, engine, shared, serving):
+async def test_ports__engine_credentials_are_hidden(browse, engine, shared, serving):
     token = shared._envd_access_token
     secrets = {"X-API-Key": engine.api_key, "X-Access-Token": token}
     async with browse(serving, 8000) as client:
@@ -91,9 +89,7 @@ async def test_no_credential_of_the_engine_reaches_an_application(browse, engine
 
 
 @pytest.mark.parametrize("port", ECHOING)
-async def test_a_websocket_reaches_its_server_whatever_address_it_is_bound_to(
-    engine, shared, serving, port
-):
+async def test_ports__websocket_server_on_any_address_is_reached(engine, shared, serving, port):
     async with _websocket(engine, shared, port) as websocket:
         for message in ("text \N{SNOWMAN}", b"\0\xff", "", b"x" * MIB):
             await websocket.send(message)
@@ -102,7 +98,7 @@ async def test_a_websocket_reaches_its_server_whatever_address_it_is_bound_to(
     assert (websocket.close_code, websocket.close_reason) == (4321, "enough")
 
 
-async def test_events_arrive_one_by_one_as_they_are_sent(browse, hosting):
+async def test_ports__events_arrive_immediately(browse, hosting):
     async with (
         browse(hosting.sandbox_id, 8000) as client,
         client.stream("GET", "/events") as stream,
@@ -115,7 +111,7 @@ async def test_events_arrive_one_by_one_as_they_are_sent(browse, hosting):
             await hosting.files.write("seen", str(number))
 
 
-async def test_large_bodies_pass_both_ways_through_constant_memory(browse, engine, serving):
+async def test_ports__large_bodies_use_constant_memory(browse, engine, serving):
     async def pieces():
         for _ in range(64):
             yield bytes(MIB)
@@ -129,7 +125,7 @@ async def test_large_bodies_pass_both_ways_through_constant_memory(browse, engin
     assert (told["received"], received) == (str(64 * MIB), 64 * MIB)
 
 
-async def test_many_clients_of_many_ports_are_served_at_once(browse, serving):
+async def test_ports__many_clients_and_ports_are_served(browse, serving):
     async def ask(number):
         async with browse(serving, 8000 + number % 3) as client:
             return (await client.get(f"/{number}")).json()["path"]
@@ -138,7 +134,7 @@ async def test_many_clients_of_many_ports_are_served_at_once(browse, serving):
     assert asked == [f"/{number}" for number in range(90)]
 
 
-async def test_a_closed_port_answers_as_e2b_s_does(browse, shared):
+async def test_ports__closed_port_answers_like_e2b(browse, shared):
     async with browse(shared.sandbox_id, 3210) as client:
         answer = await client.get("/")
         page = await client.get("/", headers=BROWSER)
@@ -153,7 +149,7 @@ async def test_a_closed_port_answers_as_e2b_s_does(browse, shared):
     assert "3210" in page.text
 
 
-async def test_a_sandbox_that_is_not_there_answers_as_e2b_s_does(browse, options):
+async def test_ports__unknown_sandbox_answers_like_e2b(browse, options):
     dead = await AsyncSandbox.create(timeout=60, **options)
     await dead.kill()
     for sandbox_id in (dead.sandbox_id, UNKNOWN):
@@ -169,7 +165,7 @@ async def test_a_sandbox_that_is_not_there_answers_as_e2b_s_does(browse, options
         assert page.headers["content-type"].startswith("text/html")
 
 
-async def test_a_paused_sandbox_is_not_reached_and_a_resumed_one_is_again(browse, hosting):
+async def test_ports__paused_sandbox_is_unreachable_until_resumed(browse, hosting):
     async with browse(hosting.sandbox_id, 8000) as client:
         assert (await client.get("/")).status_code == 200
         await hosting.pause()
@@ -183,7 +179,7 @@ async def test_a_paused_sandbox_is_not_reached_and_a_resumed_one_is_again(browse
 
 
 @pytest.mark.parametrize("end", ["kill", "pause"])
-async def test_the_end_of_a_sandbox_cuts_its_connections(browse, engine, hosting, end):
+async def test_ports__end_of_a_sandbox_cuts_connections(browse, engine, hosting, end):
     async with (
         browse(hosting.sandbox_id, 8000) as client,
         client.stream("GET", "/events") as stream,
@@ -199,20 +195,20 @@ async def test_the_end_of_a_sandbox_cuts_its_connections(browse, engine, hosting
                 await websocket.recv()
 
 
-async def test_a_port_that_is_none_is_a_bad_request(browse, shared):
+async def test_ports__invalid_port_is_a_bad_request(browse, shared):
     for port in ("0", "65536", "99999999999999999999", "http", "-1", ""):
         async with browse(shared.sandbox_id, port) as client:
             assert (await client.get("/")).status_code == 400, port
 
 
-async def test_what_e2b_keeps_to_itself_is_not_reached(browse, shared):
+async def test_ports__reserved_endpoints_are_blocked(browse, shared):
     async with browse(shared.sandbox_id, 49983) as client:
         for path in ("/init", "/freeze", "/unfreeze"):
             assert (await client.post(path, json={})).status_code == 404
 
 
 @pytest.mark.parametrize("whose", ["the API's", "a port's", "the files'"])
-async def test_a_header_of_10_mb_is_refused_and_the_engine_is_fine(engine, shared, serving, whose):
+async def test_ports__header_of_10_mb_is_rejected(engine, shared, serving, whose):
     port = {"a port's": "8000-", "the files'": "49983-"}.get(whose)
     host = "localhost" if port is None else f"{port}{shared.sandbox_id}.localhost"
     reader, writer = await asyncio.open_connection("127.0.0.1", engine.port)
@@ -222,7 +218,7 @@ async def test_a_header_of_10_mb_is_refused_and_the_engine_is_fine(engine, share
     assert (await shared.commands.run("echo fine")).stdout == "fine\n"
 
 
-async def test_a_server_that_starts_late_is_reached_by_those_who_ask_again(browse, sandbox):
+async def test_ports__late_server_is_reached_by_retries(browse, sandbox):
     async with browse(sandbox.sandbox_id, 9000) as client:
         assert (await client.get("/")).status_code == 502
         serve = "python3 -m http.server 9000 --bind 127.0.0.1 --directory /etc"

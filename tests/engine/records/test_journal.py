@@ -6,7 +6,7 @@ def messages(directory):
     return [entry.message for entry in Journal(directory).entries()]
 
 
-def test_a_journal_that_is_full_forgets_its_older_half(tmp_path, monkeypatch):
+def test_journal__full_journal_drops_its_older_half(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "_LARGEST", 4096)
     for number in range(200):
         Journal(tmp_path).note(str(number))
@@ -16,7 +16,7 @@ def test_a_journal_that_is_full_forgets_its_older_half(tmp_path, monkeypatch):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 3 * 4096
 
 
-def test_an_entry_that_was_cut_short_is_left_out(tmp_path):
+def test_journal__truncated_entry_is_skipped(tmp_path):
     Journal(tmp_path).note("whole")
     with (tmp_path / "journal").open("a") as file:
         file.write('{"at": "2026-\n')
@@ -24,13 +24,13 @@ def test_an_entry_that_was_cut_short_is_left_out(tmp_path):
     assert messages(tmp_path) == ["whole", "whole too"]
 
 
-def test_long_texts_are_cut(tmp_path):
+def test_journal__long_texts_are_cut(tmp_path):
     Journal(tmp_path).note("x" * 10_000, {"command": "y" * 10_000}, level=Level.ERROR)
     (entry,) = Journal(tmp_path).entries()
     assert len(entry.message) == len(entry.fields["command"]) == 2000
     assert entry.message.endswith("…")
 
 
-def test_a_journal_without_a_directory_stops_nobody(tmp_path):
+def test_journal__missing_directory_is_ignored(tmp_path):
     Journal(tmp_path / "gone").note("nobody hears")
     assert messages(tmp_path / "gone") == []

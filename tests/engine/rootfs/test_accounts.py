@@ -35,18 +35,18 @@ def root(etc):
     root.close()
 
 
-def test_a_user_has_the_primary_group_first_and_each_other_once(root):
+def test_accounts__primary_group_comes_first(root):
     assert Accounts.read(root).find("user") == Account(
         "user", 1000, 1000, (1000, 50, 27), "/home/user", "/bin/bash"
     )
 
 
-def test_users_are_found_by_name_only(root):
+def test_accounts__users_are_found_by_name(root):
     with pytest.raises(UnknownUser, match="unknown user 1000"):
         Accounts.read(root).find("1000")
 
 
-def test_ids_are_named_and_unnamed_ones_stay_numbers(root):
+def test_accounts__unnamed_ids_stay_numbers(root):
     accounts = Accounts.read(root)
     assert accounts.user_name(1000) == "user"
     assert accounts.group_name(27) == "sudo"
@@ -70,7 +70,7 @@ def test_ids_are_named_and_unnamed_ones_stay_numbers(root):
         "evil:x:1:1::/\0:/bin/sh",
     ],
 )
-def test_lines_that_make_no_sense_are_passed_over(root, etc, line):
+def test_accounts__malformed_lines_are_skipped(root, etc, line):
     (etc / "passwd").write_text(f"{line}\n{PASSWD}")
     accounts = Accounts.read(root)
     assert accounts.find("user").uid == 1000
@@ -78,24 +78,24 @@ def test_lines_that_make_no_sense_are_passed_over(root, etc, line):
         accounts.find("evil")
 
 
-def test_a_user_without_a_usable_home_lives_in_the_root(root, etc):
+def test_accounts__unusable_home_falls_back_to_the_root(root, etc):
     (etc / "passwd").write_text("lost:x:5:5::relative:\n")
     lost = Accounts.read(root).find("lost")
     assert (lost.home, lost.shell) == ("/", "/bin/sh")
 
 
-def test_the_first_of_two_users_with_one_name_counts(root, etc):
+def test_accounts__first_duplicate_name_counts(root, etc):
     (etc / "passwd").write_text("twin:x:1:1::/a:/bin/sh\ntwin:x:2:2::/b:/bin/sh\n")
     assert Accounts.read(root).find("twin").uid == 1
 
 
-def test_files_of_absurd_size_are_read_in_part(root, etc):
+def test_accounts__huge_files_are_read_partially(root, etc):
     with (etc / "passwd").open("a") as passwd:
         passwd.truncate(1 << 40)
     assert Accounts.read(root).find("user").uid == 1000
 
 
-def test_without_account_files_there_are_no_users(root, etc):
+def test_accounts__missing_files_mean_no_users(root, etc):
     (etc / "passwd").unlink()
     os.mkfifo(etc / "passwd")
     (etc / "group").unlink()
@@ -105,7 +105,7 @@ def test_without_account_files_there_are_no_users(root, etc):
     assert accounts.user_name(0) == "0"
 
 
-def test_account_files_are_read_inside_the_root(root, etc, tmp_path):
+def test_accounts__files_are_read_inside_the_root(root, etc, tmp_path):
     (tmp_path / "passwd").write_text("outsider:x:7:7::/:/bin/sh\n")
     (etc / "passwd").unlink()
     (etc / "passwd").symlink_to(tmp_path / "passwd")
@@ -131,16 +131,16 @@ def test_account_files_are_read_inside_the_root(root, etc, tmp_path):
         ("new\nline", "/home/user/new\nline"),
     ],
 )
-def test_paths_are_resolved_as_the_users_shell_would(path, resolved):
+def test_accounts__paths_are_resolved_like_a_shell(path, resolved):
     assert resolve_path(path, USER) == resolved
 
 
-def test_an_empty_path_is_the_working_directory_where_there_is_one():
+def test_accounts__empty_path_is_the_working_directory():
     assert resolve_path("", USER, workdir="/work") == "/work"
     assert resolve_path("a", USER, workdir="/work") == "/home/user/a"
 
 
 @pytest.mark.parametrize("path", ["~root", "~root/x", "a\0b", "\0"])
-def test_paths_that_name_nothing_are_refused(path):
+def test_accounts__invalid_paths_are_rejected(path):
     with pytest.raises(InvalidPath):
         resolve_path(path, USER)

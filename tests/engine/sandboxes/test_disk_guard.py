@@ -50,9 +50,7 @@ async def neighbour(engine):
         yield sandbox
 
 
-async def test_a_machine_whose_disk_is_nearly_full_starts_nothing_and_says_what_to_do(
-    engine, directory
-):
+async def test_disk_guard__full_disk_prevents_starts(engine, directory):
     with _short(directory):
         with pytest.raises(ServiceBusyException, match=r"nearly full.*--min-free-disk-mb"):
             await AsyncSandbox.create(timeout=60, retries=0, **engine.options)
@@ -61,7 +59,7 @@ async def test_a_machine_whose_disk_is_nearly_full_starts_nothing_and_says_what_
         assert (await sandbox.commands.run("echo room")).stdout == "room\n"
 
 
-async def test_a_paused_sandbox_is_not_resumed_on_a_full_disk(engine, directory):
+async def test_disk_guard__full_disk_prevents_resumes(engine, directory):
     async with await AsyncSandbox.create(timeout=60, **engine.options) as sandbox:
         await sandbox.pause()
         with _short(directory):
@@ -72,9 +70,7 @@ async def test_a_paused_sandbox_is_not_resumed_on_a_full_disk(engine, directory)
         assert (await sandbox.commands.run("echo room")).stdout == "room\n"
 
 
-async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is(
-    engine, directory, neighbour
-):
+async def test_disk_guard__fast_writer_is_paused_and_nobody_else(engine, directory, neighbour):
     async with await AsyncSandbox.create(timeout=300, **engine.options) as writer:
         await writer.commands.run(WRITE_ON, background=True, timeout=0)
         await until(lambda: _is_paused(writer), timeout=60)
@@ -87,7 +83,7 @@ async def test_who_fills_the_disk_is_paused_before_it_is_full_and_nobody_else_is
     await neighbour.files.write("note", "there is room again")
 
 
-async def test_who_writes_slowly_is_paused_as_well(engine, directory):
+async def test_disk_guard__slow_writer_is_paused(engine, directory):
     async with await AsyncSandbox.create(timeout=300, **engine.options) as writer:
         with _short(directory, free=LEAST_FREE // 2 + 4):
             await writer.commands.run(WRITE_SLOWLY, background=True, timeout=0)
@@ -97,7 +93,7 @@ async def test_who_writes_slowly_is_paused_as_well(engine, directory):
         assert "disk is nearly full" in await engine.state_reason(writer)
 
 
-async def test_a_build_that_fills_the_disk_fails_and_leaves_nothing(engine, directory, neighbour):
+async def test_disk_guard__filling_build_fails_and_leaves_nothing(engine, directory, neighbour):
     free = resources.free_disk(directory)
     template = AsyncTemplate().from_template("base").run_cmd(WRITE_ON)
     with pytest.raises(BuildException, match="disk is nearly full"):
@@ -110,7 +106,7 @@ async def test_a_build_that_fills_the_disk_fails_and_leaves_nothing(engine, dire
     await until(is_given_back, timeout=60)
 
 
-async def test_an_upload_that_the_machine_has_no_room_for_is_refused(directory, neighbour):
+async def test_disk_guard__oversized_upload_is_rejected(directory, neighbour):
     room = resources.free_disk(directory) - LEAST_FREE // 2 * MIB
     with pytest.raises(NotEnoughSpaceException, match="not enough disk space available"):
         await neighbour.files.write("large", bytes(room))
@@ -121,7 +117,7 @@ async def test_an_upload_that_the_machine_has_no_room_for_is_refused(directory, 
     assert resources.free_disk(directory) > LEAST_FREE // 2 * MIB
 
 
-async def test_a_pause_that_cannot_be_written_down_leaves_the_sandbox_running(directory, neighbour):
+async def test_disk_guard__unrecordable_pause_keeps_the_sandbox_running(directory, neighbour):
     with _full(directory):
         with pytest.raises(SandboxException):
             await neighbour.pause(retries=0)

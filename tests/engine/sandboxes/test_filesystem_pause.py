@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs_engine
 SLEEPERS = "pgrep -c -f 'sleep 100[0]'"
 
 
-async def test_a_filesystem_pause_keeps_files_and_ends_processes(sandbox, options):
+async def test_filesystem_pause__keeps_files_and_ends_processes(sandbox, options):
     await sandbox.commands.run("sleep 1000", background=True, timeout=0)
     await sandbox.commands.run("echo unsynced > kept; ln kept link; mkfifo pipe")
     assert await sandbox.pause(mode="filesystem")
@@ -30,14 +30,14 @@ async def test_a_filesystem_pause_keeps_files_and_ends_processes(sandbox, option
     assert (await again.commands.run("test -p pipe && stat -c %h kept")).stdout == "2\n"
 
 
-async def test_a_command_hears_that_a_filesystem_pause_ended_it(sandbox):
+async def test_filesystem_pause__command_learns_the_reason(sandbox):
     command = await sandbox.commands.run("echo up; sleep 1000", background=True, timeout=0)
     await sandbox.pause(mode="filesystem")
     with pytest.raises(TimeoutException):  # what the SDK makes of a paused sandbox
         await command.wait()
 
 
-async def test_a_sandbox_paused_with_memory_can_be_rebooted(sandbox):
+async def test_filesystem_pause__memory_pause_can_be_rebooted(sandbox):
     await sandbox.commands.run("sleep 1000", background=True, timeout=0)
     await sandbox.files.write("kept", "text")
     await sandbox.pause()
@@ -46,13 +46,13 @@ async def test_a_sandbox_paused_with_memory_can_be_rebooted(sandbox):
     assert await again.files.read("kept") == "text"
 
 
-async def test_a_reboot_asked_of_a_running_sandbox_changes_nothing(sandbox):
+async def test_filesystem_pause__reboot_of_a_running_sandbox_changes_nothing(sandbox):
     await sandbox.commands.run("sleep 1000", background=True, timeout=0)
     again = await sandbox.connect(timeout=60, on_resume="reboot")
     assert await _sleepers(again) == 1
 
 
-async def test_a_sandbox_is_paused_without_memory_at_its_deadline_if_its_lifecycle_says_so(options):
+async def test_filesystem_pause__happens_at_the_deadline_if_configured(options):
     without_memory = SandboxOnTimeoutPause(action="pause", mode="filesystem")
     sandbox = await AsyncSandbox.create(
         timeout=60, lifecycle={"on_timeout": without_memory}, **options
@@ -71,7 +71,7 @@ async def test_a_sandbox_is_paused_without_memory_at_its_deadline_if_its_lifecyc
         await sandbox.kill()
 
 
-async def test_a_disk_that_is_still_in_use_is_not_mounted_twice(engine, sandbox):
+async def test_filesystem_pause__busy_disk_is_not_mounted_twice(engine, sandbox):
     await sandbox.files.write("kept", "text")
     root = Path(f"/proc/{host_pid(engine, sandbox)}/root")
     with (root / "home/user/kept").open():
@@ -83,9 +83,7 @@ async def test_a_disk_that_is_still_in_use_is_not_mounted_twice(engine, sandbox)
     assert await again.files.read("kept") == "text"
 
 
-async def test_the_boot_id_is_another_after_a_filesystem_pause_and_in_another_sandbox(
-    sandbox, neighbour
-):
+async def test_filesystem_pause__boot_id_changes(sandbox, neighbour):
     async def boot_id(of):
         return (await of.commands.run("cat /proc/sys/kernel/random/boot_id")).stdout
 
@@ -102,7 +100,7 @@ async def test_the_boot_id_is_another_after_a_filesystem_pause_and_in_another_sa
         await sandbox.commands.run("echo x > /proc/sys/kernel/random/boot_id", user="root")
 
 
-async def test_a_filesystem_pause_outlives_the_engine():
+async def test_filesystem_pause__survives_an_engine_restart():
     with running_engine("--pool-size", "0") as engine:
         sandbox = await AsyncSandbox.create(timeout=300, **engine.options)
         await sandbox.files.write("kept", "text")

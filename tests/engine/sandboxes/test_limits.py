@@ -88,9 +88,7 @@ async def unmoved(engine, neighbour):
 # Memory
 
 
-async def test_a_memory_bomb_is_killed_with_the_reason_and_harms_nobody(
-    tight, tight_engine, neighbour
-):
+async def test_limits__memory_bomb_is_killed_with_the_reason(tight, tight_engine, neighbour):
     async with unmoved(tight_engine, neighbour):
         for _ in range(5):
             with pytest.raises(CommandExitException) as caught:
@@ -103,7 +101,7 @@ async def test_a_memory_bomb_is_killed_with_the_reason_and_harms_nobody(
     assert (await tight.get_info()).state is SandboxState.RUNNING
 
 
-async def test_a_bomb_below_a_shell_is_given_as_the_reason_too(tight):
+async def test_limits__memory_bomb_below_a_shell_is_reported(tight):
     with pytest.raises(CommandExitException) as caught:
         await tight.commands.run(f"({MEMORY_BOMB}); exit $?")
     assert caught.value.exit_code == 137
@@ -114,7 +112,7 @@ async def test_a_bomb_below_a_shell_is_given_as_the_reason_too(tight):
     assert later.value.error == "exit status 137"
 
 
-async def test_a_sandbox_full_of_files_in_memory_is_usable_once_they_are_removed(tight):
+async def test_limits__full_tmpfs_is_usable_after_removal(tight):
     with pytest.raises(CommandExitException):
         await tight.commands.run(f"{FILL_MEMORY}; exit 1", user="root")
     for path in ("/dev/shm/one", "/dev/two"):
@@ -122,9 +120,7 @@ async def test_a_sandbox_full_of_files_in_memory_is_usable_once_they_are_removed
     assert (await tight.commands.run("echo usable")).stdout == "usable\n"
 
 
-async def test_a_sandbox_that_lost_its_first_process_to_its_memory_limit_keeps_its_files(
-    tight, tight_engine, neighbour
-):
+async def test_limits__out_of_memory_init_keeps_the_files(tight, tight_engine, neighbour):
     await tight.files.write("kept", "on disk")
     async with unmoved(tight_engine, neighbour):
         with pytest.raises(SandboxException):
@@ -141,9 +137,7 @@ async def test_a_sandbox_that_lost_its_first_process_to_its_memory_limit_keeps_i
 # Processes
 
 
-async def test_a_fork_bomb_stops_at_the_limit_and_the_sandbox_recovers_from_it(
-    tight, tight_engine, neighbour
-):
+async def test_limits__fork_bomb_stops_at_the_limit(tight, tight_engine, neighbour):
     await _light(tight, tight_engine)
     async with unmoved(tight_engine, neighbour):
         with contextlib.suppress(SandboxException):
@@ -154,7 +148,7 @@ async def test_a_fork_bomb_stops_at_the_limit_and_the_sandbox_recovers_from_it(
     assert (await tight.commands.run("echo usable")).stdout == "usable\n"
 
 
-async def test_a_fork_bombed_sandbox_is_killed_at_once(tight, tight_engine):
+async def test_limits__fork_bombed_sandbox_is_killed(tight, tight_engine):
     await _light(tight, tight_engine)
     started = time.monotonic()
     assert await tight.kill()
@@ -162,7 +156,7 @@ async def test_a_fork_bombed_sandbox_is_killed_at_once(tight, tight_engine):
     assert not _processes(tight_engine, tight)
 
 
-async def test_a_fork_bombed_sandbox_can_be_paused_and_resumed(tight, tight_engine):
+async def test_limits__fork_bombed_sandbox_can_be_paused(tight, tight_engine):
     await _light(tight, tight_engine)
     assert await tight.pause()
     await tight.connect(timeout=60)
@@ -172,7 +166,7 @@ async def test_a_fork_bombed_sandbox_can_be_paused_and_resumed(tight, tight_engi
 # Disk
 
 
-async def test_a_full_disk_is_a_clear_error_that_changes_nothing(tight, tight_engine, neighbour):
+async def test_limits__full_disk_is_a_clear_error(tight, tight_engine, neighbour):
     await tight.files.write("old", "as it was")
     async with unmoved(tight_engine, neighbour):
         with pytest.raises(CommandExitException, match="No space left on device") as caught:
@@ -192,7 +186,7 @@ async def test_a_full_disk_is_a_clear_error_that_changes_nothing(tight, tight_en
     await tight.commands.run("head -c 10M /dev/urandom > more")
 
 
-async def test_a_disk_with_no_room_for_another_file_says_so(tight):
+async def test_limits__missing_inodes_are_reported(tight):
     await tight.files.write("old", "as it was")
     with pytest.raises(CommandExitException, match="No space left on device"):
         await tight.commands.run(
@@ -209,9 +203,7 @@ async def test_a_disk_with_no_room_for_another_file_says_so(tight):
 # Processor
 
 
-async def test_busy_sandboxes_do_not_starve_the_engine_or_a_neighbour(
-    tight, tight_engine, neighbour
-):
+async def test_limits__busy_sandboxes_starve_nobody(tight, tight_engine, neighbour):
     spinning = "for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait"
     async with await AsyncSandbox.create(timeout=60, **tight_engine.options) as other:
         for sandbox in (tight, other):

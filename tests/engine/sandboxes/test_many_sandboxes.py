@@ -21,7 +21,7 @@ def roomy_engine():
         yield engine
 
 
-async def test_a_hundred_sandboxes_are_created_at_once_without_a_failure(roomy_engine):
+async def test_many_sandboxes__hundred_concurrent_creates_succeed(roomy_engine):
     options = roomy_engine.options
     created = await asyncio.gather(
         *(AsyncSandbox.create(timeout=120, **options) for _ in range(100))
@@ -36,7 +36,7 @@ async def test_a_hundred_sandboxes_are_created_at_once_without_a_failure(roomy_e
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_three_hundred_sandboxes_live_side_by_side_and_leave_nothing(roomy_engine):
+async def test_many_sandboxes__three_hundred_sandboxes_leave_nothing(roomy_engine):
     options = roomy_engine.options
     before = await leftovers.settled(roomy_engine)
     room = asyncio.Semaphore(AT_ONCE)

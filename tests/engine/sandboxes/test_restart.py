@@ -40,14 +40,14 @@ async def survivor(mortal_engine):
         await sandbox.kill()
 
 
-async def test_a_running_sandbox_answers_after_the_engine_was_killed(mortal_engine, survivor):
+async def test_engine_restart__running_sandbox_answers_after_a_crash(mortal_engine, survivor):
     await survivor.files.write("before", "kept")
     await mortal_engine.restart()
     assert (await survivor.commands.run("cat before; echo; id -un")).stdout == "kept\nuser\n"
     assert (await survivor.get_info()).state is SandboxState.RUNNING
 
 
-async def test_a_background_command_loses_no_byte_while_the_engine_is_dead(mortal_engine, survivor):
+async def test_engine_restart__background_output_is_complete_after_a_crash(mortal_engine, survivor):
     script = "i=0; while [ ! -e stop ]; do echo $i; i=$((i+1)); sleep 0.001; done; echo $i > count"
     heard: list[str] = []
     command = await survivor.commands.run(
@@ -69,9 +69,7 @@ async def test_a_background_command_loses_no_byte_while_the_engine_is_dead(morta
     assert numbers[0] - last < 20  # what was between the dead engine and its client is gone
 
 
-async def test_the_exit_status_of_a_command_that_ended_while_the_engine_was_dead_is_known(
-    mortal_engine, survivor
-):
+async def test_engine_restart__exit_status_during_downtime_is_known(mortal_engine, survivor):
     command = await survivor.commands.run(
         "while [ ! -e go ]; do sleep 0.01; done; exit 7", background=True, timeout=0
     )
@@ -85,7 +83,7 @@ async def test_the_exit_status_of_a_command_that_ended_while_the_engine_was_dead
     assert caught.value.exit_code == 7
 
 
-async def test_a_terminal_works_on_after_the_engine_was_killed(mortal_engine, survivor):
+async def test_engine_restart__terminal_survives_a_crash(mortal_engine, survivor):
     seen = bytearray()
     terminal = await survivor.pty.create(PtySize(24, 80), on_data=seen.extend, timeout=0)
     await survivor.pty.send_stdin(terminal.pid, b"word=kept\n")
@@ -99,7 +97,7 @@ async def test_a_terminal_works_on_after_the_engine_was_killed(mortal_engine, su
     await again.disconnect()
 
 
-async def test_a_deadline_that_passed_while_the_engine_was_dead_is_enforced(mortal_engine):
+async def test_engine_restart__deadline_passed_during_downtime_is_enforced(mortal_engine):
     doomed = await AsyncSandbox.create(timeout=2, **mortal_engine.options)
     resting = await AsyncSandbox.create(
         timeout=2, lifecycle={"on_timeout": "pause"}, **mortal_engine.options
@@ -122,7 +120,7 @@ async def test_a_deadline_that_passed_while_the_engine_was_dead_is_enforced(mort
     await resting.kill()
 
 
-async def test_a_paused_sandbox_stays_paused_and_resumes_with_its_memory(mortal_engine, survivor):
+async def test_engine_restart__paused_sandbox_keeps_its_memory(mortal_engine, survivor):
     await survivor.commands.run("sleep 1000", background=True, timeout=0)
     await survivor.pause()
     await mortal_engine.restart()
@@ -131,7 +129,7 @@ async def test_a_paused_sandbox_stays_paused_and_resumes_with_its_memory(mortal_
     assert "sleep 1000" in (await survivor.commands.run("ps ax")).stdout
 
 
-async def test_a_sandbox_whose_processes_died_resumes_from_its_files(mortal_engine, survivor):
+async def test_engine_restart__dead_processes_resume_from_files(mortal_engine, survivor):
     await survivor.files.write("kept", "on disk")
     pid = host_pid(mortal_engine, survivor)
     mortal_engine.kill()
@@ -143,7 +141,7 @@ async def test_a_sandbox_whose_processes_died_resumes_from_its_files(mortal_engi
     assert (await survivor.commands.run("echo up")).stdout == "up\n"
 
 
-async def test_links_that_are_gone_with_a_reboot_are_not_taken_from_new_sandboxes(mortal_engine):
+async def test_engine_restart__links_lost_in_a_reboot_do_not_collide(mortal_engine):
     await mortal_engine.restart()  # numbers are given out from the lowest again
     sandbox = await AsyncSandbox.create(timeout=300, **mortal_engine.options)
     record = json.loads(
@@ -170,7 +168,7 @@ def _remove_link(link):
     subprocess.run(["ip", "link", "delete", link["name"]], check=False, capture_output=True)
 
 
-async def test_a_graceful_stop_leaves_sandboxes_running(mortal_engine, survivor):
+async def test_engine_restart__graceful_stop_keeps_sandboxes_running(mortal_engine, survivor):
     assert mortal_engine.stop() == 0
     await asyncio.to_thread(mortal_engine.start)
     assert (await survivor.commands.run("echo still")).stdout == "still\n"
@@ -178,7 +176,7 @@ async def test_a_graceful_stop_leaves_sandboxes_running(mortal_engine, survivor)
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine):
+async def test_engine_restart__dead_sandboxes_leave_nothing_after_300_cycles(mortal_engine):
     before = await leftovers.settled(mortal_engine)
 
     async def cycle():
@@ -195,7 +193,7 @@ async def test_nothing_is_left_of_dead_sandboxes_after_300_cycles(mortal_engine)
 
 
 @pytest.mark.timeout(120)
-async def test_nothing_is_left_after_the_engine_was_killed_in_the_middle_of_creates(
+async def test_engine_restart__crash_during_creates_leaves_nothing(
     mortal_engine,
 ):
     before = await leftovers.settled(mortal_engine)
@@ -217,7 +215,7 @@ async def test_nothing_is_left_after_the_engine_was_killed_in_the_middle_of_crea
     await leftovers.back_to(mortal_engine, before)
 
 
-async def test_two_engines_do_not_share_a_state_directory(mortal_engine):
+async def test_engine_restart__state_directory_is_exclusive(mortal_engine):
     second = await asyncio.create_subprocess_exec(
         *mortal_engine.command("serve"), stdout=asyncio.subprocess.PIPE
     )
@@ -230,7 +228,7 @@ async def _is(condition):
     return condition
 
 
-async def test_an_engine_that_does_not_see_its_keeper_s_mounts_says_so(mortal_engine, survivor):
+async def test_engine_restart__foreign_mount_namespace_is_reported(mortal_engine, survivor):
     mortal_engine.stop()
     elsewhere = await asyncio.create_subprocess_exec(
         "unshare", "--mount", *mortal_engine.command("serve"), stdout=asyncio.subprocess.PIPE

@@ -35,7 +35,7 @@ def restricted_engine(host):
     engine.remove()
 
 
-async def test_sandboxes_start_where_the_host_executes_nothing_below_sys(restricted_engine):
+async def test_restricted_host__noexec_sys_works(restricted_engine):
     async with await AsyncSandbox.create(**restricted_engine.options) as sandbox:
         told = await sandbox.commands.run("cat /sys/devices/system/cpu/online")
         assert told.stdout.strip()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs_engine
 UNKNOWN = "i0000000000000000000"
 
 
-async def test_a_created_sandbox_runs_commands_and_knows_what_it_was_created_with(options):
+async def test_sandbox__created_sandbox_runs_commands_and_keeps_its_options(options):
     async with await AsyncSandbox.create(
         timeout=60, metadata={"purpose": "test"}, envs={"GREETING": "hello"}, **options
     ) as sandbox:
@@ -41,7 +41,7 @@ async def test_a_created_sandbox_runs_commands_and_knows_what_it_was_created_wit
     assert info.lifecycle == {"on_timeout": "kill", "auto_resume": False}
 
 
-def test_the_synchronous_sdk_works_as_well(options):
+def test_sandbox__sync_sdk_works_too(options):
     with Sandbox.create(timeout=60, **options) as sandbox:
         assert sandbox.commands.run("echo hi").stdout == "hi\n"
         assert sandbox.is_running()
@@ -50,7 +50,7 @@ def test_the_synchronous_sdk_works_as_well(options):
     assert not sandbox.is_running()
 
 
-async def test_a_killed_sandbox_is_gone_for_every_kind_of_call(options):
+async def test_sandbox__killed_sandbox_is_gone_for_all_calls(options):
     sandbox = await AsyncSandbox.create(**options)
     assert await sandbox.kill()
     assert not await sandbox.kill()
@@ -65,7 +65,7 @@ async def test_a_killed_sandbox_is_gone_for_every_kind_of_call(options):
         await sandbox.files.read("note")
 
 
-async def test_unknown_sandboxes_are_not_found(options):
+async def test_sandbox__unknown_sandboxes_are_not_found(options):
     assert not await AsyncSandbox.kill(UNKNOWN, **options)
     with pytest.raises(SandboxNotFoundException):
         await AsyncSandbox.connect(UNKNOWN, **options)
@@ -77,14 +77,14 @@ async def test_unknown_sandboxes_are_not_found(options):
         await AsyncSandbox.pause(UNKNOWN, **options)
 
 
-async def test_an_unknown_template_is_an_error_that_names_it(options):
+async def test_sandbox__unknown_template_is_named(options):
     with pytest.raises(SandboxException, match="template 'no-such-template' not found") as caught:
         await AsyncSandbox.create("no-such-template", **options)
     assert caught.value.status_code == 404
 
 
 @pytest.mark.parametrize("key", ["e2b_" + "0" * 40, "", "nonsense"])
-async def test_a_wrong_api_key_is_refused(engine, key):
+async def test_sandbox__wrong_api_key_is_rejected(engine, key):
     with pytest.raises((AuthenticationException, SandboxException)):
         await AsyncSandbox.create(api_key=key or " ", api_url=engine.url, validate_api_key=False)
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
@@ -95,7 +95,7 @@ async def test_a_wrong_api_key_is_refused(engine, key):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 25 * 3600, 10**12])
-async def test_an_absurd_timeout_is_refused_and_nothing_is_created(options, timeout):
+async def test_sandbox__absurd_timeout_is_rejected(options, timeout):
     before = len(await AsyncSandbox.list(**options).next_items())
     with pytest.raises(SandboxException, match="Timeout"):
         await AsyncSandbox.create(timeout=timeout, **options)
@@ -116,7 +116,7 @@ async def test_an_absurd_timeout_is_refused_and_nothing_is_created(options, time
         b'{"templateID": "base", "autoPauseMemory": false}',
     ],
 )
-async def test_a_malformed_request_gets_e2b_s_error_shape(engine, body):
+async def test_sandbox__malformed_request_has_the_e2b_error_format(engine, body):
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         answer = await client.post(
             "/v2/sandboxes", content=body, headers={"X-API-Key": engine.api_key}
@@ -126,7 +126,7 @@ async def test_a_malformed_request_gets_e2b_s_error_shape(engine, body):
     assert answer.json()["message"]
 
 
-async def test_what_the_engine_does_not_have_is_said(options, engine):
+async def test_sandbox__unsupported_features_are_reported(options, engine):
     with pytest.raises(SandboxException, match="not implemented by this engine") as caught:
         await AsyncSandbox.create(network={"https_ports": [443]}, **options)
     assert caught.value.status_code == 501
@@ -135,7 +135,7 @@ async def test_what_the_engine_does_not_have_is_said(options, engine):
     assert answer.status_code == 501
 
 
-async def test_an_mcp_sandbox_fails_as_the_sdk_expects_where_there_is_no_gateway(options):
+async def test_sandbox__mcp_sandbox_fails_as_the_sdk_expects(options):
     with pytest.raises(SandboxException, match="template 'mcp-gateway' not found"):
         await AsyncSandbox.create(mcp={"duckduckgo": {}}, **options)
     before = len(await AsyncSandbox.list(**options).next_items())
@@ -144,7 +144,7 @@ async def test_an_mcp_sandbox_fails_as_the_sdk_expects_where_there_is_no_gateway
     assert len(await AsyncSandbox.list(**options).next_items()) == before
 
 
-async def test_an_idempotency_key_creates_one_sandbox_however_often_it_is_sent(options):
+async def test_sandbox__idempotency_key_creates_one_sandbox(options):
     key = f"once-{datetime.now(UTC).timestamp():.0f}"
     created = await asyncio.gather(
         *(AsyncSandbox.create(idempotency_key=key, timeout=60, **options) for _ in range(5))
@@ -155,7 +155,7 @@ async def test_an_idempotency_key_creates_one_sandbox_however_often_it_is_sent(o
     await created[0].kill()
 
 
-async def test_connect_never_shortens_the_deadline_and_extends_it(sandbox, options):
+async def test_sandbox__connect_extends_but_never_shortens_the_deadline(sandbox, options):
     before = (await sandbox.get_info()).end_at
     await AsyncSandbox.connect(sandbox.sandbox_id, timeout=10, **options)
     assert (await sandbox.get_info()).end_at == before
@@ -164,7 +164,7 @@ async def test_connect_never_shortens_the_deadline_and_extends_it(sandbox, optio
     assert (await again.commands.run("echo still here")).stdout == "still here\n"
 
 
-async def test_set_timeout_moves_the_deadline_both_ways(sandbox):
+async def test_sandbox__set_timeout_moves_the_deadline(sandbox):
     await sandbox.set_timeout(600)
     far = (await sandbox.get_info()).end_at
     await sandbox.set_timeout(30)
@@ -172,7 +172,7 @@ async def test_set_timeout_moves_the_deadline_both_ways(sandbox):
     assert far - near > timedelta(seconds=500)
 
 
-async def test_refreshes_extend_and_never_shorten(sandbox, engine):
+async def test_sandbox__refreshes_extend_and_never_shorten(sandbox, engine):
     before = (await sandbox.get_info()).end_at
     async with httpx.AsyncClient(
         base_url=engine.url, headers={"X-API-Key": engine.api_key}, timeout=60
@@ -184,7 +184,7 @@ async def test_refreshes_extend_and_never_shorten(sandbox, engine):
     assert (await sandbox.get_info()).end_at > before
 
 
-async def test_a_sandbox_is_killed_at_its_deadline(options):
+async def test_sandbox__is_killed_at_its_deadline(options):
     sandbox = await AsyncSandbox.create(timeout=1, **options)
 
     async def is_gone():
@@ -195,7 +195,7 @@ async def test_a_sandbox_is_killed_at_its_deadline(options):
         await sandbox.get_info()
 
 
-async def test_a_sandbox_is_paused_at_its_deadline_if_its_lifecycle_says_so(options):
+async def test_sandbox__is_paused_at_its_deadline_if_configured(options):
     sandbox = await AsyncSandbox.create(timeout=1, lifecycle={"on_timeout": "pause"}, **options)
     try:
 
@@ -209,7 +209,7 @@ async def test_a_sandbox_is_paused_at_its_deadline_if_its_lifecycle_says_so(opti
         await sandbox.kill()
 
 
-async def test_pause_keeps_memory_and_processes_until_resume(sandbox):
+async def test_sandbox__pause_keeps_memory_and_processes(sandbox):
     counting = "i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.02; done"
     command = await sandbox.commands.run(counting, background=True, timeout=0)
     await until(lambda: sandbox.files.exists("count"))
@@ -230,7 +230,7 @@ async def test_pause_keeps_memory_and_processes_until_resume(sandbox):
     assert command.pid in [one.pid for one in await sandbox.commands.list()]
 
 
-async def test_concurrent_connects_resume_a_paused_sandbox_once(sandbox, options):
+async def test_sandbox__concurrent_connects_resume_once(sandbox, options):
     await sandbox.pause()
     connected = await asyncio.gather(
         *(AsyncSandbox.connect(sandbox.sandbox_id, timeout=60, **options) for _ in range(10))
@@ -239,7 +239,7 @@ async def test_concurrent_connects_resume_a_paused_sandbox_once(sandbox, options
     assert {output.stdout for output in outputs} == {"on\n"}
 
 
-async def test_pausing_in_the_middle_of_command_starts_hangs_nothing(sandbox):
+async def test_sandbox__pause_during_command_starts_does_not_hang(sandbox):
     over = asyncio.Event()
     done = asyncio.Semaphore(0)
 
@@ -260,7 +260,7 @@ async def test_pausing_in_the_middle_of_command_starts_hangs_nothing(sandbox):
     await asyncio.gather(*running)
 
 
-async def test_a_paused_sandbox_can_be_killed(options):
+async def test_sandbox__a_paused_sandbox_can_be_killed(options):
     sandbox = await AsyncSandbox.create(timeout=60, **options)
     await sandbox.pause()
     assert await sandbox.kill()
@@ -268,7 +268,7 @@ async def test_a_paused_sandbox_can_be_killed(options):
         await sandbox.get_info()
 
 
-async def test_the_list_filters_by_state_and_metadata_and_comes_in_pages(options):
+async def test_sandbox__list_filters_and_pages(options):
     mark = f"list-{datetime.now(UTC).timestamp():.0f}"
     created = [
         await AsyncSandbox.create(timeout=60, metadata={"mark": mark, "n": str(n)}, **options)
@@ -293,7 +293,7 @@ async def test_the_list_filters_by_state_and_metadata_and_comes_in_pages(options
         await asyncio.gather(*(one.kill() for one in created))
 
 
-async def test_a_wrong_page_token_or_filter_is_an_error(engine):
+async def test_sandbox__invalid_page_token_or_filter_is_an_error(engine):
     async with httpx.AsyncClient(
         base_url=engine.url, headers={"X-API-Key": engine.api_key}, timeout=60
     ) as client:
@@ -302,7 +302,7 @@ async def test_a_wrong_page_token_or_filter_is_an_error(engine):
             assert answer.status_code == 400, query
 
 
-async def test_metrics_tell_what_is_used_of_what_may_be_used(sandbox):
+async def test_sandbox__metrics_show_usage_and_limits(sandbox):
     await sandbox.commands.run("head -c 30M /dev/urandom > /dev/shm/x && cp /dev/shm/x kept")
     metrics = (await sandbox.get_metrics())[-1]
     assert metrics.cpu_count == 2
@@ -312,16 +312,16 @@ async def test_metrics_tell_what_is_used_of_what_may_be_used(sandbox):
     assert 30 << 20 <= metrics.disk_used < 1 << 30
 
 
-async def test_host_names_are_those_under_the_engine_s_domain(sandbox, engine):
+async def test_sandbox__host_names_are_below_the_engine_domain(sandbox, engine):
     assert sandbox.get_host(3000) == f"3000-{sandbox.sandbox_id}.localhost:{engine.port}"
 
 
-async def test_health_answers_without_a_key(engine):
+async def test_sandbox__health_needs_no_key(engine):
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         assert (await client.get("/health")).json() == {"status": "ok"}
 
 
-async def test_invalid_arguments_of_commands_are_the_sdk_s_own_errors(sandbox):
+async def test_sandbox__invalid_arguments_raise_sdk_errors(sandbox):
     with pytest.raises(InvalidArgumentException, match="does not exist"):
         await sandbox.commands.run("true", cwd="/no/such/directory")
     with pytest.raises(AuthenticationException, match="invalid username"):

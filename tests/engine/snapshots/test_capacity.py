@@ -14,7 +14,7 @@ FLAGS = ("--pool-size", "0", "--disk-mb", "512", "--min-free-disk-mb", "64")
 
 
 @pytest.mark.skipif(shutil.which("mkfs.xfs") is None, reason="xfsprogs is not installed")
-async def test_forks_share_blocks_with_their_source_where_the_file_system_can():
+async def test_snapshot__forks_share_blocks_where_supported():
     with (
         sharing_file_system(2048) as directory,
         running_engine(*FLAGS, parent=directory) as engine,
@@ -29,7 +29,7 @@ async def test_forks_share_blocks_with_their_source_where_the_file_system_can():
         await fork.commands.run("sha256sum big | cut -c-64 | grep -qf - sum")
 
 
-async def test_a_snapshot_that_the_machine_has_no_room_for_is_refused():
+async def test_snapshot__full_machine_rejects_a_snapshot():
     with (
         small_file_system(512) as directory,
         running_engine(*FLAGS, parent=directory) as engine,

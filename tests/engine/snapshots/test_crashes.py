@@ -34,7 +34,7 @@ async def source(mortal_engine):
     await sandbox.kill()
 
 
-async def test_nothing_is_left_when_the_last_fork_is_gone(mortal_engine):
+async def test_snapshot__last_fork_leaves_nothing(mortal_engine):
     before = await leftovers.settled(mortal_engine)
     source = await AsyncSandbox.create(timeout=120, **mortal_engine.options)
     second = await fork_of(source)
@@ -50,7 +50,7 @@ async def test_nothing_is_left_when_the_last_fork_is_gone(mortal_engine):
     await leftovers.back_to(mortal_engine, before)
 
 
-async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
+async def test_snapshot__snapshots_and_forks_survive_a_restart(mortal_engine, source):
     before = await leftovers.settled(mortal_engine)
     snapshot = await source.create_snapshot(name="kept")
     fork = await fork_of(source)
@@ -64,7 +64,7 @@ async def test_snapshots_and_forks_outlive_the_engine(mortal_engine, source):
     await leftovers.back_to(mortal_engine, before)
 
 
-async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(mortal_engine, source):
+async def test_snapshot__crash_during_a_copy_leaves_no_frozen_writer(mortal_engine, source):
     before = await leftovers.settled(mortal_engine)
     await source.commands.run("dd if=/dev/urandom of=big bs=1M count=256 status=none")
     await source.commands.run("sha256sum big > sum")
@@ -88,7 +88,7 @@ async def test_an_engine_killed_while_it_copies_a_disk_leaves_nobody_waiting(mor
     await leftovers.back_to(mortal_engine, before)
 
 
-async def test_a_fork_resumes_after_the_machine_was_restarted(mortal_engine, source):
+async def test_snapshot__fork_resumes_after_a_reboot(mortal_engine, source):
     fork = await fork_of(source)
     pid = host_pid(mortal_engine, fork)
     mortal_engine.kill()
@@ -102,7 +102,7 @@ async def test_a_fork_resumes_after_the_machine_was_restarted(mortal_engine, sou
     await fork.kill()
 
 
-async def test_a_snapshot_that_a_power_cut_took_is_not_offered(mortal_engine, source):
+async def test_snapshot__snapshot_lost_in_a_power_cut_is_not_listed(mortal_engine, source):
     snapshot = await source.create_snapshot(name="lost")
     record = next((mortal_engine.state_dir / "snapshots").glob("*/record.json"))
     await until(lambda: _is(not json.loads(record.read_text())["unwritten_since"]), timeout=60)

@@ -31,7 +31,7 @@ async def equipped(monkeypatch, engine):
     await AsyncVolume.destroy(volume.volume_id, **engine.options)
 
 
-async def test_a_fork_has_the_settings_of_its_source_and_tokens_of_its_own(equipped):
+async def test_fork__keeps_settings_but_has_its_own_tokens(equipped):
     fork = await fork_of(equipped)
     info, of_source = await fork.get_info(), await equipped.get_info()
     assert (info.lifecycle, info.template_id) == (of_source.lifecycle, of_source.template_id)
@@ -41,7 +41,7 @@ async def test_a_fork_has_the_settings_of_its_source_and_tokens_of_its_own(equip
     await fork.kill()
 
 
-async def test_what_a_template_starts_is_started_again_in_forks_and_on_snapshots(equipped, options):
+async def test_fork__start_command_runs_again(equipped, options):
     snapshot = await equipped.create_snapshot()
     fork = await fork_of(equipped)
     created = await AsyncSandbox.create(snapshot.snapshot_id, timeout=120, **options)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.needs_engine
 SLEEPERS = "pgrep -c -f 'sleep 100[0]' || true"
 
 
-async def test_forks_have_the_files_of_their_source_and_none_of_its_processes(options):
+async def test_fork__has_the_files_but_no_processes(options):
     envs, metadata = {"GREETING": "hello"}, {"of": "all"}
     async with await AsyncSandbox.create(
         timeout=120, envs=envs, metadata=metadata, **options
@@ -34,7 +34,7 @@ async def test_forks_have_the_files_of_their_source_and_none_of_its_processes(op
         await kill_all(forks)
 
 
-async def test_the_source_of_forks_goes_on_with_its_commands_and_connections(sandbox):
+async def test_fork__source_continues(sandbox):
     heard: list[str] = []
     counting = await sandbox.commands.run(
         "i=0; while [ ! -e stop ]; do echo $i | tee -a log; i=$((i+1)); sleep 0.01; done",
@@ -57,7 +57,7 @@ async def test_the_source_of_forks_goes_on_with_its_commands_and_connections(san
     assert (await sandbox.files.read("log")).split() == said
 
 
-async def test_a_fork_can_be_forked_after_its_source_is_gone(sandbox):
+async def test_fork__fork_of_a_fork_survives_its_source(sandbox):
     await sandbox.files.write("note", "from the first")
     second = await fork_of(sandbox)
     await sandbox.kill()
@@ -71,7 +71,7 @@ async def test_a_fork_can_be_forked_after_its_source_is_gone(sandbox):
     await third.kill()
 
 
-async def test_eight_forks_at_once_of_a_sandbox_that_writes_have_what_was_written_before(sandbox):
+async def test_fork__eight_forks_have_all_earlier_writes(sandbox):
     async def fork(number):
         await sandbox.commands.run(
             f"dd if=/dev/urandom of=big-{number} bs=1M count=12 conv=fsync status=none;"
@@ -84,7 +84,7 @@ async def test_eight_forks_at_once_of_a_sandbox_that_writes_have_what_was_writte
     await asyncio.gather(*(fork(number) for number in range(8)))
 
 
-async def test_forks_race_with_pauses_kills_and_commands(options):
+async def test_fork__races_with_pauses_kills_and_commands(options):
     async def contend(sandbox):
         await asyncio.gather(
             sandbox.fork(count=2, timeout=60),
@@ -108,14 +108,14 @@ async def test_forks_race_with_pauses_kills_and_commands(options):
         await fork.kill()
 
 
-async def test_forks_that_cannot_be_are_refused(sandbox, options):
+async def test_fork__invalid_forks_are_rejected(sandbox, options):
     with pytest.raises(SandboxNotFoundException):
         await AsyncSandbox.fork("i0000000000000000000", **options)
     with pytest.raises(SandboxException, match="Timeout cannot be greater"):
         await sandbox.fork(timeout=100_000)
 
 
-def test_the_synchronous_sdk_forks_too(options):
+def test_fork__sync_sdk_works_too(options):
     with Sandbox.create(timeout=120, **options) as sandbox:
         sandbox.files.write("note", "text")
         (fork,) = sandbox.fork()

@@ -15,9 +15,7 @@ def name():
     return f"snap-{secrets.token_hex(4)}"
 
 
-async def test_a_sandbox_created_from_a_snapshot_has_its_files_and_neither_changes_the_other(
-    sandbox, options
-):
+async def test_snapshot__sandbox_from_a_snapshot_is_independent(sandbox, options):
     await sandbox.commands.run("echo first > note; ln note link; sudo chmod 4755 /usr/bin/env")
     await sandbox.commands.run("sudo rm -r /etc/apt; mv /home/user/.bashrc renamed; sync")
     snapshot = await sandbox.create_snapshot()
@@ -35,7 +33,7 @@ async def test_a_sandbox_created_from_a_snapshot_has_its_files_and_neither_chang
     assert await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **options)
 
 
-async def test_a_snapshot_of_a_disk_that_is_written_to_is_a_whole_file_system(engine, sandbox):
+async def test_snapshot__busy_disk_gives_a_consistent_file_system(engine, sandbox):
     writing = await sandbox.commands.run(
         "while true; do mkdir -p d; echo $((i++)) > d/$i; [ $((i % 50)) = 0 ] && rm -r d; done",
         background=True,
@@ -50,7 +48,7 @@ async def test_a_snapshot_of_a_disk_that_is_written_to_is_a_whole_file_system(en
     await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **engine.options)
 
 
-async def test_a_snapshot_takes_over_what_its_sandbox_runs_with(options, name):
+async def test_snapshot__keeps_the_sandbox_settings(options, name):
     envs, metadata = {"GREETING": "hello", "PLACE": "here"}, {"of": "the source"}
     async with await AsyncSandbox.create(
         timeout=120, envs=envs, metadata=metadata, **options
@@ -67,7 +65,7 @@ async def test_a_snapshot_takes_over_what_its_sandbox_runs_with(options, name):
     await AsyncSandbox.delete_snapshot(snapshot.snapshot_id, **options)
 
 
-async def test_a_name_leads_to_the_snapshot_taken_last_under_it(sandbox, options, name):
+async def test_snapshot__name_leads_to_the_latest(sandbox, options, name):
     names = []
     for text in ("old", "new"):
         await sandbox.files.write("note", text)
@@ -80,16 +78,14 @@ async def test_a_name_leads_to_the_snapshot_taken_last_under_it(sandbox, options
     assert await AsyncSandbox.delete_snapshot(name, **options)
 
 
-async def test_of_snapshots_taken_at_once_under_one_name_the_last_is_kept(
-    sandbox, neighbour, options, name
-):
+async def test_snapshot__concurrent_snapshots_keep_the_last(sandbox, neighbour, options, name):
     for _ in range(3):
         await asyncio.gather(*(one.create_snapshot(name=name) for one in (sandbox, neighbour) * 2))
         assert len(await _listed(options, name=name)) == 1
     assert await AsyncSandbox.delete_snapshot(name, **options)
 
 
-async def test_tags_tell_snapshots_of_one_name_apart(sandbox, options, name):
+async def test_snapshot__tags_distinguish_snapshots(sandbox, options, name):
     for tag in ("v1", "v2"):
         await sandbox.files.write("note", tag)
         await sandbox.create_snapshot(name=f"{name}:{tag}")
@@ -103,7 +99,7 @@ async def test_tags_tell_snapshots_of_one_name_apart(sandbox, options, name):
     await AsyncSandbox.delete_snapshot(f"{name}:v2", **options)
 
 
-async def test_snapshots_are_listed_newest_first_a_page_at_a_time(sandbox, options):
+async def test_snapshot__list_is_newest_first_and_paged(sandbox, options):
     taken = [(await sandbox.create_snapshot()).snapshot_id for _ in range(3)]
     pages = AsyncSandbox.list_snapshots(sandbox_id=sandbox.sandbox_id, limit=2, **options)
     listed = []
@@ -116,7 +112,7 @@ async def test_snapshots_are_listed_newest_first_a_page_at_a_time(sandbox, optio
     assert await _listed(options, sandbox_id=sandbox.sandbox_id) == []
 
 
-async def test_a_snapshot_is_deleted_once_and_sandboxes_of_it_go_on(sandbox, options):
+async def test_snapshot__is_deleted_once_and_keeps_sandboxes(sandbox, options):
     await sandbox.files.write("note", "kept")
     snapshot = (await sandbox.create_snapshot()).snapshot_id
     async with await AsyncSandbox.create(snapshot, timeout=120, **options) as created:
@@ -129,7 +125,7 @@ async def test_a_snapshot_is_deleted_once_and_sandboxes_of_it_go_on(sandbox, opt
         assert await again.files.read("note") == "kept"
 
 
-async def test_snapshots_can_be_stacked(sandbox, options):
+async def test_snapshot__snapshots_can_be_stacked(sandbox, options):
     taken = []
     async with await AsyncSandbox.create(timeout=120, **options) as lowest:
         await lowest.commands.run("echo 0 > log; sudo mkdir -p /opt/kept; rm .profile")
@@ -147,7 +143,7 @@ async def test_snapshots_can_be_stacked(sandbox, options):
     await AsyncSandbox.delete_snapshot(taken[-1], **options)
 
 
-async def test_a_paused_sandbox_can_be_snapshotted_and_stays_paused(sandbox, options):
+async def test_snapshot__paused_sandbox_stays_paused(sandbox, options):
     await sandbox.files.write("note", "text")
     for mode in ("full", "filesystem"):
         await sandbox.pause(mode=mode)
@@ -159,7 +155,7 @@ async def test_a_paused_sandbox_can_be_snapshotted_and_stays_paused(sandbox, opt
         await sandbox.connect(timeout=120)
 
 
-async def test_the_answer_says_that_processes_are_not_in_a_snapshot(engine, sandbox):
+async def test_snapshot__response_says_files_only(engine, sandbox):
     async with httpx.AsyncClient(
         base_url=engine.url, headers={"X-API-Key": engine.api_key}, timeout=60
     ) as client:
@@ -169,7 +165,7 @@ async def test_the_answer_says_that_processes_are_not_in_a_snapshot(engine, sand
             assert answer.headers["X-Snapshot-Mode"] == "filesystem"
 
 
-def test_the_synchronous_sdk_takes_snapshots_too(options):
+def test_snapshot__sync_sdk_works_too(options):
     with Sandbox.create(timeout=120, **options) as sandbox:
         sandbox.files.write("note", "text")
         snapshot = sandbox.create_snapshot(mode="filesystem")
@@ -179,17 +175,17 @@ def test_the_synchronous_sdk_takes_snapshots_too(options):
 
 
 @pytest.mark.parametrize("wrong", [" ", "a/b", "ä", "a:b:c", "x" * 129])
-async def test_a_wrong_name_is_refused(sandbox, wrong):
+async def test_snapshot__invalid_name_is_rejected(sandbox, wrong):
     with pytest.raises(SandboxException, match=r"name|tag"):
         await sandbox.create_snapshot(name=wrong)
 
 
-async def test_a_template_s_name_is_refused(sandbox):
+async def test_snapshot__template_name_is_rejected(sandbox):
     with pytest.raises(SandboxException, match="name of a template"):
         await sandbox.create_snapshot(name="base")
 
 
-async def test_what_is_not_there_cannot_be_snapshotted(options):
+async def test_snapshot__unknown_sandbox_is_rejected(options):
     with pytest.raises(NotFoundException):
         await AsyncSandbox.create_snapshot("i0000000000000000000", **options)
 

@@ -55,7 +55,7 @@ async def pool(workshop):
     await pool.close()
 
 
-async def test_what_is_missing_is_made_in_the_background_one_at_a_time(workshop, pool):
+async def test_prefilled_pool__refills_one_at_a_time(workshop, pool):
     pool.refill()
     await until(lambda: len(pool) == 3)
     assert await pool.take() == 1
@@ -63,7 +63,7 @@ async def test_what_is_missing_is_made_in_the_background_one_at_a_time(workshop,
     assert workshop.most_under_way == 1
 
 
-async def test_nobody_waits_for_the_refill(workshop, pool):
+async def test_prefilled_pool__takers_do_not_wait_for_the_refill(workshop, pool):
     workshop.open.clear()
     pool.refill()
     await until(lambda: workshop.under_way == 1)
@@ -73,7 +73,7 @@ async def test_nobody_waits_for_the_refill(workshop, pool):
     assert len({await taker for taker in takers}) == 5
 
 
-async def test_a_failure_is_the_takers_and_is_kept_until_something_succeeds(workshop, pool):
+async def test_prefilled_pool__failure_reaches_the_taker_and_is_kept(workshop, pool):
     workshop.broken = True
     with pytest.raises(OSError, match="no material"):
         await pool.take()
@@ -83,7 +83,7 @@ async def test_a_failure_is_the_takers_and_is_kept_until_something_succeeds(work
     assert pool.failure is None
 
 
-async def test_a_refill_that_fails_is_not_repeated_at_once_however_many_take(workshop, pool):
+async def test_prefilled_pool__failed_refill_is_not_repeated_at_once(workshop, pool):
     workshop.broken = True
     pool.refill()
     await until(lambda: workshop.attempts == 1 and not workshop.under_way)
@@ -93,7 +93,7 @@ async def test_a_refill_that_fails_is_not_repeated_at_once_however_many_take(wor
     assert workshop.attempts == 21
 
 
-async def test_a_failed_refill_is_tried_again_later(workshop, pool):
+async def test_prefilled_pool__failed_refill_is_retried_later(workshop, pool):
     workshop.broken = True
     pool.refill()
     await until(lambda: workshop.attempts == 1 and not workshop.under_way)
@@ -101,7 +101,7 @@ async def test_a_failed_refill_is_tried_again_later(workshop, pool):
     await until(lambda: len(pool) == 3)
 
 
-async def test_what_was_made_for_a_taker_that_went_away_is_not_lost(workshop, pool):
+async def test_prefilled_pool__object_of_a_cancelled_taker_is_kept(workshop, pool):
     workshop.open.clear()
     takers = [asyncio.create_task(pool.take()) for _ in range(8)]
     await until(lambda: workshop.under_way == 8)
@@ -113,7 +113,7 @@ async def test_what_was_made_for_a_taker_that_went_away_is_not_lost(workshop, po
     assert len(pool) == 3
 
 
-async def test_closing_discards_what_is_ready_and_what_is_under_way(workshop, pool):
+async def test_prefilled_pool__close_discards_everything(workshop, pool):
     pool.refill()
     await until(lambda: len(pool) == 3)
     workshop.open.clear()

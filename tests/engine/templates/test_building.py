@@ -43,7 +43,7 @@ async def run_in(template, options, command, **how):
         return (await sandbox.commands.run(command, **how)).stdout.strip()
 
 
-async def test_steps_run_in_order_each_on_what_the_ones_before_left(options, name):
+async def test_template_build__steps_build_on_each_other(options, name):
     template = (
         AsyncTemplate()
         .from_base_image()
@@ -67,7 +67,7 @@ async def test_steps_run_in_order_each_on_what_the_ones_before_left(options, nam
     assert ".profile" in lines[6:]
 
 
-async def test_copied_files_arrive_as_the_template_says(context, options, name):
+async def test_template_build__copied_files_follow_the_options(context, options, name):
     template = (
         AsyncTemplate(file_context_path=context)
         .from_base_image()
@@ -105,7 +105,7 @@ async def test_copied_files_arrive_as_the_template_says(context, options, name):
     ]
 
 
-def test_a_dockerfile_is_built(context, engine, name):
+def test_template_build__dockerfile_is_built(context, engine, name):
     (context / "Dockerfile").write_text(
         "FROM e2bdev/base\n"
         "ARG VERSION=3\n"
@@ -133,7 +133,7 @@ def test_a_dockerfile_is_built(context, engine, name):
     assert lines[9].endswith("sleep infinity")
 
 
-async def test_a_failing_command_fails_the_build_with_what_it_said(options, name):
+async def test_template_build__failing_command_fails_with_its_output(options, name):
     lines: list[LogEntry] = []
     template = AsyncTemplate().from_base_image().run_cmd("echo fine")
     template = template.run_cmd("echo nothing works >&2; exit 7")
@@ -148,7 +148,7 @@ async def test_a_failing_command_fails_the_build_with_what_it_said(options, name
         await AsyncSandbox.create(name, **options)
 
 
-async def test_a_failed_build_leaves_the_template_as_it_was(client, options, name):
+async def test_template_build__failed_build_keeps_the_template(client, options, name):
     works = AsyncTemplate().from_base_image().run_cmd("echo 1 > ~/version")
     await AsyncTemplate.build(works, name, **options)
     with pytest.raises(BuildException):
@@ -163,7 +163,7 @@ async def test_a_failed_build_leaves_the_template_as_it_was(client, options, nam
         await AsyncSandbox.create(f"{name}:{failed}", **options)
 
 
-async def test_a_template_grows_from_another(options, name):
+async def test_template_build__template_extends_another(options, name):
     first = AsyncTemplate().from_base_image().set_envs({"A": "1"}).run_cmd("echo one > ~/one")
     await AsyncTemplate.build(first, f"{name}:v1", **options)
     second = AsyncTemplate().from_template(f"{name}:v1").run_cmd("echo two$A > ~/two")
@@ -171,7 +171,7 @@ async def test_a_template_grows_from_another(options, name):
     assert await run_in(f"{name}-child", options, "cat one two; echo $A") == "one\ntwo1\n1"
 
 
-async def test_a_second_build_of_the_same_does_nothing_again(options, name):
+async def test_template_build__unchanged_build_is_cached(options, name):
     template = AsyncTemplate().from_base_image().run_cmd("cat /proc/sys/kernel/random/uuid > ~/id")
     await AsyncTemplate.build(template, name, **options)
     first = await run_in(name, options, "cat id")
@@ -183,7 +183,7 @@ async def test_a_second_build_of_the_same_does_nothing_again(options, name):
     assert await run_in(name, options, "cat id") != first
 
 
-async def test_logs_arrive_while_the_build_goes_on(options, name, client):
+async def test_template_build__logs_are_streamed(options, name, client):
     template = (
         AsyncTemplate()
         .from_base_image()
@@ -202,7 +202,7 @@ async def test_logs_arrive_while_the_build_goes_on(options, name, client):
     assert not await AsyncTemplate.exists(name, **options)
 
 
-async def test_a_newer_build_of_the_same_tag_takes_the_place_of_one_under_way(options, name):
+async def test_template_build__newer_build_replaces_one_in_progress(options, name):
     waiting = AsyncTemplate().from_base_image().run_cmd("sleep infinity")
     older = await AsyncTemplate.build_in_background(waiting, name, **options)
     await AsyncTemplate.build(

@@ -51,9 +51,7 @@ async def execute(*command, cwd, engine) -> tuple[int | None, str]:
     return process.returncode, written.decode()
 
 
-async def test_a_dockerfile_becomes_a_template_that_is_listed_and_deleted(
-    e2b, name, options, tmp_path
-):
+async def test_e2b_cli__dockerfile_becomes_a_template(e2b, name, options, tmp_path):
     (tmp_path / "greeting").write_text("hello\n")
     (tmp_path / "e2b.Dockerfile").write_text(
         "FROM e2bdev/base\nCOPY greeting /srv/\nRUN tr a-z A-Z < /srv/greeting > /srv/loud\n"
@@ -77,9 +75,7 @@ async def test_a_dockerfile_becomes_a_template_that_is_listed_and_deleted(
     assert "exit status 3: no luck" in written
 
 
-async def test_an_e2b_toml_is_read_into_scripts_that_build_its_template(
-    e2b, engine, name, options, tmp_path
-):
+async def test_e2b_cli__toml_is_migrated_to_scripts(e2b, engine, name, options, tmp_path):
     (tmp_path / "e2b.Dockerfile").write_text("FROM e2bdev/base\nENV GREETING=hello\n")
     (tmp_path / "e2b.toml").write_text(
         f'template_id = "unused"\ntemplate_name = "{name}"\ndockerfile = "e2b.Dockerfile"\n'
@@ -98,7 +94,7 @@ async def test_an_e2b_toml_is_read_into_scripts_that_build_its_template(
     assert said.stdout.endswith(" sleep infinity\n")
 
 
-async def test_sandboxes_are_made_run_in_and_killed(e2b):
+async def test_e2b_cli__sandboxes_are_created_and_killed(e2b):
     status, created = await e2b("sandbox", "create", "base", "--detach")
     assert status == 0, created
     sandbox_id = created.strip()

@@ -6,7 +6,7 @@ from e2b import AsyncSandbox, AsyncTemplate
 pytestmark = [pytest.mark.needs_engine, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-async def test_packages_are_installed_from_their_sources(options, name):
+async def test_template_packages__are_installed_from_their_sources(options, name):
     template = (
         AsyncTemplate()
         .from_base_image()

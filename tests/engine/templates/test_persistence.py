@@ -20,7 +20,7 @@ def engine():
         yield engine
 
 
-async def test_templates_and_their_tags_outlive_a_crash(engine, options, name):
+async def test_template__templates_and_tags_survive_a_crash(engine, options, name):
     template = AsyncTemplate().from_base_image().run_cmd("echo kept > ~/file")
     built = await AsyncTemplate.build(template, f"{name}:v1", tags=["default"], **options)
     await engine.restart()
@@ -47,7 +47,7 @@ async def begin(name, options):
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-async def test_a_build_has_failed_when_its_engine_has_ended(engine, options, name, end):
+async def test_template__build_fails_when_the_engine_ends(engine, options, name, end):
     built = await begin(name, options)
     getattr(engine, end)()
     engine.start()
@@ -61,9 +61,7 @@ async def test_a_build_has_failed_when_its_engine_has_ended(engine, options, nam
         await AsyncSandbox.create(name, **options)
 
 
-async def test_sandboxes_outlive_their_template_and_its_layers_go_with_the_last(
-    client, engine, options, name
-):
+async def test_template__sandboxes_outlive_the_template(client, engine, options, name):
     template = AsyncTemplate().from_base_image().run_cmd("echo mine > ~/file")
     await AsyncTemplate.build(template, name, **options)
     sandbox = await AsyncSandbox.create(name, timeout=600, **options)

@@ -24,14 +24,14 @@ async def greeting_of(template, options):
         return (await sandbox.commands.run("echo $GREETING")).stdout.strip()
 
 
-async def test_a_built_template_makes_sandboxes_by_its_name_and_by_its_id(options, name):
+async def test_template__is_found_by_name_and_id(options, name):
     built = await AsyncTemplate.build(greeting("hello"), name, **options)
     assert built.name == name
     for reference in (name, built.template_id, f"{name}:default", f"{name}:{built.build_id}"):
         assert await greeting_of(reference, options) == "hello"
 
 
-async def test_a_tag_stays_with_its_build_when_the_template_is_built_again(options, name):
+async def test_template__tag_stays_with_its_build(options, name):
     first = await AsyncTemplate.build(greeting("one"), f"{name}:v1", tags=["old"], **options)
     assert set(first.tags) == {"v1", "old"}
     with pytest.raises(SandboxException, match="tag 'default' does not exist"):
@@ -54,9 +54,7 @@ async def test_a_tag_stays_with_its_build_when_the_template_is_built_again(optio
         await AsyncSandbox.create(f"{name}:v1", **options)
 
 
-async def test_a_template_exists_from_the_moment_it_is_asked_for_until_it_is_deleted(
-    client, options, name
-):
+async def test_template__exists_from_request_to_deletion(client, options, name):
     assert not await AsyncTemplate.exists(name, **options)
     built = await AsyncTemplate.build(greeting("x"), name, **options)
     assert await AsyncTemplate.exists(name, **options)
@@ -69,7 +67,7 @@ async def test_a_template_exists_from_the_moment_it_is_asked_for_until_it_is_del
         await AsyncSandbox.create(name, **options)
 
 
-def test_the_synchronous_sdk_builds_too(engine, name):
+def test_template__sync_sdk_works_too(engine, name):
     lines: list[LogEntry] = []
     template = Template().from_base_image().set_envs({"A": "1"})
     built = Template.build(template, name, on_build_logs=lines.append, **engine.options)
@@ -80,7 +78,7 @@ def test_the_synchronous_sdk_builds_too(engine, name):
     assert Template.exists(name, **engine.options)
 
 
-async def test_the_base_template_is_the_engines_own(client, options):
+async def test_template__base_is_protected(client, options):
     with pytest.raises(BuildException, match="the engine's own"):
         await AsyncTemplate.build(greeting("x"), "base", **options)
     with pytest.raises(TemplateException, match="the engine's own"):
@@ -100,20 +98,20 @@ async def test_the_base_template_is_the_engines_own(client, options):
         ({"memory_mb": 1 << 30}, r"Memory can't be higher than \d+ MiB"),
     ],
 )
-async def test_resources_that_cannot_be_had_are_refused(options, name, wanted, why):
+async def test_template__unavailable_resources_are_rejected(options, name, wanted, why):
     with pytest.raises(BuildException, match=why):
         await AsyncTemplate.build(greeting("x"), name, **wanted, **options)
     assert not await AsyncTemplate.exists(name, **options)
 
 
-async def test_a_sandbox_has_the_resources_of_its_template(options, name):
+async def test_template__sandbox_has_its_resources(options, name):
     await AsyncTemplate.build(greeting("x"), name, cpu_count=1, memory_mb=256, **options)
     async with await AsyncSandbox.create(name, timeout=120, **options) as sandbox:
         info = await sandbox.get_info()
     assert (info.cpu_count, info.memory_mb) == (1, 256)
 
 
-async def test_lists_show_what_became_of_each_template(client, options, name):
+async def test_template__lists_show_the_build_state(client, options, name):
     built = await AsyncTemplate.build(greeting("x"), name, memory_mb=256, **options)
     await greeting_of(name, options)
     listed = (await client.get("/templates")).json()
@@ -127,7 +125,7 @@ async def test_lists_show_what_became_of_each_template(client, options, name):
     assert detail["builds"][0]["status"] == "ready"
 
 
-async def test_lists_come_in_pages(client, options, name):
+async def test_template__lists_are_paged(client, options, name):
     for suffix in "abc":
         await AsyncTemplate.build(greeting("x"), f"{name}-{suffix}", **options)
     seen, token = [], ""
@@ -140,7 +138,7 @@ async def test_lists_come_in_pages(client, options, name):
     assert (await client.get("/v2/templates?nextToken=nonsense")).status_code == 400
 
 
-async def test_what_is_not_there_is_named(client, options, name):
+async def test_template__missing_template_is_named(client, options, name):
     await AsyncTemplate.build(greeting("x"), name, **options)
     nobody = "00000000-0000-4000-8000-000000000000"
     for path, what in {
@@ -161,13 +159,13 @@ async def test_what_is_not_there_is_named(client, options, name):
 
 
 @pytest.mark.parametrize("wrong", ["with space", "team/name", "", "ä", "x" * 129, "a:b:c"])
-async def test_a_name_that_cannot_be_one_is_refused(client, wrong):
+async def test_template__invalid_name_is_rejected(client, wrong):
     answer = await client.post("/v3/templates", json={"name": wrong})
     assert answer.status_code == 400
     assert answer.json()["message"]
 
 
-async def test_publishing_a_template_is_noted(client, options, name):
+async def test_template__publishing_is_stored(client, options, name):
     built = await AsyncTemplate.build(greeting("x"), name, **options)
     updated = await client.patch(f"/v2/templates/{built.template_id}", json={"public": True})
     assert updated.json() == {"names": [name]}
@@ -176,7 +174,7 @@ async def test_publishing_a_template_is_noted(client, options, name):
     assert (await client.get(f"/templates/{name}")).json()["public"] is False
 
 
-async def test_the_key_is_taken_as_an_access_token_too(engine):
+async def test_template__api_key_works_as_an_access_token(engine):
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         for sent, status in {f"Bearer {engine.api_key}": 200, "Bearer e2b_0": 401}.items():
             answer = await client.get("/templates", headers={"Authorization": sent})

@@ -28,14 +28,14 @@ SERVER = "mkdir -p ~/www && cd ~/www && touch index.html && python3 -m http.serv
     ],
     ids=["port", "url", "process", "file", "timeout"],
 )
-async def test_a_sandbox_is_handed_out_when_its_template_is_ready(options, name, ready, proof):
+async def test_template_start_command__sandbox_is_returned_when_ready(options, name, ready, proof):
     template = AsyncTemplate().from_base_image().set_start_cmd(SERVER, ready)
     await AsyncTemplate.build(template, name, **options)
     async with await AsyncSandbox.create(name, timeout=120, **options) as sandbox:
         assert (await sandbox.commands.run(proof)).exit_code == 0
 
 
-async def test_a_start_command_that_fails_fails_the_build_with_what_it_said(options, name):
+async def test_template_start_command__failure_fails_the_build(options, name):
     template = (
         AsyncTemplate()
         .from_base_image()

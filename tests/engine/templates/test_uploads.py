@@ -53,7 +53,9 @@ async def put(url, content, **headers):
         return await bare.put(url, content=content, headers=headers)
 
 
-async def test_a_bare_put_to_the_link_makes_files_present(client, template_id, digest, link, kept):
+async def test_build_upload__put_to_the_link_stores_the_files(
+    client, template_id, digest, link, kept
+):
     assert (await put(link, b"archive")).status_code == 200
     assert kept.read_bytes() == b"archive"
     answer = await client.get(f"/templates/{template_id}/files/{digest}")
@@ -63,7 +65,9 @@ async def test_a_bare_put_to_the_link_makes_files_present(client, template_id, d
     assert kept.read_bytes() == b"again"
 
 
-async def test_a_link_is_on_the_address_that_the_caller_used(client, engine, template_id, digest):
+async def test_build_upload__link_has_the_address_of_the_request(
+    client, engine, template_id, digest
+):
     path = f"/templates/{template_id}/files/{digest}"
     headers = {"Host": f"api.localhost:{engine.port}", "X-Forwarded-Proto": "https"}
     url = urlsplit((await client.get(path, headers=headers)).json()["url"])
@@ -80,12 +84,12 @@ async def test_a_link_is_on_the_address_that_the_caller_used(client, engine, tem
         ("?expires", "?never"),
     ],
 )
-async def test_a_link_allows_one_upload_and_nothing_else(link, part, forged, engine):
+async def test_build_upload__link_allows_one_upload_only(link, part, forged, engine):
     assert (await put(link.replace(part, forged), b"x")).status_code in (400, 403)
     assert not list(Path(engine.state_dir, UPLOADS).glob("00*"))
 
 
-async def test_an_upload_over_the_limit_is_refused_and_leaves_nothing(link, kept, engine):
+async def test_build_upload__oversized_upload_is_rejected(link, kept, engine):
     async def endless():
         for _ in range(40):
             yield bytes(64 << 10)
@@ -98,7 +102,7 @@ async def test_an_upload_over_the_limit_is_refused_and_leaves_nothing(link, kept
     assert (await put(link, bytes(1 << 20))).status_code == 200
 
 
-async def test_an_upload_that_breaks_off_leaves_what_was_there(engine, link, kept):
+async def test_build_upload__aborted_upload_keeps_the_old_file(engine, link, kept):
     assert (await put(link, b"whole")).status_code == 200
     target = urlsplit(link)
     with socket.create_connection(("127.0.0.1", engine.port)) as half:
@@ -120,12 +124,12 @@ async def test_an_upload_that_breaks_off_leaves_what_was_there(engine, link, kep
 
 
 @pytest.mark.parametrize("wrong", ["..%2F..%2Fapi.key", "ABC", "0" * 31, "0" * 129])
-async def test_a_hash_that_cannot_be_one_is_refused(client, template_id, wrong):
+async def test_build_upload__invalid_hash_is_rejected(client, template_id, wrong):
     answer = await client.get(f"/templates/{template_id}/files/{wrong}")
     assert answer.status_code in (400, 404)
 
 
-async def test_a_build_whose_files_were_not_sent_says_so(client, template_id, name):
+async def test_build_upload__missing_files_are_reported(client, template_id, name):
     answer = await client.post("/v3/templates", json={"name": name})
     path = f"/v2/templates/{template_id}/builds/{answer.json()['buildID']}"
     step = {"type": "COPY", "args": ["a", "/a", "", ""], "filesHash": "0" * 64}
@@ -148,7 +152,7 @@ def crammed():
         yield engine
 
 
-async def test_an_upload_that_the_disk_has_no_room_for_is_refused(crammed, name):
+async def test_build_upload__full_disk_rejects_an_upload(crammed, name):
     headers = {"X-API-Key": crammed.api_key}
     async with httpx.AsyncClient(base_url=crammed.url, headers=headers, timeout=60) as client:
         asked = (await client.post("/v3/templates", json={"name": name})).json()
@@ -158,7 +162,7 @@ async def test_an_upload_that_the_disk_has_no_room_for_is_refused(crammed, name)
     assert not list(Path(crammed.state_dir, UPLOADS).iterdir())
 
 
-async def test_files_that_no_build_used_for_long_are_removed_at_the_next_start(crammed):
+async def test_build_upload__unused_files_are_removed_at_start(crammed):
     uploads = Path(crammed.state_dir, UPLOADS)
     (uploads / ("0" * 64)).write_bytes(b"old")
     (uploads / "tmpx.part").write_bytes(b"unfinished")

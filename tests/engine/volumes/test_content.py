@@ -12,7 +12,7 @@ pytestmark = pytest.mark.needs_engine
 MIB = 1 << 20
 
 
-async def test_files_are_written_and_read_as_text_bytes_and_streams(volume):
+async def test_volume_content__files_are_written_and_read_in_all_formats(volume):
     data = random.Random(1).randbytes(5 * MIB + 7)
     await volume.write_file("/text", "text \u2603")
     await volume.write_file("/bytes", data)
@@ -26,7 +26,7 @@ async def test_files_are_written_and_read_as_text_bytes_and_streams(volume):
     assert await volume.read_file("/empty") == ""
 
 
-async def test_a_file_is_replaced_only_by_force(volume):
+async def test_volume_content__replacing_a_file_requires_force(volume):
     await volume.write_file("/file", "first")
     with pytest.raises(VolumeException, match=r"409: .* already exists"):
         await volume.write_file("/file", "second")
@@ -36,7 +36,7 @@ async def test_a_file_is_replaced_only_by_force(volume):
     assert [entry.name for entry in await volume.list("/")] == ["file"]
 
 
-async def test_directories_above_are_made_only_by_force(volume):
+async def test_volume_content__creating_parents_requires_force(volume):
     with pytest.raises(VolumePathNotFoundException):
         await volume.write_file("/a/b/file", "x")
     with pytest.raises(VolumePathNotFoundException):
@@ -50,7 +50,7 @@ async def test_directories_above_are_made_only_by_force(volume):
         await volume.make_dir("/a/b/file", force=True)
 
 
-async def test_an_entry_is_described_in_full(volume):
+async def test_volume_content__entry_is_described(volume):
     before = datetime.now(UTC) - timedelta(seconds=5)
     made = await volume.write_file("/file", "four", uid=1001, gid=27, mode=0o640)
     assert made == await volume.get_info("/file")
@@ -63,7 +63,7 @@ async def test_an_entry_is_described_in_full(volume):
     assert (await volume.get_info("/")).path == "/"
 
 
-async def test_owner_and_mode_are_changed_one_by_one(volume):
+async def test_volume_content__owner_and_mode_are_changed_separately(volume):
     await volume.write_file("/file", "x", uid=5, gid=6, mode=0o600)
     changed = await volume.update_metadata("/file", mode=0o755)
     assert (changed.uid, changed.gid, changed.mode) == (5, 6, 0o755)
@@ -75,7 +75,7 @@ async def test_owner_and_mode_are_changed_one_by_one(volume):
         await volume.update_metadata("/missing", mode=0o600)
 
 
-async def test_ids_and_modes_that_no_sandbox_has_are_refused(volume):
+async def test_volume_content__invalid_ids_and_modes_are_rejected(volume):
     await volume.write_file("/file", "x")
     for wrong in ({"uid": -1}, {"gid": 65536}, {"mode": 0o10000}, {"mode": -1}):
         for work in (
@@ -88,7 +88,7 @@ async def test_ids_and_modes_that_no_sandbox_has_are_refused(volume):
     assert not await volume.exists("/new")
 
 
-async def test_a_directory_is_listed_as_deep_as_asked(volume):
+async def test_volume_content__list_has_the_requested_depth(volume):
     await volume.write_file("/a/b/c/file", "x", force=True)
     await volume.write_file("/z", "x")
     assert [entry.path for entry in await volume.list("/")] == ["/a", "/z"]
@@ -101,7 +101,7 @@ async def test_a_directory_is_listed_as_deep_as_asked(volume):
         await volume.list("/", depth=11)
 
 
-async def test_entries_are_removed_with_all_that_is_in_them(volume):
+async def test_volume_content__removal_is_recursive(volume):
     await volume.write_file("/a/b/file", "x", force=True)
     await volume.remove("/a")
     assert await volume.list("/") == []
@@ -112,7 +112,7 @@ async def test_entries_are_removed_with_all_that_is_in_them(volume):
         await volume.remove("/")
 
 
-async def test_what_is_no_file_cannot_be_read_or_replaced(volume):
+async def test_volume_content__non_files_are_rejected(volume):
     await volume.make_dir("/dir")
     with pytest.raises(VolumeException, match="400"):
         await volume.read_file("/dir")
@@ -122,7 +122,7 @@ async def test_what_is_no_file_cannot_be_read_or_replaced(volume):
         await volume.read_file("/missing")
 
 
-def test_the_synchronous_sdk_does_the_same(volume, volume_options):
+def test_volume_content__sync_sdk_works_too(volume, volume_options):
     again = Volume.connect(volume.volume_id, **volume_options)
     again.write_file("/file", io.BytesIO(b"x" * MIB))
     assert b"".join(again.read_file("/file", format="stream")) == b"x" * MIB

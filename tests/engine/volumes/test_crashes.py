@@ -46,7 +46,7 @@ async def _is(condition):
     return condition
 
 
-async def test_a_volume_is_the_same_after_the_engine_was_killed(
+async def test_volume__survives_an_engine_crash(
     small_engine, small_volume, small_options, survivor
 ):
     await survivor.commands.run("echo kept > /mnt/data/file")
@@ -58,7 +58,7 @@ async def test_a_volume_is_the_same_after_the_engine_was_killed(
     assert (await survivor.commands.run("cat /mnt/data/other")).stdout == "too"
 
 
-async def test_it_is_unmounted_when_its_last_sandbox_is_gone(
+async def test_volume__is_unmounted_with_its_last_sandbox(
     small_engine, small_volume, small_options, survivor
 ):
     other = await AsyncSandbox.create(
@@ -74,9 +74,7 @@ async def test_it_is_unmounted_when_its_last_sandbox_is_gone(
     await unmounted(small_engine, small_volume)
 
 
-async def test_after_a_reboot_of_the_machine_it_is_mounted_again_at_resume(
-    small_engine, small_volume, survivor
-):
+async def test_volume__is_mounted_again_after_a_reboot(small_engine, small_volume, survivor):
     await survivor.commands.run("echo kept > /mnt/data/file && sync /mnt/data/file")
     root = f"/run/sandbox-engine/{small_engine.instance}/roots/{survivor.sandbox_id}"
     small_engine.kill()
@@ -88,7 +86,7 @@ async def test_after_a_reboot_of_the_machine_it_is_mounted_again_at_resume(
     assert (await again.commands.run("cat /mnt/data/file")).stdout == "kept\n"
 
 
-async def test_a_reset_removes_sandboxes_and_keeps_volumes(small_engine, small_volume, survivor):
+async def test_volume__reset_keeps_volumes(small_engine, small_volume, survivor):
     await survivor.commands.run("echo kept > /mnt/data/file")
     small_engine.stop()
     await asyncio.to_thread(
@@ -99,7 +97,7 @@ async def test_a_reset_removes_sandboxes_and_keeps_volumes(small_engine, small_v
     assert await small_volume.read_file("/file") == "kept\n"
 
 
-async def test_a_destroyed_volume_stays_with_the_sandboxes_that_have_it(
+async def test_volume__destroyed_volume_stays_for_its_sandboxes(
     small_engine, small_volume, small_options, survivor
 ):
     await survivor.commands.run("echo kept > /mnt/data/file")
@@ -120,9 +118,7 @@ async def test_a_destroyed_volume_stays_with_the_sandboxes_that_have_it(
     assert not place_of(small_engine, small_volume).exists()
 
 
-async def test_a_sandbox_with_an_unreadable_record_holds_no_volume(
-    small_engine, small_volume, survivor
-):
+async def test_volume__unreadable_record_holds_no_volume(small_engine, small_volume, survivor):
     """The files of a volume that stayed mounted in its root would be removed with the root."""
     root = f"/run/sandbox-engine/{small_engine.instance}/roots/{survivor.sandbox_id}"
     record = small_engine.state_dir / "sandboxes" / survivor.sandbox_id / "record.json"
@@ -135,9 +131,7 @@ async def test_a_sandbox_with_an_unreadable_record_holds_no_volume(
     assert await small_volume.read_file("/file") == "kept"
 
 
-async def test_volumes_are_whole_or_not_there_after_a_crash_while_they_are_created(
-    small_engine, small_options
-):
+async def test_volume__crash_during_creation_leaves_complete_volumes(small_engine, small_options):
     creating = [
         asyncio.create_task(AsyncVolume.create(f"n{number}", retries=0, **small_options))
         for number in range(12)
@@ -156,7 +150,7 @@ async def test_volumes_are_whole_or_not_there_after_a_crash_while_they_are_creat
     await until(lambda: _is(not list(volumes.iterdir())), timeout=60)
 
 
-async def test_an_upload_that_a_crash_cuts_off_changes_nothing(
+async def test_volume__crash_during_an_upload_changes_nothing(
     small_engine, small_volume, small_options
 ):
     await small_volume.write_file("/file", "old")
@@ -187,7 +181,7 @@ async def test_an_upload_that_a_crash_cuts_off_changes_nothing(
     assert [entry.name for entry in await small_volume.list("/")] == ["file"]
 
 
-async def test_a_mount_that_lingers_is_joined_by_the_next(small_engine, small_volume, survivor):
+async def test_volume__lingering_mount_is_reused(small_engine, small_volume, survivor):
     """What was unmounted goes on while something in it is open; a second mount would destroy it."""
     place = place_of(small_engine, small_volume)
     lingering = os.open(place / "content", os.O_RDONLY)
@@ -202,9 +196,7 @@ async def test_a_mount_that_lingers_is_joined_by_the_next(small_engine, small_vo
     assert [entry.name for entry in await small_volume.list("/")] == ["made"]
 
 
-async def test_a_volume_in_constant_use_stays_sound_and_nothing_is_left(
-    small_engine, small_volume, small_options
-):
+async def test_volume__constant_use_leaves_nothing(small_engine, small_volume, small_options):
     before = await leftovers.settled(small_engine)
 
     async def come_and_go(number):

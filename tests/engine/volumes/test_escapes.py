@@ -29,7 +29,7 @@ async def trap(mounted, outside):
     return mounted
 
 
-async def test_links_are_told_and_not_followed_where_they_are_looked_at(trap, volume, outside):
+async def test_volume_escape__links_are_shown_and_not_followed(trap, volume, outside):
     listed = {entry.name: entry for entry in await volume.list("/", depth=5)}
     assert set(listed) == {"dir", "up", "file", "dangling", "loop", "root", "fifo"}
     assert (str(listed["dir"].type), listed["dir"].target) == ("symlink", str(outside))
@@ -37,7 +37,7 @@ async def test_links_are_told_and_not_followed_where_they_are_looked_at(trap, vo
     assert str((await volume.get_info("/loop")).type) == "symlink"
 
 
-async def test_nothing_outside_is_read(trap, volume):
+async def test_volume_escape__nothing_outside_is_read(trap, volume):
     for way in ("dir/canary", "up/canary", "file", f"{UP}etc/passwd", "root/etc"):
         with pytest.raises(VolumePathNotFoundException):
             await volume.read_file(f"/{way}")
@@ -45,7 +45,7 @@ async def test_nothing_outside_is_read(trap, volume):
             await volume.list(f"/{way}")
 
 
-async def test_nothing_outside_is_written(trap, volume, outside):
+async def test_volume_escape__nothing_outside_is_written(trap, volume, outside):
     for way in ("dir/made", "up/made", "dangling", "dir/canary", "file"):
         for force in (False, True):
             try:
@@ -57,7 +57,7 @@ async def test_nothing_outside_is_written(trap, volume, outside):
     assert (outside / "canary").read_text() == "the host's own"
 
 
-async def test_no_directory_is_made_outside(trap, volume, outside):
+async def test_volume_escape__no_directory_is_made_outside(trap, volume, outside):
     for way in ("dir/made", "up/made/deep", "dangling/made", "dir"):
         for force in (False, True):
             with pytest.raises((VolumeException, VolumePathNotFoundException)):
@@ -65,14 +65,14 @@ async def test_no_directory_is_made_outside(trap, volume, outside):
     assert await asyncio.to_thread(_names, outside) == ["canary"]
 
 
-async def test_removing_a_link_leaves_what_it_leads_to(trap, volume, outside):
+async def test_volume_escape__removal_keeps_the_link_target(trap, volume, outside):
     for name in ("dir", "up", "file", "root", "loop", "dangling", "fifo"):
         await volume.remove(f"/{name}")
     assert (outside / "canary").exists()
     assert await volume.list("/") == []
 
 
-async def test_nothing_outside_gets_another_owner_or_mode(trap, volume, outside):
+async def test_volume_escape__nothing_outside_gets_another_owner_or_mode(trap, volume, outside):
     before = (outside / "canary").stat()
     for way in ("dir/canary", "up/canary", "file", "dir", "fifo"):
         with pytest.raises((VolumeException, VolumePathNotFoundException)):
@@ -81,7 +81,7 @@ async def test_nothing_outside_gets_another_owner_or_mode(trap, volume, outside)
     assert (before.st_uid, before.st_mode) == (after.st_uid, after.st_mode)
 
 
-async def test_a_link_within_the_volume_leads_where_it_says(mounted, volume):
+async def test_volume_escape__link_inside_the_volume_works(mounted, volume):
     await mounted.commands.run("cd /mnt/data; mkdir real; ln -s /real dir; ln -s real/file file")
     await volume.write_file("/dir/file", "through")
     assert await volume.read_file("/real/file") == "through"
@@ -91,7 +91,7 @@ async def test_a_link_within_the_volume_leads_where_it_says(mounted, volume):
     assert [entry.path for entry in await volume.list("/dir")] == ["/dir/file"]
 
 
-async def test_a_directory_that_is_exchanged_all_the_time_never_leads_out(mounted, volume, outside):
+async def test_volume_escape__swapped_directory_never_leads_out(mounted, volume, outside):
     script = (REPOSITORY / "tests/engine/guests/symlink_swapper.py").read_text()
     await mounted.files.write("symlink_swapper.py", script)
     await mounted.commands.run(f"cd /mnt/data; mkdir box; ln -s {outside} link")

@@ -13,7 +13,7 @@ from tests.engine.memory_growth import MIB, grows_by_less_than
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_full_volume_stops_its_writers_and_nobody_else(
+async def test_volume_limit__full_volume_affects_its_writers_only(
     small_engine, small_volume, small_options
 ):
     await small_volume.write_file("/old", "kept")
@@ -35,14 +35,14 @@ async def test_a_full_volume_stops_its_writers_and_nobody_else(
         await small_volume.write_file("/new", bytes(MIB))
 
 
-async def test_what_is_larger_than_the_volume_leaves_nothing_of_it(small_volume):
+async def test_volume_limit__oversized_file_leaves_nothing(small_volume):
     with pytest.raises(VolumeException, match="507"):
         await small_volume.write_file("/large", _zeros(200 * MIB))
     assert await small_volume.list("/") == []
     await small_volume.write_file("/fits", bytes(40 * MIB))
 
 
-async def test_what_the_machine_has_no_room_for_is_refused(monkeypatch):
+async def test_volume_limit__full_machine_rejects_writes(monkeypatch):
     """A volume is sparse and may promise more than there is."""
     with (
         small_file_system(200) as directory,
@@ -57,7 +57,7 @@ async def test_what_the_machine_has_no_room_for_is_refused(monkeypatch):
         await volume.write_file("/small", bytes(MIB))
 
 
-async def test_a_large_file_passes_through_in_constant_memory(engine, volume):
+async def test_volume_limit__large_file_uses_constant_memory(engine, volume):
     size = 200 * MIB
     with grows_by_less_than(40 * MIB, pid=engine.pid):
         assert (await volume.write_file("/large", _zeros(size))).size == size

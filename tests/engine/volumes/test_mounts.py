@@ -11,7 +11,7 @@ from tests.engine.polling import until
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_sandboxes_see_each_others_writes_at_once(mounted, volume, volume_options):
+async def test_volume_mount__writes_are_visible_in_other_sandboxes(mounted, volume, volume_options):
     async with await AsyncSandbox.create(
         timeout=120, volume_mounts={"/elsewhere": volume.name}, **volume_options
     ) as other:
@@ -23,7 +23,7 @@ async def test_sandboxes_see_each_others_writes_at_once(mounted, volume, volume_
         assert (await other.commands.run("cat /elsewhere/file")).stdout == "three\n"
 
 
-async def test_what_a_sandbox_wrote_is_there_after_it_is_gone(mounted, volume, volume_options):
+async def test_volume_mount__files_outlive_the_sandbox(mounted, volume, volume_options):
     await mounted.commands.run("mkdir -p /mnt/data/deep && echo kept > /mnt/data/deep/file")
     await mounted.kill()
     assert await volume.read_file("/deep/file") == "kept\n"
@@ -33,7 +33,7 @@ async def test_what_a_sandbox_wrote_is_there_after_it_is_gone(mounted, volume, v
         assert (await later.commands.run("cat /mnt/data/deep/file")).stdout == "kept\n"
 
 
-async def test_mounts_are_told_in_info_and_list(mounted, volume, volume_options):
+async def test_volume_mount__mounts_are_shown_in_info_and_list(mounted, volume, volume_options):
     expected = [{"name": volume.name, "path": "/mnt/data"}]
     assert (await mounted.get_info()).volume_mounts == expected
     listed = await AsyncSandbox.list(**volume_options).next_items()
@@ -41,7 +41,7 @@ async def test_mounts_are_told_in_info_and_list(mounted, volume, volume_options)
     assert found[mounted.sandbox_id] == expected
 
 
-async def test_the_files_api_works_in_a_volume(mounted, volume):
+async def test_volume_mount__files_api_works(mounted, volume):
     await mounted.files.write("/mnt/data/made/file", "written")
     assert await volume.read_file("/made/file") == "written"
     entry = await volume.get_info("/made/file")
@@ -55,7 +55,7 @@ async def test_the_files_api_works_in_a_volume(mounted, volume):
     assert [one.path for one in await volume.list("/", depth=2)] == ["/moved"]
 
 
-async def test_a_mount_point_can_be_removed_by_nobody(mounted, volume):
+async def test_volume_mount__mount_point_cannot_be_removed(mounted, volume):
     with pytest.raises(SandboxException):
         await mounted.files.remove("/mnt/data")
     tried = "umount /mnt/data || rmdir /mnt/data || rm -r /mnt || echo refused"
@@ -64,7 +64,7 @@ async def test_a_mount_point_can_be_removed_by_nobody(mounted, volume):
     assert (await mounted.commands.run("cat /mnt/data/file")).stdout == "kept"
 
 
-async def test_a_watch_hears_what_another_sandbox_writes(mounted, volume, volume_options):
+async def test_volume_mount__watch_sees_writes_of_other_sandboxes(mounted, volume, volume_options):
     heard: list[str] = []
     watch = await mounted.files.watch_dir("/mnt/data", lambda event: heard.append(event.name))
     async with await AsyncSandbox.create(
@@ -80,7 +80,7 @@ async def _is(condition):
     return condition
 
 
-async def test_a_volume_survives_a_pause_with_and_without_memory(mounted, volume):
+async def test_volume_mount__survives_all_kinds_of_pause(mounted, volume):
     await mounted.commands.run("echo before > /mnt/data/file")
     for keep_memory in (True, False):
         await mounted.pause(keep_memory=keep_memory)
@@ -90,7 +90,7 @@ async def test_a_volume_survives_a_pause_with_and_without_memory(mounted, volume
         assert (await again.commands.run("cat /mnt/data/meanwhile")).stdout == str(keep_memory)
 
 
-async def test_forks_share_the_volumes_of_their_source_and_snapshots_have_none(
+async def test_volume_mount__forks_share_volumes_and_snapshots_do_not(
     mounted, volume, volume_options
 ):
     await mounted.commands.run("echo before > /mnt/data/file")
@@ -108,13 +108,13 @@ async def test_forks_share_the_volumes_of_their_source_and_snapshots_have_none(
     assert await volume.read_file("/file") == "before\nfrom the fork\n"
 
 
-async def test_devices_and_setuid_programs_on_a_volume_do_nothing(mounted, volume):
+async def test_volume_mount__devices_and_setuid_programs_are_inert(mounted, volume):
     await mounted.commands.run("cp /usr/bin/id /mnt/data/id", user="root")
     await volume.update_metadata("/id", uid=0, gid=0, mode=0o4755)
     assert "euid" not in (await mounted.commands.run("/mnt/data/id")).stdout
 
 
-async def test_several_volumes_are_mounted_in_one_sandbox(volume, volume_options):
+async def test_volume_mount__several_volumes_are_mounted(volume, volume_options):
     other = await AsyncVolume.create(f"{volume.name}-2", **volume_options)
     async with await AsyncSandbox.create(
         timeout=120,
@@ -127,7 +127,7 @@ async def test_several_volumes_are_mounted_in_one_sandbox(volume, volume_options
     await AsyncVolume.destroy(other.volume_id, **volume_options)
 
 
-async def test_places_that_nothing_may_be_mounted_on_are_refused(volume, volume_options):
+async def test_volume_mount__invalid_mount_points_are_rejected(volume, volume_options):
     for wrong in (
         ["/"], ["relative"], [""], ["/a/../b"], ["/a/"], ["//a"], ["/proc"], ["/sys/x"], ["/dev/shm"],
         ["/etc"], ["/etc/x"], ["/a\0b"], ["/a", "/a/b"], ["/run/e2b"],
@@ -138,19 +138,19 @@ async def test_places_that_nothing_may_be_mounted_on_are_refused(volume, volume_
             )
 
 
-async def test_a_volume_that_is_not_there_is_refused(volume_options):
+async def test_volume_mount__unknown_volume_is_rejected(volume_options):
     with pytest.raises(SandboxException, match="400: Volumes not found: 'missing'"):
         await AsyncSandbox.create(timeout=60, volume_mounts={"/x": "missing"}, **volume_options)
 
 
-async def test_a_place_that_is_a_file_is_said_and_leaves_nothing(volume, volume_options):
+async def test_volume_mount__file_as_mount_point_is_rejected(volume, volume_options):
     with pytest.raises(SandboxException, match="cannot be mounted at '/bin/sh'"):
         await AsyncSandbox.create(timeout=60, volume_mounts={"/bin/sh": volume}, **volume_options)
     listed = await AsyncSandbox.list(**volume_options).next_items()
     assert not [one for one in listed if one.volume_mounts]
 
 
-async def test_links_in_the_sandbox_lead_the_mount_nowhere_else(volume, volume_options, tmp_path):
+async def test_volume_mount__links_cannot_redirect_the_mount(volume, volume_options, tmp_path):
     """A sandbox prepares links, and is then started anew from its files."""
     outside = tmp_path / secrets.token_hex(4)
     async with await AsyncSandbox.create(
@@ -167,9 +167,7 @@ async def test_links_in_the_sandbox_lead_the_mount_nowhere_else(volume, volume_o
     assert not await asyncio.to_thread(outside.exists)
 
 
-async def test_a_link_to_the_systems_own_is_refused_when_a_sandbox_starts_anew(
-    volume, volume_options
-):
+async def test_volume_mount__link_to_a_system_path_is_rejected(volume, volume_options):
     async with await AsyncSandbox.create(
         timeout=120, volume_mounts={"/srv/box/data": volume}, **volume_options
     ) as sandbox:

@@ -15,7 +15,7 @@ def name():
     return f"V_{secrets.token_hex(6)}-1"
 
 
-async def test_a_volume_is_created_found_and_destroyed(volume_options, name):
+async def test_volume__is_created_found_and_destroyed(volume_options, name):
     made = await AsyncVolume.create(name, **volume_options)
     assert made.name == name
     info = await AsyncVolume.get_info(made.volume_id, **volume_options)
@@ -32,12 +32,12 @@ async def test_a_volume_is_created_found_and_destroyed(volume_options, name):
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "a/b", "..", "é", "x" * 129])
-async def test_a_name_of_other_characters_is_refused(volume_options, wrong):
+async def test_volume__invalid_name_is_rejected(volume_options, wrong):
     with pytest.raises(VolumeException, match="400: Invalid volume name"):
         await AsyncVolume.create(wrong, **volume_options)
 
 
-async def test_names_are_unique_and_free_again_after_a_volume_is_destroyed(volume_options, volume):
+async def test_volume__names_are_unique_until_destroyed(volume_options, volume):
     with pytest.raises(VolumeException, match=r"400: .* already exists"):
         await AsyncVolume.create(volume.name, **volume_options)
     await volume.write_file("/old", "x")
@@ -47,7 +47,7 @@ async def test_names_are_unique_and_free_again_after_a_volume_is_destroyed(volum
     await AsyncVolume.destroy(again.volume_id, **volume_options)
 
 
-async def test_of_those_who_want_one_name_at_once_one_gets_it(volume_options, name):
+async def test_volume__concurrent_creates_of_one_name_succeed_once(volume_options, name):
     answers = await asyncio.gather(
         *(AsyncVolume.create(name, **volume_options) for _ in range(6)), return_exceptions=True
     )
@@ -58,9 +58,7 @@ async def test_of_those_who_want_one_name_at_once_one_gets_it(volume_options, na
     await AsyncVolume.destroy(made[0].volume_id, **volume_options)
 
 
-async def test_a_volume_destroyed_while_sandboxes_start_is_theirs_or_not_found(
-    engine, volume_options, name
-):
+async def test_volume__destroy_during_starts_is_consistent(engine, volume_options, name):
     for _ in range(3):
         volume = await AsyncVolume.create(name, **volume_options)
         starting = [
@@ -79,7 +77,7 @@ async def test_a_volume_destroyed_while_sandboxes_start_is_theirs_or_not_found(
         assert not (engine.state_dir / "volumes" / volume.volume_id).exists()
 
 
-async def test_a_volume_is_destroyed_while_its_contents_are_read(engine, volume_options, name):
+async def test_volume__destroy_during_reads_works(engine, volume_options, name):
     for _ in range(10):
         volume = await AsyncVolume.create(name, **volume_options)
         await volume.write_file("/file", "x")
@@ -99,7 +97,7 @@ async def _removed(place):
     await until(is_removed, timeout=60)
 
 
-async def test_contents_need_the_volumes_own_token(engine, volume, volume_options):
+async def test_volume__contents_require_the_volume_token(engine, volume, volume_options):
     other = await AsyncVolume.create(f"{volume.name}-other", **volume_options)
     await volume.write_file("/secret", "x")
     path = f"{engine.url}/volumecontent/{volume.volume_id}/file?path=/secret"

@@ -14,7 +14,7 @@ async def get(http, path, **headers):
     return await http.get("/files", params={"path": path}, headers=headers)
 
 
-async def test_a_secure_sandbox_wants_its_token_everywhere_but_where_it_may_be_signed(http, box):
+async def test_file_access__secure_sandbox_requires_a_token_or_signature(http, box):
     box.access_token = TOKEN
     box.write("/home/user/file", "text")
     for method, path in (
@@ -48,7 +48,7 @@ def signed(path, operation, user=None, *, token=TOKEN, seconds=None):
 
 @pytest.mark.parametrize("path", ["file", "/home/user/file", "~/file", "./a/../file"])
 @pytest.mark.parametrize(("user", "seconds"), [(None, None), ("user", 60)])
-async def test_a_signed_url_works_for_what_it_was_signed_for(http, box, path, user, seconds):
+async def test_file_access__signed_url_is_valid_for_what_it_signs(http, box, path, user, seconds):
     box.access_token = TOKEN
     box.write("/home/user/file", "text")
     params = signed(path, "read", user, seconds=seconds)
@@ -64,7 +64,7 @@ async def test_a_signed_url_works_for_what_it_was_signed_for(http, box, path, us
     assert (answer.status_code, answer.json()["message"]) == (401, "invalid signature")
 
 
-async def test_a_signed_upload_works(http, box, home):
+async def test_file_access__signed_upload_works(http, box, home):
     box.access_token = TOKEN
     answer = await http.post("/files", params=signed("new", "write"), files={"file": b"sent"})
     assert answer.status_code == 200
@@ -83,7 +83,9 @@ async def test_a_signed_upload_works(http, box, home):
         ({"signature": "v1_x", "signature_expiration": "soon"}, {}, 400, "signature_expiration"),
     ],
 )
-async def test_what_proves_nothing_is_refused(http, box, params, headers, status, text):
+async def test_file_access__invalid_credentials_are_rejected(
+    http, box, params, headers, status, text
+):
     box.access_token = TOKEN
     box.write("/home/user/file", "text")
     answer = await http.get("/files", params={"path": "file"} | params, headers=headers)
@@ -91,13 +93,13 @@ async def test_what_proves_nothing_is_refused(http, box, params, headers, status
     assert text in answer.json()["message"]
 
 
-async def test_an_open_sandbox_ignores_signatures(http, box):
+async def test_file_access__open_sandbox_ignores_signatures(http, box):
     box.write("/home/user/file", "text")
     answer = await http.get("/files", params={"path": "file", "signature": "v1_x"})
     assert answer.text == "text"
 
 
-async def test_a_known_user_in_the_header_is_let_pass_and_an_unknown_one_is_not(http):
+async def test_file_access__user_header_must_name_a_known_user(http):
     assert (await http.get("/envs", auth=("user", ""))).status_code == 200
     answer = await http.get("/envs", auth=("who", ""))
     assert (answer.status_code, answer.json()) == (
@@ -110,7 +112,7 @@ async def test_a_known_user_in_the_header_is_let_pass_and_an_unknown_one_is_not(
 # The rest of the port
 
 
-async def test_the_other_routes_answer_as_e2bs_do(http):
+async def test_file_access__other_routes_answer_like_e2b(http):
     assert (await http.get("/envs")).json() == {"E2B_SANDBOX": "true"}
     metrics = (await http.get("/metrics")).json()
     assert metrics["mem_total_mib"] == metrics["mem_total"] // MIB
@@ -121,7 +123,7 @@ async def test_the_other_routes_answer_as_e2bs_do(http):
         assert (answer.status_code, answer.json()["path"]) == (404, path)
 
 
-async def test_pages_of_any_origin_may_ask(http, box):
+async def test_file_access__cors_allows_any_origin(http, box):
     box.access_token = TOKEN
     answer = await http.options(
         "/filesystem.Filesystem/Stat",

@@ -25,7 +25,7 @@ async def get(http, path, **headers):
 # Reading
 
 
-async def test_a_file_is_sent_with_what_a_browser_wants_to_know(http, box):
+async def test_download__response_has_the_headers_browsers_need(http, box):
     os.utime(box.write("/home/user/notes.txt", "text"), (MODIFIED.timestamp(),) * 2)
     answer = await get(http, "notes.txt", origin="http://page.example")
     assert (answer.status_code, answer.text) == (200, "text")
@@ -53,7 +53,7 @@ async def test_a_file_is_sent_with_what_a_browser_wants_to_know(http, box):
         ("program", b"\x7fELF\x02\x01\x00", "application/octet-stream"),
     ],
 )
-async def test_the_type_comes_from_the_name_or_else_the_content(http, home, name, content, kind):
+async def test_download__content_type_comes_from_name_or_content(http, home, name, content, kind):
     (home / name).write_bytes(content)
     assert (await get(http, name)).headers["content-type"] == kind
 
@@ -68,7 +68,7 @@ async def test_the_type_comes_from_the_name_or_else_the_content(http, home, name
         (os.fsdecode(b"\xff"), "inline; filename*=utf-8''%FF"),
     ],
 )
-async def test_no_name_breaks_out_of_the_header(http, home, name, shown):
+async def test_download__file_name_cannot_break_the_header(http, home, name, shown):
     (home / name).write_text("found")
     answer = await http.get(f"/files?path={quote(name, errors='surrogateescape')}")
     assert (answer.text, answer.headers["content-disposition"]) == ("found", shown)
@@ -88,7 +88,7 @@ async def test_no_name_breaks_out_of_the_header(http, home, name, shown):
         ("/proc/1/root/etc/shadow", 500, "too many levels of symbolic links"),
     ],
 )
-async def test_what_cannot_be_read_is_refused_at_once(http, box, path, status, text):
+async def test_download__unreadable_files_are_rejected_at_once(http, box, path, status, text):
     box.run("mkfifo pipe; touch file", uid=1000)
     async with asyncio.timeout(5):
         answer = await get(http, path)
@@ -97,7 +97,7 @@ async def test_what_cannot_be_read_is_refused_at_once(http, box, path, status, t
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_users_read_their_own_home(http, box):
+async def test_download__users_read_their_own_home(http, box):
     (box.inside / "root/mine").write_text("root's")
     answer = await http.get("/files", params={"path": "mine", "username": "root"})
     assert answer.text == "root's"
@@ -106,7 +106,7 @@ async def test_users_read_their_own_home(http, box):
     assert answer.json()["message"] == "error looking up user 'who': user: unknown user who"
 
 
-async def test_a_head_request_is_answered_without_the_content(http, box):
+async def test_download__head_request_has_no_body(http, box):
     box.write("/home/user/file", "text")
     answer = await http.head("/files", params={"path": "file"})
     assert (answer.status_code, answer.content) == (200, b"")
@@ -115,7 +115,7 @@ async def test_a_head_request_is_answered_without_the_content(http, box):
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 @pytest.mark.parametrize("size", [0, 1, 256 * 1024, 256 * 1024 + 1, 3 * MIB + 17])
-async def test_files_of_every_size_arrive_whole(http, home, size, encoding):
+async def test_download__files_of_every_size_arrive_complete(http, home, size, encoding):
     content = os.urandom(MIB) * 4
     (home / "file").write_bytes(content[:size])
     answer = await get(http, "file", accept_encoding=encoding)
@@ -123,7 +123,7 @@ async def test_files_of_every_size_arrive_whole(http, home, size, encoding):
     assert answer.content == content[:size]
 
 
-async def test_a_large_file_takes_no_memory(http, home):
+async def test_download__large_file_uses_constant_memory(http, home):
     with (home / "large").open("wb") as large:
         large.truncate(256 * MIB)
     before = _resident()
@@ -135,7 +135,7 @@ async def test_a_large_file_takes_no_memory(http, home):
     assert _resident() - before < 16 * MIB
 
 
-async def test_an_answer_ends_broken_when_the_file_shrinks_under_way(http, home):
+async def test_download__truncated_file_breaks_the_response(http, home):
     (home / "large").write_bytes(bytes(16 * MIB))
     async with http.stream("GET", "/files", params={"path": "large"}) as answer:
         (home / "large").write_bytes(b"")
@@ -143,7 +143,7 @@ async def test_an_answer_ends_broken_when_the_file_shrinks_under_way(http, home)
             await answer.aread()
 
 
-async def test_an_answer_ends_when_the_sandbox_does():
+async def test_download__response_ends_with_the_sandbox():
     with file_box() as box:
         (box.inside / "home/user/large").write_bytes(bytes(16 * MIB))
         async with answering(box) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
@@ -176,14 +176,14 @@ async def test_an_answer_ends_when_the_sandbox_does():
         ("bytes=1-2, 50-60", b"12", "bytes 1-2/10"),
     ],
 )
-async def test_a_part_is_sent(http, home, header, content, shown):
+async def test_download__range_is_sent(http, home, header, content, shown):
     (home / "file").write_bytes(b"0123456789")
     answer = await get(http, "file", range=header, accept_encoding="gzip, *")
     assert (answer.status_code, answer.content) == (206, content)
     assert answer.headers["content-range"] == shown
 
 
-async def test_several_parts_are_sent_in_one_answer(http, home):
+async def test_download__multiple_ranges_are_sent_in_one_response(http, home):
     (home / "file").write_bytes(b"0123456789")
     answer = await get(http, "file", range="bytes=0-1,-2")
     kind, _, boundary = answer.headers["content-type"].partition("; boundary=")
@@ -195,7 +195,7 @@ async def test_several_parts_are_sent_in_one_answer(http, home):
 
 
 @pytest.mark.parametrize("header", ["bytes=0-9,0-9", "bytes=0-,1-,2-"])
-async def test_parts_that_are_more_than_the_file_are_the_file(http, home, header):
+async def test_download__ranges_larger_than_the_file_return_the_file(http, home, header):
     (home / "file").write_bytes(b"0123456789")
     answer = await get(http, "file", range=header)
     assert (answer.status_code, answer.content) == (200, b"0123456789")
@@ -215,7 +215,7 @@ async def test_parts_that_are_more_than_the_file_are_the_file(http, home, header
         ("lines=1-2", InvalidRange),
     ],
 )
-async def test_a_part_that_is_not_there_is_refused(http, home, header, error):
+async def test_download__unsatisfiable_range_is_rejected(http, home, header, error):
     with pytest.raises(error):
         ranges({"range": header}, size=10, modified=MODIFIED)
     (home / "file").write_bytes(b"0123456789")
@@ -224,7 +224,7 @@ async def test_a_part_that_is_not_there_is_refused(http, home, header, error):
     assert answer.headers.get("content-range") == ("bytes */10" if error is NoOverlap else None)
 
 
-async def test_any_part_of_an_empty_file_is_the_file(http, home):
+async def test_download__any_range_of_an_empty_file_is_the_file(http, home):
     (home / "file").write_bytes(b"")
     assert (await get(http, "file", range="bytes=0-3")).status_code == 200
 
@@ -247,7 +247,7 @@ async def test_any_part_of_an_empty_file_is_the_file(http, home):
         ({"range": "bytes=0-1", "if_range": '"x"'}, 200),
     ],
 )
-async def test_conditions_are_weighed(http, box, headers, status):
+async def test_download__conditions_are_evaluated(http, box, headers, status):
     os.utime(box.write("/home/user/file", "text"), (MODIFIED.timestamp() + 0.5,) * 2)
     dated = {
         name: value if isinstance(value, str) else _date(value) for name, value in headers.items()
@@ -257,7 +257,7 @@ async def test_conditions_are_weighed(http, box, headers, status):
     assert answer.text == {200: "text", 206: "te"}.get(status, "")
 
 
-async def test_a_part_is_never_compressed(http, box):
+async def test_download__range_is_never_compressed(http, box):
     box.write("/home/user/file", "text")
     answer = await get(http, "file", range="bytes=0-1", accept_encoding="gzip, identity;q=0")
     assert answer.status_code == 406

@@ -39,7 +39,7 @@ def outside(tmp_path):
     assert names(outside) == ["canary", "sub"]
 
 
-def test_a_link_out_of_the_root_stays_inside(box, home, outside):
+def test_path_escape__link_out_of_the_root_stays_inside(box, home, outside):
     (home / "absolute").symlink_to(outside / "canary")
     (home / "relative").symlink_to("../" * 20 + str(outside / "canary").lstrip("/"))
     (home / "shadow").symlink_to("/etc/shadow")
@@ -49,7 +49,7 @@ def test_a_link_out_of_the_root_stays_inside(box, home, outside):
     assert tell(box.root, "/../../../../etc/shadow") == "root:*:\n"
 
 
-def test_writing_through_a_dangling_link_makes_its_target_inside(box, home, outside):
+def test_path_escape__writing_through_a_dangling_link_makes_its_target_inside(box, home, outside):
     box.run("mkdir sub; ln -s ../made sub/link; ln -s link sub/chain", uid=1000)
     write(box.root, "/home/user/sub/chain", "text")
     assert (home / "made").read_text() == "text"
@@ -58,7 +58,7 @@ def test_writing_through_a_dangling_link_makes_its_target_inside(box, home, outs
         write(box.root, "/home/user/out", "text")
 
 
-def test_links_that_lead_round_in_circles_are_given_up(box):
+def test_path_escape__link_loops_are_rejected(box):
     box.run("ln -s a b; ln -s b a", uid=1000)
     with pytest.raises(OSError, match="symbolic links"):
         write(box.root, "/home/user/a", "text")
@@ -68,11 +68,11 @@ def test_links_that_lead_round_in_circles_are_given_up(box):
     "path",
     ["/proc/1/root/etc/shadow", "/proc/1/cwd/etc/shadow", "/proc/1/exe", "/proc/1/fd/0"],
 )
-def test_magic_links_lead_nowhere(box, path):
+def test_path_escape__magic_links_lead_nowhere(box, path):
     assert tell(box.root, path) == "ELOOP"
 
 
-def test_magic_links_behind_links_lead_nowhere_either(box, home):
+def test_path_escape__magic_links_behind_links_lead_nowhere(box, home):
     (home / "link").symlink_to("/proc/1/root")
     assert tell(box.root, "/home/user/link/etc/shadow") == "ELOOP"
     with pytest.raises(OSError, match="symbolic links"):
@@ -82,7 +82,7 @@ def test_magic_links_behind_links_lead_nowhere_either(box, home):
 
 
 @pytest.mark.parametrize("path", ["/proc/self/root/etc/shadow", "/dev/fd/0"])
-def test_the_hosts_own_process_is_not_found_inside(box, path):
+def test_path_escape__host_process_is_not_found_inside(box, path):
     assert tell(box.root, path) == "ENOENT"
 
 
@@ -121,25 +121,25 @@ def swapped(box, home, outside):
         yield "/home/user/swapped"
 
 
-def test_reads_never_follow_a_swapped_directory_out(box, swapped):
+def test_path_escape__reads_never_follow_a_swapped_directory_out(box, swapped):
     seen = {tell(box.root, f"{swapped}/canary") for _ in range(TRIES)}
     assert seen == {"inside", "ENOENT"}
 
 
-def test_writes_never_follow_a_swapped_directory_out(box, swapped):
+def test_path_escape__writes_never_follow_a_swapped_directory_out(box, swapped):
     for number in range(TRIES):
         for name in ("canary", "new"):
             with suppress(OSError):
                 write(box.root, f"{swapped}/{name}", str(number))
 
 
-def test_new_directories_never_follow_a_swapped_directory_out(box, swapped):
+def test_path_escape__new_directories_never_follow_a_swapped_directory_out(box, swapped):
     for number in range(TRIES // 10):
         with suppress(OSError):
             box.root.make_directories(f"{swapped}/made/{number}", USER)
 
 
-def test_renames_never_follow_a_swapped_directory_out(box, swapped, home):
+def test_path_escape__renames_never_follow_a_swapped_directory_out(box, swapped, home):
     for _ in range(TRIES):
         with suppress(FileNotFoundError):
             box.root.rename(f"{swapped}/canary", "/home/user/taken")
@@ -148,9 +148,7 @@ def test_renames_never_follow_a_swapped_directory_out(box, swapped, home):
             box.write("/home/user/taken", "inside")
 
 
-def test_a_neighbour_that_renames_without_end_keeps_no_path_from_being_resolved(
-    box, home, tmp_path
-):
+def test_path_escape__renaming_neighbour_does_not_prevent_resolution(box, home, tmp_path):
     for name in "abcd":
         (tmp_path / name).mkdir()
     box.run("mkdir -p a/b/c/d; echo -n found > file; ln -s ../../../../file a/b/c/d/link", uid=1000)
@@ -159,14 +157,14 @@ def test_a_neighbour_that_renames_without_end_keeps_no_path_from_being_resolved(
             assert read(box.root, "/home/user/a/b/c/d/link") == "found"
 
 
-def test_lists_never_follow_a_swapped_directory_out(box, swapped):
+def test_path_escape__lists_never_follow_a_swapped_directory_out(box, swapped):
     with closing(box.root.open_directory("/home/user")) as directory:
         for _ in range(TRIES // 10):
             found = {path for _, _, path in walk(directory, depth=9, admit=box.root.admit)}
             assert "link/canary" not in found or "swapped/canary" not in found
 
 
-def test_removal_never_follows_a_swapped_directory_out(box, home, outside):
+def test_path_escape__removal_never_follows_a_swapped_directory_out(box, home, outside):
     box.run("mkdir tree", uid=1000)
     with attacker(home, "tree/sub", "link"):
         for _ in range(TRIES // 50):
@@ -179,7 +177,7 @@ def test_removal_never_follows_a_swapped_directory_out(box, home, outside):
                 box.root.remove("/home/user/tree")
 
 
-def test_a_directory_moved_under_way_does_not_lead_into_another_tree(box, home):
+def test_path_escape__moved_directory_does_not_lead_into_another_tree(box, home):
     box.run("mkdir -p from/inner to", uid=1000)
     with (
         closing(box.root.open_directory("/home/user/from")) as directory,
@@ -191,7 +189,7 @@ def test_a_directory_moved_under_way_does_not_lead_into_another_tree(box, home):
             cursor.leave()
 
 
-def test_removal_survives_directories_being_moved_about(box, home):
+def test_path_escape__removal_survives_moving_directories(box, home):
     box.run("mkdir kept; touch kept/precious", uid=1000)
     with attacker(home, "tree/a", "kept/a", flags=0), attacker(home, "kept/a", "tree/a", flags=0):
         for _ in range(TRIES // 50):

@@ -33,7 +33,7 @@ async def pieces(*content):
         ("Transfer-Encoding: chunked", b"100000\r\n" + bytes(MIB) + b"\r\n"),
     ],
 )
-async def test_an_upload_that_breaks_off_leaves_what_was_there(box, url, home, path, length, sent):
+async def test_failed_upload__aborted_upload_keeps_the_old_file(box, url, home, path, length, sent):
     box.write("/home/user/file", "old")
     _, writer = await _connect(url)
     writer.write(_head(path, length) + sent)
@@ -57,7 +57,7 @@ async def test_an_upload_that_breaks_off_leaves_what_was_there(box, url, home, p
     ],
     ids=["plain", "empty", "cut off", "altered", "large and cut off", "other encoding"],
 )
-async def test_a_body_that_cannot_be_decoded_changes_nothing(
+async def test_failed_upload__undecodable_body_changes_nothing(
     http, box, home, content, encoding, text
 ):
     box.write("/home/user/file", "old")
@@ -79,7 +79,7 @@ async def test_a_body_that_cannot_be_decoded_changes_nothing(
     ],
     ids=["empty", "no form", "cut off", "not ended", "bad header", "long header"],
 )
-async def test_a_broken_form_is_refused(http, home, body):
+async def test_failed_upload__malformed_form_is_rejected(http, home, body):
     answer = await http.post(
         "/files", content=body, headers={"content-type": "multipart/form-data; boundary=b"}
     )
@@ -88,7 +88,7 @@ async def test_a_broken_form_is_refused(http, home, body):
     assert names(home) in ([], ["new"])
 
 
-async def test_a_full_disk_leaves_what_was_there(http, box):
+async def test_failed_upload__full_disk_keeps_the_old_file(http, box):
     old = os.urandom(3 * MIB)
     box.write("/small/file", old)
     os.link(box.inside / "small/file", box.inside / "small/link")
@@ -108,7 +108,7 @@ async def test_a_full_disk_leaves_what_was_there(http, box):
     assert (await post(http, "/small/file", bytes(4 * MIB))).status_code == 200
 
 
-async def test_room_that_goes_while_a_body_waits_is_noticed_before_the_file_is_touched(http, box):
+async def test_failed_upload__lost_disk_space_is_noticed_before_the_file_is_changed(http, box):
     box.write("/small/file", "old")
 
     async def content():
@@ -127,7 +127,7 @@ async def test_room_that_goes_while_a_body_waits_is_noticed_before_the_file_is_t
     assert free.f_bfree * free.f_frsize == 4 * MIB - hog.st_blocks * 512 - 4096
 
 
-async def test_bodies_that_wait_together_have_to_fit_together(box, http):
+async def test_failed_upload__waiting_bodies_share_the_free_space(box, http):
     release = asyncio.Event()
 
     async def slow():
@@ -142,7 +142,7 @@ async def test_bodies_that_wait_together_have_to_fit_together(box, http):
     assert (await first).status_code == 200
 
 
-async def test_uploads_to_one_path_do_not_mix(http, home):
+async def test_failed_upload__concurrent_uploads_to_one_path_do_not_mix(http, home):
     contents = [bytes([number]) * (2 * MIB) for number in range(6)]
     await asyncio.gather(*(post(http, "file", content) for content in contents))
     assert (home / "file").read_bytes() in contents
@@ -175,7 +175,7 @@ async def test_uploads_to_one_path_do_not_mix(http, home):
         ({"path": "x"}, {}, 400, "unsupported content type: "),
     ],
 )
-async def test_bad_uploads_are_refused_and_change_nothing(
+async def test_failed_upload__invalid_uploads_are_rejected_and_change_nothing(
     http, box, home, params, headers, status, text
 ):
     box.run("mkdir dir; echo old > file; mkfifo pipe", uid=1000)
@@ -187,7 +187,7 @@ async def test_bad_uploads_are_refused_and_change_nothing(
     assert (home / "file").read_text() == "old\n"
 
 
-async def test_a_refusal_comes_before_the_body_is_sent(box, url):
+async def test_failed_upload__rejection_precedes_the_body(box, url):
     reader, writer = await _connect(url)
     writer.write(_head("/small/file", f"Content-Length: {1 << 40}"))
     async with asyncio.timeout(5):
@@ -196,7 +196,7 @@ async def test_a_refusal_comes_before_the_body_is_sent(box, url):
     await writer.wait_closed()
 
 
-async def test_an_upload_to_a_sandbox_that_is_gone_says_so():
+async def test_failed_upload__upload_to_a_deleted_sandbox_is_rejected():
     with file_box() as box:
         async with answering(box) as url, httpx.AsyncClient(base_url=url, timeout=60) as http:
             box.root.close()

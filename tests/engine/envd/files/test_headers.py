@@ -21,11 +21,11 @@ from sandbox_engine.envd.files.encodings import NotAcceptable, choose_encoding
         ("gzip;q=nonsense", "gzip"),
     ],
 )
-def test_the_encoding_is_the_one_the_client_likes_best(accepted, chosen):
+def test_content_encoding__preferred_encoding_is_chosen(accepted, chosen):
     assert choose_encoding(accepted, only_identity=False) == chosen
 
 
 @pytest.mark.parametrize("accepted", ["identity;q=0", "*;q=0", "br, *;q=0"])
-def test_a_client_that_takes_nothing_gets_nothing(accepted):
+def test_content_encoding__no_acceptable_encoding_is_rejected(accepted):
     with pytest.raises(NotAcceptable):
         choose_encoding(accepted, only_identity=False)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.needs_engine
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
-def test_pipes_sockets_and_devices_are_refused_at_once(box, home, flags):
+def test_rootfs__pipes_sockets_and_devices_are_refused_at_once(box, home, flags):
     os.mkfifo(home / "pipe")
     os.mknod(home / "disk", 0o666 | 0o060000, os.makedev(7, 0))
     os.mknod(home / "socket", 0o666 | 0o140000)
@@ -37,7 +37,7 @@ def test_pipes_sockets_and_devices_are_refused_at_once(box, home, flags):
             box.root.open_file(f"/{name}", flags)
 
 
-def test_a_pipe_somebody_reads_is_not_written_to(box, home):
+def test_rootfs__pipe_with_a_reader_is_not_written(box, home):
     box.run("mkfifo pipe", uid=1000)
     with closing(os.open(home / "pipe", os.O_RDWR | os.O_NONBLOCK)) as reader:
         with pytest.raises(RefusedFile):
@@ -47,12 +47,12 @@ def test_a_pipe_somebody_reads_is_not_written_to(box, home):
 
 
 @pytest.mark.parametrize("path", ["/proc/version", "/proc/1/environ", "/sys/kernel/notes"])
-def test_the_kernels_own_files_are_refused(box, path):
+def test_rootfs__kernel_files_are_rejected(box, path):
     with pytest.raises(RefusedFile, match="run a command to read it"):
         box.root.open_file(path)
 
 
-def test_nothing_is_changed_in_the_kernels_own_file_systems(box):
+def test_rootfs__kernel_file_systems_are_not_changed(box):
     for refused in (
         lambda: write(box.root, "/proc/1/comm", "evil"),
         lambda: write(box.root, "/sys/new", ""),
@@ -65,13 +65,13 @@ def test_nothing_is_changed_in_the_kernels_own_file_systems(box):
             refused()
 
 
-def test_files_on_the_sandboxs_own_memory_are_files(box):
+def test_rootfs__tmpfs_files_are_regular_files(box):
     write(box.root, "/dev/shm/x", "text")
     assert read(box.root, "/dev/shm/x") == "text"
 
 
 @pytest.mark.parametrize("path", ["/small", "/bound"])
-def test_mount_points_are_neither_removed_nor_renamed(box, path):
+def test_rootfs__mount_points_are_neither_removed_nor_renamed(box, path):
     # The host's kernel would not mind: they are no mount points in its own namespace.
     with pytest.raises(OSError, match="busy"):
         box.root.remove(path)
@@ -84,7 +84,7 @@ def test_mount_points_are_neither_removed_nor_renamed(box, path):
 
 
 @pytest.mark.parametrize("path", ["/", "/home/..", "/home/."])
-def test_the_root_is_neither_removed_nor_renamed(box, path):
+def test_rootfs__the_root_is_neither_removed_nor_renamed(box, path):
     with pytest.raises(RefusedFile):
         box.root.remove(path)
     with pytest.raises(RefusedFile):
@@ -92,7 +92,7 @@ def test_the_root_is_neither_removed_nor_renamed(box, path):
 
 
 @pytest.mark.parametrize("path", ["/home/user/a\0b", "\0", "/\0/x"])
-def test_a_path_with_a_nul_is_refused_not_cut(box, path):
+def test_rootfs__path_with_nul_is_rejected(box, path):
     box.write("/home/user/a", "text")
     for refused in (
         lambda: box.root.open_file(path),
@@ -108,7 +108,7 @@ def test_a_path_with_a_nul_is_refused_not_cut(box, path):
 # Trees
 
 
-def test_removal_takes_everything_and_nothing_behind_links(box, home):
+def test_rootfs__removal_is_recursive_and_follows_no_links(box, home):
     box.run(
         "mkdir -p tree/a/b tree/c other; touch tree/x tree/a/b/y other/kept;"
         "ln -s ../other tree/link; ln -s ../../other tree/a/link; mkfifo tree/a/pipe",
@@ -119,19 +119,19 @@ def test_removal_takes_everything_and_nothing_behind_links(box, home):
     assert names(home / "other") == ["kept"]
 
 
-def test_a_directory_of_very_many_files_is_removed(box, home):
+def test_rootfs__directory_with_very_many_files_is_removed(box, home):
     box.run("mkdir many; cd many; seq 25000 | xargs touch", uid=1000)
     box.root.remove("/home/user/many")
     assert names(home) == []
 
 
-def test_a_link_is_removed_itself(box, home):
+def test_rootfs__link_itself_is_removed(box, home):
     box.run("mkdir other; touch other/kept; ln -s other link", uid=1000)
     box.root.remove("/home/user/link")
     assert names(home / "other") == ["kept"]
 
 
-def test_names_of_any_bytes_are_removed(box, home):
+def test_rootfs__names_of_any_bytes_are_removed(box, home):
     names = [b"new\nline", b"\xff\xfe", b"-rf", b" ", b"\\", "é".encode()]
     (home / "tree").mkdir()
     for name in names:
@@ -148,7 +148,7 @@ def few_descriptors():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_tree_of_any_depth_is_removed_with_few_descriptors(box, home, few_descriptors):
+def test_rootfs__deep_tree_is_removed_with_few_descriptors(box, home, few_descriptors):
     directory = os.open(home, os.O_RDONLY)
     for _ in range(5_000):
         os.mkdir("deeper", dir_fd=directory)
@@ -163,7 +163,7 @@ def test_a_tree_of_any_depth_is_removed_with_few_descriptors(box, home, few_desc
     assert names(home) == []
 
 
-def test_removal_goes_on_after_what_resists_and_says_so(box, home):
+def test_rootfs__removal_continues_after_errors_and_reports_them(box, home):
     box.run("mkdir -p tree/a tree/b tree/c; touch tree/a/x tree/c/y", uid=1000)
     enter = box.command("")[:5]
     subprocess.run([*enter, "mount", "-t", "tmpfs", "m", "/home/user/tree/b"], check=True)
@@ -173,7 +173,7 @@ def test_removal_goes_on_after_what_resists_and_says_so(box, home):
     subprocess.run([*enter, "umount", "/home/user/tree/b"], check=True)
 
 
-def test_a_walk_is_in_order_and_as_deep_as_asked(box):
+def test_rootfs__walk_is_sorted_and_limited_in_depth(box):
     box.run("mkdir -p b/c; touch a b/x b/c/y z; ln -s b link", uid=1000)
     with closing(box.root.open_directory("/home/user")) as directory:
         levels = {
@@ -188,7 +188,7 @@ def test_a_walk_is_in_order_and_as_deep_as_asked(box):
 # Ownership
 
 
-def test_what_is_made_belongs_to_the_user_and_is_not_left_to_the_umask(box, home):
+def test_rootfs__new_files_belong_to_the_user_regardless_of_umask(box, home):
     before = os.umask(0o077)
     try:
         box.root.make_directories("/home/user/a/b", USER)
@@ -201,14 +201,14 @@ def test_what_is_made_belongs_to_the_user_and_is_not_left_to_the_umask(box, home
         assert (status.st_uid, status.st_gid) == (UID_BASE + 1000, UID_BASE + 1000)
 
 
-def test_directories_that_were_there_keep_their_owner(box, home):
+def test_rootfs__existing_directories_keep_their_owner(box, home):
     box.run("mkdir mine", uid=1000)
     box.root.make_directories("/home/user/mine/new", Owner(0, 0))
     assert (home / "mine").stat().st_uid == UID_BASE + 1000
     assert (home / "mine/new").stat().st_uid == UID_BASE
 
 
-def test_what_belongs_to_the_host_is_not_changed_and_read_only_if_everybody_may(box, home):
+def test_rootfs__host_files_are_unchanged_and_read_only_if_world_readable(box, home):
     (home / "hosts").mkdir()
     (home / "hosts/public").write_text("public")
     (home / "hosts/secret").write_text("secret")
@@ -237,7 +237,7 @@ def test_what_belongs_to_the_host_is_not_changed_and_read_only_if_everybody_may(
     assert found == ["hosts", "hosts/closed", "hosts/public", "hosts/secret"]
 
 
-def test_what_is_just_being_made_is_nobody_elses_for_no_one(box):
+def test_rootfs__unfinished_files_are_inaccessible_to_others(box):
     def make(number):
         for round_ in range(100):
             box.root.make_directories(f"/home/user/{round_}/a/b", USER)
@@ -249,7 +249,7 @@ def test_what_is_just_being_made_is_nobody_elses_for_no_one(box):
 
 
 @pytest.mark.parametrize("owner", [Owner(65_536, 0), Owner(0, -1), Owner(-UID_BASE, 0)])
-def test_no_file_is_given_to_an_id_outside_the_sandbox(box, home, owner):
+def test_rootfs__files_are_not_given_to_ids_outside_the_sandbox(box, home, owner):
     box.write("/home/user/file")
     with (
         closing(box.root.open_file("/home/user/file")) as descriptor,
@@ -258,7 +258,7 @@ def test_no_file_is_given_to_an_id_outside_the_sandbox(box, home, owner):
         box.root.give(descriptor, owner)
 
 
-def test_ids_without_a_place_in_the_sandbox_show_as_nobody(box, home):
+def test_rootfs__unmapped_ids_appear_as_nobody(box, home):
     (home / "hosts").write_text("")
     os.chown(home / "hosts", 0, UID_BASE + 65_536)
     assert box.root.owner(box.root.stat("/home/user/hosts")) == Owner(NOBODY, NOBODY)
@@ -267,7 +267,7 @@ def test_ids_without_a_place_in_the_sandbox_show_as_nobody(box, home):
 # The end
 
 
-def test_a_closed_root_refuses_and_its_descriptor_is_never_used_again(tmp_path):
+def test_rootfs__closed_root_rejects_and_never_reuses_its_descriptor(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other/secret").write_text("a neighbour's")
@@ -278,7 +278,7 @@ def test_a_closed_root_refuses_and_its_descriptor_is_never_used_again(tmp_path):
         root.stat("/secret")
 
 
-def test_closing_while_paths_are_being_resolved_never_shows_another_root(tmp_path):
+def test_rootfs__closing_during_resolution_never_exposes_another_root(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other/secret").write_text("a neighbour's")
@@ -302,7 +302,7 @@ def test_closing_while_paths_are_being_resolved_never_shows_another_root(tmp_pat
     assert not found
 
 
-def test_whoever_asked_is_told_when_the_root_is_closed(tmp_path):
+def test_rootfs__close_callback_is_called(tmp_path):
     root = Root.at(str(tmp_path))
     told = threading.Event()
     with root.when_closed(told.set):

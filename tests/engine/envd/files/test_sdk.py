@@ -39,7 +39,7 @@ def sync_files(config, url, box):
 @pytest.mark.parametrize(
     "data", ["text\r\n", b"\x00\xff", "", io.BytesIO(b"x" * MIB), io.StringIO("é" * 70_000)]
 )
-async def test_what_is_written_is_read_back(files, data, octets, compressed):
+async def test_sdk_files__written_data_is_read_back(files, data, octets, compressed):
     expected = data
     if hasattr(data, "seek"):
         data.seek(0)
@@ -52,7 +52,7 @@ async def test_what_is_written_is_read_back(files, data, octets, compressed):
     assert b"".join([chunk async for chunk in stream]) == expected
 
 
-async def test_many_files_are_written_in_one_call(files):
+async def test_sdk_files__many_files_are_written_in_one_call(files):
     paths = ["a", "deep/er/b", "/tmp/c", 'q"uote', "new\nline", "per%cent"]
     written = await files.write_files([{"path": path, "data": path} for path in paths])
     assert [info.name for info in written] == ["a", "b", "c", 'q"uote', "new\nline", "per%cent"]
@@ -60,7 +60,7 @@ async def test_many_files_are_written_in_one_call(files):
         assert await files.read(path) == path
 
 
-async def test_metadata_is_written_and_read(files):
+async def test_sdk_files__metadata_is_written_and_read(files):
     await files.write("file", "x", metadata={"Colour": "red"})
     assert (await files.get_info("file")).metadata == {"colour": "red"}
     assert (await files.list("."))[0].metadata == {"colour": "red"}
@@ -68,7 +68,7 @@ async def test_metadata_is_written_and_read(files):
     assert (await files.get_info("file")).metadata is None
 
 
-async def test_files_are_listed_found_moved_and_removed(files):
+async def test_sdk_files__files_are_listed_found_moved_and_removed(files):
     assert await files.make_dir("a/b")
     assert not await files.make_dir("a/b")
     await files.write("a/file", "text")
@@ -84,7 +84,7 @@ async def test_files_are_listed_found_moved_and_removed(files):
     assert await files.list("~") == []
 
 
-async def test_errors_are_the_sdks_own(files):
+async def test_sdk_files__errors_are_those_of_the_sdk(files):
     with pytest.raises(FileNotFoundException):
         await files.read("no")
     with pytest.raises(FileNotFoundException):
@@ -97,7 +97,7 @@ async def test_errors_are_the_sdks_own(files):
         await files.write("a\0b", "x")
 
 
-async def test_a_directory_is_watched(files):
+async def test_sdk_files__a_directory_is_watched(files):
     happened: asyncio.Queue[FilesystemEvent] = asyncio.Queue()
     handle = await files.watch_dir(
         "~", on_event=happened.put, recursive=True, include_entry=True, timeout=0
@@ -111,7 +111,7 @@ async def test_a_directory_is_watched(files):
     await handle.stop()
 
 
-async def test_the_sync_sdk_does_the_same(sync_files):
+async def test_sdk_files__sync_sdk_works_too(sync_files):
     def use():
         sync_files.write("file", "text")
         watch = sync_files.watch_dir("~")

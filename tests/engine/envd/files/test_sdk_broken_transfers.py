@@ -18,7 +18,9 @@ AT_ONCE_S = 5
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
-async def test_an_upload_that_breaks_off_leaves_the_old_file(engine, shared, directory, framing):
+async def test_broken_transfer__aborted_upload_keeps_the_old_file(
+    engine, shared, directory, framing
+):
     path = f"{directory}/file"
     await shared.files.write(path, "old")
     mark = secrets.token_hex(4)
@@ -43,7 +45,7 @@ async def test_an_upload_that_breaks_off_leaves_the_old_file(engine, shared, dir
     assert [entry.name for entry in await shared.files.list(directory)] == ["file"]
 
 
-async def test_an_upload_whose_source_fails_leaves_the_old_file(shared, directory):
+async def test_broken_transfer__failing_source_keeps_the_old_file(shared, directory):
     async def pieces() -> AsyncIterator[bytes]:
         yield bytes(3 * MIB)
         raise RuntimeError("the source failed")
@@ -54,7 +56,7 @@ async def test_an_upload_whose_source_fails_leaves_the_old_file(shared, director
     assert await shared.files.read(f"{directory}/file") == "old"
 
 
-async def test_a_killed_sandbox_ends_uploads_and_downloads_under_way(sandbox):
+async def test_broken_transfer__killed_sandbox_ends_running_transfers(sandbox):
     started = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:

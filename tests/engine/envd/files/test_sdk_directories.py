@@ -8,7 +8,7 @@ from e2b import FileNotFoundException, FileType, InvalidArgumentException, Sandb
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_list_goes_as_deep_as_asked_and_describes_each_entry(shared, directory):
+async def test_directories__list_has_the_requested_depth_and_describes_entries(shared, directory):
     await shared.commands.run("mkdir -p b/c/d && touch a b/e b/c/f b/c/d/g z", cwd=directory)
     by_depth = [
         [one.path.removeprefix(f"{directory}/") for one in await shared.files.list(directory, d)]
@@ -25,20 +25,20 @@ async def test_a_list_goes_as_deep_as_asked_and_describes_each_entry(shared, dir
     assert (file.name, file.owner, file.permissions) == ("a", "user", "-rw-r--r--")
 
 
-async def test_a_list_of_thousands_is_whole(shared, directory):
+async def test_directories__list_of_thousands_is_complete(shared, directory):
     await shared.commands.run(f"cd {directory} && seq 5000 | xargs touch")
     listed = await shared.files.list(directory)
     assert sorted(int(entry.name) for entry in listed) == list(range(1, 5001))
 
 
-async def test_an_absurd_depth_is_either_an_error_or_no_different_from_enough(shared, directory):
+async def test_directories__absurd_depth_is_an_error_or_harmless(shared, directory):
     await shared.files.make_dir(f"{directory}/a/b")
     with pytest.raises(InvalidArgumentException, match="at least 1"):
         await shared.files.list(directory, depth=0)
     assert len(await shared.files.list(directory, depth=4_294_967_295)) == 2
 
 
-async def test_the_info_of_a_file_says_what_it_is_and_whose(shared, directory):
+async def test_directories__file_info_has_type_and_owner(shared, directory):
     before = datetime.now(UTC) - timedelta(seconds=2)
     await shared.files.write(f"{directory}/file", "12345")
     await shared.commands.run(
@@ -53,7 +53,7 @@ async def test_the_info_of_a_file_says_what_it_is_and_whose(shared, directory):
     assert before < info.modified_time.astimezone(UTC) < datetime.now(UTC) + timedelta(seconds=2)
 
 
-async def test_the_info_of_a_link_tells_where_it_leads(shared, directory):
+async def test_directories__link_info_has_the_target(shared, directory):
     await shared.commands.run(
         "mkdir real && ln -s real/ link && ln -s none broken && ln -s link/../link again",
         cwd=directory,
@@ -67,7 +67,7 @@ async def test_the_info_of_a_link_tells_where_it_leads(shared, directory):
     assert (broken.type, broken.symlink_target) == (FileType.SYMLINK, f"{directory}/broken")
 
 
-async def test_a_link_to_a_directory_is_listed_through_and_not_descended_into(shared, directory):
+async def test_directories__directory_link_is_listed_but_not_entered(shared, directory):
     await shared.commands.run("mkdir -p real/sub && ln -s real link", cwd=directory)
     assert [one.path for one in await shared.files.list(f"{directory}/link")] == [
         f"{directory}/link/sub"
@@ -77,7 +77,7 @@ async def test_a_link_to_a_directory_is_listed_through_and_not_descended_into(sh
     ]
 
 
-async def test_exists_knows_files_directories_links_and_nothing(shared, directory):
+async def test_directories__exists_covers_files_directories_and_links(shared, directory):
     await shared.commands.run("touch file && mkdir dir && ln -s none broken", cwd=directory)
     for name in ("file", "dir", "broken", ""):
         assert await shared.files.exists(f"{directory}/{name}")
@@ -85,7 +85,7 @@ async def test_exists_knows_files_directories_links_and_nothing(shared, director
     assert not await shared.files.exists(f"{directory}/none/below")
 
 
-async def test_a_directory_is_made_once(shared, directory):
+async def test_directories__directory_is_created_once(shared, directory):
     assert await shared.files.make_dir(f"{directory}/one/two/three")
     assert not await shared.files.make_dir(f"{directory}/one/two/three")
     assert not await shared.files.make_dir(f"{directory}/one")
@@ -95,7 +95,7 @@ async def test_a_directory_is_made_once(shared, directory):
     assert (await shared.files.get_info(f"{directory}/roots")).owner == "root"
 
 
-async def test_a_rename_moves_files_and_trees_and_replaces_files(shared, directory):
+async def test_directories__rename_moves_trees_and_replaces_files(shared, directory):
     await shared.files.write(f"{directory}/old", "content")
     moved = await shared.files.rename(f"{directory}/old", f"{directory}/made/for/it/new")
     assert moved.path == f"{directory}/made/for/it/new"
@@ -117,7 +117,7 @@ async def test_a_rename_moves_files_and_trees_and_replaces_files(shared, directo
         ("full", "other", SandboxException),
     ],
 )
-async def test_a_rename_that_cannot_be_done_changes_nothing(
+async def test_directories__failed_rename_changes_nothing(
     shared, directory, source, destination, error
 ):
     await shared.commands.run("mkdir full other; touch file full/kept other/kept", cwd=directory)
@@ -127,7 +127,7 @@ async def test_a_rename_that_cannot_be_done_changes_nothing(
         assert await shared.files.exists(f"{directory}/{path}")
 
 
-async def test_removal_takes_whole_trees_and_no_more(shared, directory):
+async def test_directories__removal_is_recursive(shared, directory):
     await shared.commands.run(
         "mkdir -p tree/deep kept && touch tree/deep/file kept/file && ln -s $PWD/kept tree/link",
         cwd=directory,
@@ -141,7 +141,7 @@ async def test_removal_takes_whole_trees_and_no_more(shared, directory):
     assert await shared.files.exists(f"{directory}/kept/file")
 
 
-async def test_what_is_not_there_is_not_found(shared, directory):
+async def test_directories__missing_path_is_not_found(shared, directory):
     for look in (shared.files.get_info, shared.files.list):
         with pytest.raises(FileNotFoundException):
             await look(f"{directory}/none")

@@ -25,7 +25,7 @@ async def client(request, engine, shared):
         yield client
 
 
-async def test_a_signed_url_downloads_and_uploads(client, shared, directory):
+async def test_signed_url__downloads_and_uploads(client, shared, directory):
     path = f"{directory}/a b&c=\N{SNOWMAN}+d"
     for seconds in (None, 60):
         url = shared.upload_url(path, use_signature_expiration=seconds)
@@ -38,13 +38,13 @@ async def test_a_signed_url_downloads_and_uploads(client, shared, directory):
         assert (part.status_code, part.content) == (206, b"ont")
 
 
-async def test_a_form_goes_to_a_signed_url_as_browsers_send_it(client, shared, directory):
+async def test_signed_url__accepts_browser_forms(client, shared, directory):
     url = shared.upload_url(f"{directory}/form")
     stored = await client.post(url, files={"file": ("ignored.txt", b"from a form")})
     assert stored.json()[0]["path"] == f"{directory}/form"
 
 
-async def test_a_signed_url_is_of_the_user_it_was_signed_for(client, shared):
+async def test_signed_url__belongs_to_the_signed_user(client, shared):
     url = shared.upload_url("of-root", user="root", use_signature_expiration=60)
     stored = await client.post(url, content=b"root's", headers=OCTETS)
     assert stored.json()[0]["path"] == "/root/of-root"
@@ -54,7 +54,7 @@ async def test_a_signed_url_is_of_the_user_it_was_signed_for(client, shared):
     assert (await client.get(shared.download_url("of-root"))).status_code == 404
 
 
-async def test_an_expired_signature_is_refused(client, shared, directory):
+async def test_signed_url__expired_signature_is_rejected(client, shared, directory):
     await shared.files.write(f"{directory}/file", "x")
     expired = shared.download_url(f"{directory}/file", use_signature_expiration=-1)
     refused = await client.get(expired)
@@ -83,7 +83,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("changes", TAMPERED.values(), ids=TAMPERED.keys())
-async def test_a_tampered_url_is_refused(client, shared, changes):
+async def test_signed_url__tampered_url_is_rejected(client, shared, changes):
     await shared.files.write("file", "secret")
     download = shared.download_url("/home/user/file", use_signature_expiration=60)
     upload = shared.upload_url("/home/user/file", use_signature_expiration=60)
@@ -96,7 +96,7 @@ async def test_a_tampered_url_is_refused(client, shared, changes):
     assert await shared.files.read("file") == "secret"
 
 
-async def test_a_signature_is_good_for_one_operation(client, shared):
+async def test_signed_url__signature_is_valid_for_one_operation(client, shared):
     await shared.files.write("file", "kept")
     download, upload = shared.download_url("file"), shared.upload_url("file")
     assert (await client.post(download, content=b"new", headers=OCTETS)).status_code in (401, 404)
@@ -104,7 +104,7 @@ async def test_a_signature_is_good_for_one_operation(client, shared):
     assert await shared.files.read("file") == "kept"
 
 
-async def test_a_signature_is_good_for_one_sandbox(engine, shared, sandbox):
+async def test_signed_url__signature_is_valid_for_one_sandbox(engine, shared, sandbox):
     await sandbox.files.write("file", "the other one's")
     await shared.files.write("file", "the shared one's")
     async with httpx.AsyncClient(timeout=60) as client:
@@ -114,7 +114,7 @@ async def test_a_signature_is_good_for_one_sandbox(engine, shared, sandbox):
     assert refused.status_code == 401
 
 
-async def test_a_signature_ends_with_its_sandbox(engine, options):
+async def test_signed_url__signature_ends_with_the_sandbox(engine, options):
     sandbox = await AsyncSandbox.create(timeout=60, **options)
     await sandbox.files.write("file", "x")
     url = sandbox.download_url("file")
@@ -138,7 +138,7 @@ async def test_a_signature_ends_with_its_sandbox(engine, options):
         b"&".join([b"signature=v1_x"] * 4000),
     ],
 )
-async def test_a_signature_that_is_none_is_refused(engine, shared, query):
+async def test_signed_url__malformed_signature_is_rejected(engine, shared, query):
     for host in (b"127.0.0.1", f"{ENVD_PORT}-{shared.sandbox_id}.localhost".encode()):
         reader, writer = await asyncio.open_connection("127.0.0.1", engine.port)
         writer.write(b"GET /files?%s HTTP/1.1\r\nHost: %s\r\n\r\n" % (query, host))
@@ -162,7 +162,9 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_without_its_token_a_sandbox_answers_nothing(engine, shared, sandbox, method, path):
+async def test_signed_url__sandbox_without_token_answers_nothing(
+    engine, shared, sandbox, method, path
+):
     tokens = [None, "", "wrong", sandbox._envd_access_token, engine.api_key]
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         for token in tokens:
@@ -179,7 +181,7 @@ async def test_without_its_token_a_sandbox_answers_nothing(engine, shared, sandb
     assert health.status_code == 204
 
 
-async def test_the_api_key_does_not_open_a_sandbox_and_its_token_not_the_api(engine, shared):
+async def test_signed_url__api_key_and_sandbox_token_are_not_interchangeable(engine, shared):
     token = shared._envd_access_token
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         keyed = await client.post(
@@ -192,7 +194,7 @@ async def test_the_api_key_does_not_open_a_sandbox_and_its_token_not_the_api(eng
     assert keyed.status_code == api.status_code == bearer.status_code == 401
 
 
-async def test_the_sdk_says_that_access_was_denied(shared, options):
+async def test_signed_url__sdk_reports_denied_access(shared, options):
     stranger = AsyncSandbox(
         sandbox_id=shared.sandbox_id,
         sandbox_domain=None,
@@ -213,7 +215,7 @@ async def test_the_sdk_says_that_access_was_denied(shared, options):
             await attempt
 
 
-async def test_tokens_differ_and_stay_the_same_for_the_life_of_a_sandbox(shared, sandbox, options):
+async def test_signed_url__tokens_are_unique_and_constant(shared, sandbox, options):
     token = sandbox._envd_access_token
     assert token is not None
     assert len(token) >= 32
@@ -223,7 +225,7 @@ async def test_tokens_differ_and_stay_the_same_for_the_life_of_a_sandbox(shared,
     assert again._envd_access_token == token
 
 
-async def test_an_expiration_that_is_no_number_is_the_callers_mistake(engine, shared):
+async def test_signed_url__malformed_expiration_is_a_client_error(engine, shared):
     signature = get_signature("file", "read", None, shared._envd_access_token)
     for expiration in ("soon", "1e9", "", "9" * 40):
         async with httpx.AsyncClient(

@@ -48,7 +48,7 @@ async def _attempts(sandbox, path):
 
 
 @pytest.mark.parametrize("link", ["absolute", "relative", "directory", "chain", "dangling"])
-async def test_a_link_out_of_the_sandbox_leads_nowhere(sandbox, outside, link):
+async def test_file_refusal__link_out_of_the_sandbox_leads_nowhere(sandbox, outside, link):
     target = {
         "absolute": f"{outside}/canary",
         "relative": f"{'../' * 30}{str(outside)[1:]}/canary",
@@ -62,7 +62,7 @@ async def test_a_link_out_of_the_sandbox_leads_nowhere(sandbox, outside, link):
     assert SECRET not in str(outcomes)
 
 
-async def test_dots_lead_to_the_sandboxs_own_root_and_no_further(shared, outside):
+async def test_file_refusal__parent_path_ends_at_the_sandbox_root(shared, outside):
     own = (await shared.commands.run("cat /etc/shadow", user="root")).stdout
     for path in ("../../../../../etc/shadow", "/../../etc/shadow", "/home/../../../etc/shadow"):
         assert await shared.files.read(path, user="root") == own
@@ -99,13 +99,13 @@ KERNEL = [
 
 
 @pytest.mark.parametrize("path", MAGIC)
-async def test_magic_links_lead_nowhere(shared, path):
+async def test_file_refusal__magic_links_lead_nowhere(shared, path):
     outcomes = await _attempts(shared, path)
     assert all(isinstance(outcome, SandboxException) for outcome in outcomes), outcomes
 
 
 @pytest.mark.parametrize("path", KERNEL)
-async def test_the_kernels_own_files_say_no_more_than_to_the_sandboxs_root(shared, path):
+async def test_file_refusal__kernel_files_show_only_what_sandbox_root_sees(shared, path):
     before = Path("/proc/sys/kernel/core_pattern").read_text()
     own = await shared.commands.run(f"timeout 1 cat {path} || true", user="root")
     text, octets, *changes = await _attempts(shared, path)
@@ -115,14 +115,14 @@ async def test_the_kernels_own_files_say_no_more_than_to_the_sandboxs_root(share
     assert Path("/proc/sys/kernel/core_pattern").read_text() == before
 
 
-async def test_no_process_of_the_hosts_is_seen(shared, engine):
+async def test_file_refusal__host_processes_are_hidden(shared, engine):
     mark = "PYTEST_CURRENT_TEST"
     assert mark in Path(f"/proc/{engine.pid}/environ").read_text()
     for process in ("self", "thread-self", engine.pid):
         assert mark not in str(await _attempts(shared, f"/proc/{process}/environ"))
 
 
-async def test_a_link_to_a_magic_link_is_refused_too(sandbox):
+async def test_file_refusal__link_to_a_magic_link_is_rejected(sandbox):
     await sandbox.commands.run("ln -s /proc/1/root root; ln -s /proc/self/fd fds; touch bait")
     for path in ("root", "root/etc/shadow", "fds/0"):
         outcomes = await _attempts(sandbox, f"/home/user/{path}")
@@ -132,7 +132,7 @@ async def test_a_link_to_a_magic_link_is_refused_too(sandbox):
 @pytest.mark.parametrize(
     "path", ["fifo", "socket", "/dev/zero", "/dev/null", "/dev/full", "/dev/tty"]
 )
-async def test_what_is_no_file_is_refused_at_once(shared, directory, path):
+async def test_file_refusal__non_files_are_rejected_at_once(shared, directory, path):
     await shared.commands.run(
         "mkfifo fifo; touch /home/user/bait; "
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'",
@@ -146,7 +146,7 @@ async def test_what_is_no_file_is_refused_at_once(shared, directory, path):
     assert not info.permissions.startswith("-")
 
 
-async def test_a_fifo_with_somebody_at_its_other_end_is_refused_as_well(shared, directory):
+async def test_file_refusal__fifo_with_a_peer_is_rejected(shared, directory):
     await shared.commands.run(f"mkfifo {directory}/fifo")
     reader = await shared.commands.run(f"cat {directory}/fifo", background=True)
     with pytest.raises(InvalidArgumentException):
@@ -155,7 +155,7 @@ async def test_a_fifo_with_somebody_at_its_other_end_is_refused_as_well(shared, 
     assert (await reader.wait()).stdout == "from a command\n"
 
 
-async def test_names_changed_under_way_never_lead_out(sandbox, outside):
+async def test_file_refusal__renames_during_access_never_lead_out(sandbox, outside):
     script = (REPOSITORY / "tests/engine/guests/symlink_swapper.py").read_text()
     await sandbox.files.write("symlink_swapper.py", script)
     await sandbox.files.write("swapped/canary", "inside")
@@ -186,7 +186,7 @@ async def test_names_changed_under_way_never_lead_out(sandbox, outside):
     ],
     ids=["NUL", "too long a name", "too long a path", "another's home"],
 )
-async def test_a_name_that_cannot_be_is_refused_and_changes_nothing(shared, directory, name, error):
+async def test_file_refusal__invalid_name_is_rejected(shared, directory, name, error):
     path = name if name.startswith("~") else f"{directory}/{name}"
     await shared.files.write(f"{directory}/kept", "x")
     for attempt in (
@@ -203,7 +203,7 @@ async def test_a_name_that_cannot_be_is_refused_and_changes_nothing(shared, dire
     assert [entry.name for entry in await shared.files.list(directory)] == ["kept"]
 
 
-async def test_a_directory_is_no_file_and_a_file_no_directory(shared, directory):
+async def test_file_refusal__file_and_directory_are_not_interchangeable(shared, directory):
     await shared.files.write(f"{directory}/dir/file", "kept")
     with pytest.raises(InvalidArgumentException, match="is a directory"):
         await shared.files.read(f"{directory}/dir")
@@ -223,7 +223,7 @@ async def test_a_directory_is_no_file_and_a_file_no_directory(shared, directory)
     assert await shared.files.read(f"{directory}/dir/file") == "kept"
 
 
-async def test_an_unknown_user_is_turned_away(shared, directory):
+async def test_file_refusal__unknown_user_is_rejected(shared, directory):
     for attempt in (
         shared.files.read("/etc/passwd", user="nobody-we-know"),
         shared.files.write(f"{directory}/x", "x", user="nobody-we-know"),
@@ -236,7 +236,7 @@ async def test_an_unknown_user_is_turned_away(shared, directory):
     assert await shared.files.list(directory) == []
 
 
-async def test_links_in_circles_are_given_up(shared, directory):
+async def test_file_refusal__link_loops_are_rejected(shared, directory):
     await shared.commands.run("ln -s a b; ln -s b a", cwd=directory)
     for attempt in (
         shared.files.read(f"{directory}/a"),
@@ -247,7 +247,7 @@ async def test_links_in_circles_are_given_up(shared, directory):
             await attempt
 
 
-async def test_mount_points_of_the_sandbox_are_left_alone(shared):
+async def test_file_refusal__mount_points_are_kept(shared):
     for path in ("/dev", "/proc", "/dev/shm", "/.init"):
         with pytest.raises(SandboxException):
             await shared.files.remove(path, user="root")

@@ -23,7 +23,7 @@ FORMS = [
 ]
 
 
-async def test_a_text_comes_back_as_it_was_written(shared, directory):
+async def test_files__text_round_trips(shared, directory):
     text = "tab\t, newline\n, carriage return\r\n, \N{SNOWMAN}, no newline at the end"
     written = await shared.files.write(f"{directory}/note.txt", text)
     assert (written.name, written.path) == ("note.txt", f"{directory}/note.txt")
@@ -32,7 +32,7 @@ async def test_a_text_comes_back_as_it_was_written(shared, directory):
     assert (await shared.commands.run(f"cat {written.path}")).stdout == text
 
 
-def test_the_synchronous_sdk_reads_and_writes_in_every_form(shared_sync):
+def test_files__sync_sdk_reads_and_writes_all_formats(shared_sync):
     files = shared_sync.files
     files.write("sync/bytes", EVERY_BYTE)
     files.write("sync/stream", (EVERY_BYTE[at : at + 1000] for at in range(0, 70_000, 1000)))
@@ -44,7 +44,7 @@ def test_the_synchronous_sdk_reads_and_writes_in_every_form(shared_sync):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("content", [b"", b"\0", EVERY_BYTE, EVERY_BYTE * 40])
-async def test_bytes_pass_unchanged_in_every_form(shared, directory, form, content):
+async def test_files__bytes_round_trip_in_all_formats(shared, directory, form, content):
     path = f"{directory}/bytes"
     await shared.files.write(path, content, **form)
     assert await shared.files.read(path, format="bytes") == content
@@ -52,7 +52,7 @@ async def test_bytes_pass_unchanged_in_every_form(shared, directory, form, conte
     assert b"".join([piece async for piece in await shared.files.read(path, "stream")]) == content
 
 
-async def test_streams_and_file_objects_are_written_as_they_come(shared, directory):
+async def test_files__streams_and_file_objects_are_uploaded(shared, directory):
     async def pieces():
         for number in range(100):
             yield b"%d\n" % number
@@ -65,7 +65,7 @@ async def test_streams_and_file_objects_are_written_as_they_come(shared, directo
     assert await shared.files.read(f"{directory}/form") == "form"
 
 
-async def test_a_download_is_compressed_for_those_who_ask_for_it(engine, shared, directory):
+async def test_files__download_is_compressed_on_request(engine, shared, directory):
     await shared.files.write(f"{directory}/zeros", bytes(MIB))
     url = shared.download_url(f"{directory}/zeros")
     async with httpx.AsyncClient(timeout=60) as client:
@@ -78,7 +78,7 @@ async def test_a_download_is_compressed_for_those_who_ask_for_it(engine, shared,
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_many_files_are_written_at_once(shared, directory, form):
+async def test_files__many_files_are_written_at_once(shared, directory, form):
     entries = [
         WriteEntry(path=f"{directory}/{number % 3}/{number}", data=f"content {number}")
         for number in range(30)
@@ -90,15 +90,13 @@ async def test_many_files_are_written_at_once(shared, directory, form):
     assert await shared.files.write_files([]) == []
 
 
-async def test_a_path_that_comes_twice_in_a_form_is_refused(shared, directory):
+async def test_files__duplicate_path_in_a_form_is_rejected(shared, directory):
     twice = [WriteEntry(path=f"{directory}/same", data=data) for data in ("first", "second")]
     with pytest.raises(InvalidArgumentException, match="multiple files to the same path"):
         await shared.files.write_files(twice)
 
 
-async def test_a_file_that_is_written_again_has_the_new_content_and_stays_the_same_file(
-    shared, directory
-):
+async def test_files__overwritten_file_keeps_its_inode(shared, directory):
     path = f"{directory}/script"
     await shared.files.write(path, "a longer content than the next")
     await shared.commands.run(f"chmod 750 {path} && ln {path} {path}.link")
@@ -107,7 +105,7 @@ async def test_a_file_that_is_written_again_has_the_new_content_and_stays_the_sa
     assert (await shared.files.get_info(path)).permissions == "-rwxr-x---"
 
 
-async def test_relative_paths_and_the_tilde_are_the_users_home(shared):
+async def test_files__relative_paths_and_tilde_are_in_the_home(shared):
     assert (await shared.files.write("in-home", "x")).path == "/home/user/in-home"
     assert (await shared.files.write("~/tilde", "x")).path == "/home/user/tilde"
     assert (await shared.files.write("./a/../b//c", "x")).path == "/home/user/b/c"
@@ -117,7 +115,7 @@ async def test_relative_paths_and_the_tilde_are_the_users_home(shared):
     assert [entry.name for entry in await shared.files.list("b")] == ["c"]
 
 
-async def test_what_is_written_belongs_to_the_user_with_its_directories(shared):
+async def test_files__new_files_and_directories_belong_to_the_user(shared):
     await shared.files.write("/opt/owned/deep/file", "x")
     await shared.files.write("/opt/roots/deep/file", "x", user="root")
     for path, owner in (("owned", "user"), ("roots", "root")):
@@ -130,7 +128,7 @@ async def test_what_is_written_belongs_to_the_user_with_its_directories(shared):
     assert (await shared.files.get_info("/opt")).owner == "root"
 
 
-async def test_metadata_is_kept_with_the_file_and_replaced_as_a_whole(shared, directory):
+async def test_files__metadata_is_stored_and_replaced(shared, directory):
     path = f"{directory}/tagged"
     written = await shared.files.write(path, "x", metadata={"Author": "me", "note": "a: b, =c"})
     kept = {"author": "me", "note": "a: b, =c"}
@@ -148,7 +146,7 @@ async def test_metadata_is_kept_with_the_file_and_replaced_as_a_whole(shared, di
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_metadata_that_is_too_large_is_refused_and_changes_nothing(shared, directory, form):
+async def test_files__too_large_metadata_is_rejected(shared, directory, form):
     path = f"{directory}/tagged"
     await shared.files.write(path, "old")
     with pytest.raises(InvalidArgumentException, match="exceeds 4096 bytes"):
@@ -156,7 +154,7 @@ async def test_metadata_that_is_too_large_is_refused_and_changes_nothing(shared,
     assert await shared.files.read(path) == "old"
 
 
-async def test_names_of_every_kind_are_kept(shared, directory):
+async def test_files__all_kinds_of_names_are_kept(shared, directory):
     names = ["a b", "ü\N{SNOWMAN}", "per%20cent", "a+b&c=d?e#f", "quote'\"", "-rf", "*", "back\\s"]
     names += ["n" * 255, "new\nline"]
     for name in names:
@@ -169,7 +167,7 @@ async def test_names_of_every_kind_are_kept(shared, directory):
     assert set(inside.stdout.strip("\0").split("\0")) == {f"{directory}/{name}" for name in names}
 
 
-async def test_concurrent_uploads_all_arrive(shared, directory):
+async def test_files__concurrent_uploads_all_arrive(shared, directory):
     contents = [random.Random(number).randbytes(MIB) for number in range(24)]
     forms = [{"use_octet_stream": True}, {"use_octet_stream": False}, {"gzip": True}]
     await asyncio.gather(
@@ -184,13 +182,13 @@ async def test_concurrent_uploads_all_arrive(shared, directory):
     assert read == contents
 
 
-async def test_concurrent_uploads_to_one_path_leave_one_of_them_whole(shared, directory):
+async def test_files__concurrent_uploads_to_one_path_keep_one_complete(shared, directory):
     contents = [bytes([number]) * (MIB + number) for number in range(12)]
     await asyncio.gather(*(shared.files.write(f"{directory}/one", content) for content in contents))
     assert await shared.files.read(f"{directory}/one", format="bytes") in contents
 
 
-async def test_100_mib_pass_both_ways_through_constant_memory(engine, shared, directory):
+async def test_files__transfer_of_100_mib_uses_constant_memory(engine, shared, directory):
     piece = random.Random(3).randbytes(MIB)
     path = f"{directory}/large"
 
@@ -206,7 +204,7 @@ async def test_100_mib_pass_both_ways_through_constant_memory(engine, shared, di
     assert digest.digest() == hashlib.sha256(piece * 100).digest()
 
 
-async def test_256_mib_in_a_form_take_no_memory_either(engine, shared, directory, tmp_path):
+async def test_files__form_of_256_mib_uses_constant_memory(engine, shared, directory, tmp_path):
     large = tmp_path / "large"
     with large.open("w+b") as file:
         file.truncate(256 * MIB)
@@ -215,7 +213,7 @@ async def test_256_mib_in_a_form_take_no_memory_either(engine, shared, directory
     assert (await shared.files.get_info(f"{directory}/large")).size == 256 * MIB
 
 
-async def test_what_expands_from_a_little_takes_no_memory_either(engine, shared, directory):
+async def test_files__compressed_bomb_uses_constant_memory(engine, shared, directory):
     compressed = gzip.compress(bytes(MIB)) * 100
     received = 0
     with grows_by_less_than(40 * MIB, pid=engine.pid):
@@ -230,7 +228,7 @@ async def test_what_expands_from_a_little_takes_no_memory_either(engine, shared,
     assert (stored.status_code, received) == (200, 100 * MIB)
 
 
-async def test_what_is_not_there_is_not_found(shared, directory):
+async def test_files__missing_file_is_not_found(shared, directory):
     for form in ("text", "bytes", "stream"):
         with pytest.raises(FileNotFoundException, match=f"'{directory}/none' does not exist"):
             await shared.files.read(f"{directory}/none", format=form)

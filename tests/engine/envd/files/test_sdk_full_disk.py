@@ -47,7 +47,7 @@ async def _no_room(sandbox, path, data, **form):
         await sandbox.files.write(path, data, **form)
 
 
-async def test_what_cannot_fit_is_refused_in_every_form_and_the_old_file_stays(sandbox):
+async def test_full_disk__oversized_upload_is_rejected_and_keeps_the_old_file(sandbox):
     for path in ("old", "new", "made/for/it"):
         await _no_room(sandbox, path, bytes(70 * MIB))
         await _no_room(sandbox, path, bytes(70 * MIB), use_octet_stream=True)
@@ -58,7 +58,7 @@ async def test_what_cannot_fit_is_refused_in_every_form_and_the_old_file_stays(s
     assert not await sandbox.files.exists("made/for/it")
 
 
-async def test_a_disk_that_commands_filled_refuses_even_a_little(sandbox):
+async def test_full_disk__disk_filled_by_commands_rejects_small_files(sandbox):
     await sandbox.commands.run("cat /dev/zero > filler; true")
     await _no_room(sandbox, "new", bytes(MIB))
     await _no_room(sandbox, "old", OLD + bytes(MIB))
@@ -68,13 +68,13 @@ async def test_a_disk_that_commands_filled_refuses_even_a_little(sandbox):
     assert (await sandbox.files.get_info("new")).size == MIB
 
 
-async def test_a_file_is_replaced_by_a_smaller_one_where_nothing_is_free(sandbox):
+async def test_full_disk__file_is_replaced_by_a_smaller_one(sandbox):
     await sandbox.commands.run("cat /dev/zero > filler; true")
     await sandbox.files.write("old", OLD[: MIB // 2])
     assert await sandbox.files.read("old", format="bytes") == OLD[: MIB // 2]
 
 
-async def test_a_disk_without_inodes_refuses_new_files_only(sandbox):
+async def test_full_disk__disk_without_inodes_rejects_new_files_only(sandbox):
     crowd = (
         "mkdir /srv/crowd; cd /srv/crowd; n=0; while : > $n; do n=$((n+1)); done 2>/dev/null; true"
     )
@@ -87,7 +87,7 @@ async def test_a_disk_without_inodes_refuses_new_files_only(sandbox):
     assert await sandbox.files.read("old") == "replaced"
 
 
-async def test_what_expands_beyond_the_disk_is_refused(sandbox):
+async def test_full_disk__body_expanding_beyond_the_disk_is_rejected(sandbox):
     expanding = gzip.compress(bytes(MIB)) * 4096
     async with httpx.AsyncClient(timeout=60) as client:
         refused = await client.post(
@@ -99,7 +99,7 @@ async def test_what_expands_beyond_the_disk_is_refused(sandbox):
     assert not await sandbox.files.exists("expanding")
 
 
-async def test_a_neighbour_has_its_own_disk(sandbox, small_engine):
+async def test_full_disk__neighbour_is_unaffected(sandbox, small_engine):
     await sandbox.commands.run("cat /dev/zero > filler; true")
     async with await AsyncSandbox.create(timeout=60, **small_engine.options) as neighbour:
         await neighbour.files.write("file", bytes(20 * MIB))

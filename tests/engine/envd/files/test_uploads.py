@@ -32,7 +32,7 @@ async def pieces(*content):
 # What is stored, and where
 
 
-async def test_a_body_becomes_a_file_of_the_users_with_its_directories(http, home):
+async def test_upload__creates_a_user_file_with_its_directories(http, home):
     answer = await post(http, "a/b/file.txt", b"text")
     assert (answer.status_code, answer.json()) == (
         200,
@@ -45,13 +45,13 @@ async def test_a_body_becomes_a_file_of_the_users_with_its_directories(http, hom
         assert (status.st_mode, status.st_uid) == (mode, UID_BASE + 1000)
 
 
-async def test_roots_upload_is_roots(http, box):
+async def test_upload__root_upload_belongs_to_root(http, box):
     answer = await post(http, "file", b"text", username="root")
     assert answer.json()[0]["path"] == "/root/file"
     assert (box.inside / "root/file").stat().st_uid == UID_BASE
 
 
-async def test_a_file_that_was_there_stays_the_same_file(http, box, home):
+async def test_upload__existing_file_keeps_its_inode(http, box, home):
     box.run("echo a longer text than the new one > file; chmod 600 file; ln file link", uid=1000)
     os.chown(home / "file", UID_BASE, UID_BASE)
     before = (home / "file").stat()
@@ -64,7 +64,7 @@ async def test_a_file_that_was_there_stays_the_same_file(http, box, home):
     assert after.st_uid == UID_BASE + 1000
 
 
-async def test_a_link_is_written_through(http, box, home):
+async def test_upload__writes_through_a_link(http, box, home):
     box.run("echo old > file; ln -s file link; ln -s missing dangling", uid=1000)
     await post(http, "link", b"new")
     await post(http, "dangling", b"new")
@@ -73,7 +73,7 @@ async def test_a_link_is_written_through(http, box, home):
 
 
 @pytest.mark.parametrize("name", ["new\nline", "q?a=b&c#d", "ä ö", "-rf", "%41", "x" * 255])
-async def test_names_of_every_kind_come_through(http, home, name):
+async def test_upload__all_kinds_of_names_work(http, home, name):
     assert (await post(http, name, b"1")).status_code == 200
     assert (home / name).read_text() == "1"
     answer = await http.post("/files", files=[("file", (name, b"2"))])
@@ -83,7 +83,7 @@ async def test_names_of_every_kind_come_through(http, home, name):
 
 @pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 5 * MIB + 3])
 @pytest.mark.parametrize("compressed", [False, True])
-async def test_bodies_of_every_size_arrive_whole(http, home, size, compressed):
+async def test_upload__bodies_of_every_size_arrive_complete(http, home, size, compressed):
     content = (os.urandom(MIB // 2) + bytes(MIB // 2)) * 6
     content = content[:size]
     if compressed:
@@ -93,7 +93,7 @@ async def test_bodies_of_every_size_arrive_whole(http, home, size, compressed):
     assert (home / "file").read_bytes() == content
 
 
-async def test_a_large_body_takes_no_memory(http, home):
+async def test_upload__large_body_uses_constant_memory(http, home):
     async def large():
         for _ in range(256):
             yield piece
@@ -106,7 +106,7 @@ async def test_a_large_body_takes_no_memory(http, home):
     assert _resident() - before < 24 * MIB
 
 
-async def test_what_expands_without_end_takes_no_memory(http, home):
+async def test_upload__endlessly_expanding_body_uses_constant_memory(http, home):
     bomb = zlib.compressobj(9, wbits=31)
     content = b"".join(bomb.compress(bytes(MIB)) for _ in range(200)) + bomb.flush()
     assert len(content) < MIB
@@ -116,7 +116,7 @@ async def test_what_expands_without_end_takes_no_memory(http, home):
     assert _resident() - before < 24 * MIB
 
 
-async def test_compressed_bodies_may_have_several_members(http, home):
+async def test_upload__compressed_body_may_have_several_members(http, home):
     content = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")
     await post(http, "file", pieces(content[:5], content[5:]), content_encoding="gzip")
     assert (home / "file").read_text() == "one two"
@@ -125,7 +125,7 @@ async def test_compressed_bodies_may_have_several_members(http, home):
 # Forms
 
 
-async def test_a_form_stores_each_of_its_files(http, home):
+async def test_upload__form_stores_all_files(http, home):
     answer = await http.post(
         "/files",
         data={"comment": "skipped"},
@@ -147,12 +147,12 @@ async def test_a_form_stores_each_of_its_files(http, home):
     assert (home / "deep/b.txt").read_text() == "two"
 
 
-async def test_the_path_in_the_query_goes_before_the_name_in_the_form(http, home):
+async def test_upload__query_path_overrides_the_form_name(http, home):
     await http.post("/files", params={"path": "x"}, files=[("file", ("y", b"text"))])
     assert names(home) == ["x"]
 
 
-async def test_content_that_looks_like_a_boundary_is_content(http, home):
+async def test_upload__boundary_lookalike_is_content(http, home):
     content = b"\r\n--boundary\r\n--b\r\n\r\n--" * 1000
     head = b'--b0undary\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
     body = head + content + b"\r\n--b0undary--\r\n"
@@ -167,7 +167,7 @@ async def test_content_that_looks_like_a_boundary_is_content(http, home):
         assert (home / "f").read_bytes() == content
 
 
-async def test_a_path_that_comes_twice_is_stored_once(http, home):
+async def test_upload__duplicate_path_is_stored_once(http, home):
     answer = await http.post(
         "/files", files=[("file", ("a", b"1")), ("file", ("b", b"2")), ("file", ("./a", b"3"))]
     )
@@ -182,7 +182,7 @@ async def test_a_path_that_comes_twice_is_stored_once(http, home):
     assert (home / "a").read_text() == "1"
 
 
-async def test_a_form_without_files_stores_nothing(http, home):
+async def test_upload__form_without_files_stores_nothing(http, home):
     answer = await http.post("/files", files=[("other", ("a", b"1"))])
     assert (answer.status_code, answer.json()) == (200, [])
     assert names(home) == []
@@ -191,7 +191,7 @@ async def test_a_form_without_files_stores_nothing(http, home):
 # Metadata
 
 
-async def test_metadata_is_replaced_as_a_whole(http, client, home):
+async def test_upload__metadata_is_replaced_as_a_whole(http, client, home):
     answer = await post(http, "file", b"", X_Metadata_Colour="red", X_Metadata_Shape="round")
     assert answer.json()[0]["metadata"] == {"colour": "red", "shape": "round"}
     assert attributes(home / "file") == {"user.e2b.colour": "red", "user.e2b.shape": "round"}
@@ -211,9 +211,7 @@ async def test_metadata_is_replaced_as_a_whole(http, client, home):
         ([("x-metadata-a", "v" * 4000), ("x-metadata-b", "v" * 90)], "total metadata size 4110"),
     ],
 )
-async def test_metadata_that_cannot_be_stored_is_refused_before_anything(
-    http, box, home, headers, text
-):
+async def test_upload__invalid_metadata_is_rejected_first(http, box, home, headers, text):
     box.write("/home/user/file", "old")
     answer = await http.post(
         "/files?path=file", content=b"new", headers=[*OCTETS.items(), *headers]
@@ -226,7 +224,7 @@ async def test_metadata_that_cannot_be_stored_is_refused_before_anything(
 # Composing
 
 
-async def test_files_are_put_together_and_gone(http, box, home):
+async def test_upload__compose_concatenates_and_removes_the_sources(http, box, home):
     box.run("echo one > a; echo two > b; echo old > whole", uid=1000)
     answer = await http.post(
         "/files/compose",
@@ -258,7 +256,7 @@ async def test_files_are_put_together_and_gone(http, box, home):
         (b'{"source_paths": ["a", "big"], "destination": "/small/x"}', 507, "disk space"),
     ],
 )
-async def test_what_cannot_be_put_together_changes_nothing(http, box, home, body, status, text):
+async def test_upload__failed_compose_changes_nothing(http, box, home, body, status, text):
     box.run("echo one > a; mkdir dir; truncate -s 9M big", uid=1000)
     answer = await http.post("/files/compose", content=body)
     assert answer.status_code == status

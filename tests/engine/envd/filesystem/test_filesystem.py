@@ -48,7 +48,7 @@ def workdir(box):
     box.default_workdir = ""
 
 
-async def test_a_file_is_described_with_its_owner_and_permissions(client, box, home):
+async def test_filesystem__a_file_is_described_with_its_owner_and_permissions(client, box, home):
     box.write("/home/user/file", "text").chmod(0o4751)
     os.setxattr(home / "file", "user.e2b.colour", b"red")
     os.setxattr(home / "file", "user.e2b.bytes", b"\xff")
@@ -65,7 +65,7 @@ async def test_a_file_is_described_with_its_owner_and_permissions(client, box, h
     assert not entry.has_field("symlink_target")
 
 
-async def test_a_link_is_described_by_what_it_leads_to(client, box):
+async def test_filesystem__a_link_is_described_by_what_it_leads_to(client, box):
     box.run("mkdir -m 750 dir; ln -s dir link; ln -s link/ chain; ln -s nowhere broken", uid=1000)
     for name in ("link", "chain"):
         entry = await stat(client, name)
@@ -86,12 +86,12 @@ async def test_a_link_is_described_by_what_it_leads_to(client, box):
         ("/proc/version", FileType.FILE, "-r--r--r--"),
     ],
 )
-async def test_other_things_are_described_too(client, path, kind, permissions):
+async def test_filesystem__other_file_types_are_described(client, path, kind, permissions):
     entry = await stat(client, path)
     assert (entry.path, entry.type, entry.permissions) == (path, kind, permissions)
 
 
-async def test_pipes_and_sockets_are_described_at_once(client, home):
+async def test_filesystem__pipes_and_sockets_are_described_at_once(client, home):
     os.mkfifo(home / "pipe", 0o600)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(home / "socket"))
@@ -101,7 +101,7 @@ async def test_pipes_and_sockets_are_described_at_once(client, home):
         assert await listed(client, "") == ["/home/user/pipe", "/home/user/socket"]
 
 
-async def test_names_that_are_no_text_are_shown_as_well_as_they_can_be(client, home):
+async def test_filesystem__invalid_text_in_names_is_replaced(client, home):
     (home / os.fsdecode(b"bad\xff")).write_text("")
     (home / "new\nline").write_text("")
     (home / "file").write_text("")
@@ -110,7 +110,7 @@ async def test_names_that_are_no_text_are_shown_as_well_as_they_can_be(client, h
     assert [entry.name for entry in entries] == ["bad�", "file", "new\nline"]
 
 
-async def test_a_listing_goes_as_deep_as_asked_and_keeps_the_requested_path(client, box):
+async def test_filesystem__listing_has_the_requested_depth_and_path(client, box):
     box.run("mkdir -p real/a/b; touch real/a/b/c real/z; ln -s real link", uid=1000)
     assert await listed(client, "link") == ["/home/user/link/a", "/home/user/link/z"]
     assert await listed(client, "link", depth=0) == await listed(client, "link")
@@ -122,13 +122,13 @@ async def test_a_listing_goes_as_deep_as_asked_and_keeps_the_requested_path(clie
     ]
 
 
-async def test_listing_the_root_leaves_the_kernels_file_systems_alone(client):
+async def test_filesystem__listing_the_root_skips_kernel_file_systems(client):
     found = await listed(client, "/", depth=2)
     assert {"/proc", "/sys", "/dev", "/dev/null", "/home/user"} <= set(found)
     assert not any(path.startswith(("/proc/", "/sys/")) for path in found)
 
 
-async def test_a_listing_reads_the_same_in_both_encodings(url, client, box):
+async def test_filesystem__listing_is_equal_in_both_encodings(url, client, box):
     box.run("touch a; ln -s a b", uid=1000)
     request = ListDirRequest(path="~")
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
@@ -141,7 +141,7 @@ async def test_a_listing_reads_the_same_in_both_encodings(url, client, box):
     assert type(response).from_json(answer.content) == response
 
 
-async def test_a_listing_that_would_take_too_much_memory_is_refused(box, home):
+async def test_filesystem__too_large_listing_is_rejected(box, home):
     for number in range(20):
         (home / str(number)).write_text("")
     with pytest.raises(ConnectError, match="too many entries") as refused:
@@ -149,7 +149,7 @@ async def test_a_listing_that_would_take_too_much_memory_is_refused(box, home):
     assert refused.value.code is Code.RESOURCE_EXHAUSTED
 
 
-async def test_a_directory_is_made_with_those_above_it_as_the_users(client, home):
+async def test_filesystem__directory_is_created_with_its_parents(client, home):
     entry = (await client.make_dir(MakeDirRequest(path="a/b/c"))).entry
     assert (entry.path, entry.owner, entry.permissions) == (
         "/home/user/a/b/c",
@@ -159,7 +159,7 @@ async def test_a_directory_is_made_with_those_above_it_as_the_users(client, home
     assert (home / "a").stat().st_uid == UID_BASE + 1000
 
 
-async def test_a_rename_replaces_and_makes_the_directories_it_needs(client, box, home):
+async def test_filesystem__rename_replaces_and_creates_parents(client, box, home):
     box.run("echo old > a; echo other > b", uid=1000)
     await client.move(MoveRequest(source="a", destination="b"))
     assert (home / "b").read_text() == "old\n"
@@ -168,7 +168,7 @@ async def test_a_rename_replaces_and_makes_the_directories_it_needs(client, box,
     assert names(home) == ["new"]
 
 
-async def test_removal_takes_a_tree_and_minds_nothing_that_is_not_there(client, box, home):
+async def test_filesystem__removal_is_recursive_and_idempotent(client, box, home):
     box.run("mkdir -p tree/a/b; touch tree/a/b/c", uid=1000)
     for _ in range(2):
         await client.remove(RemoveRequest(path="tree"))
@@ -205,7 +205,7 @@ async def test_removal_takes_a_tree_and_minds_nothing_that_is_not_there(client, 
         ("remove", RemoveRequest(path="/small"), Code.INTERNAL, "resource busy"),
     ],
 )
-async def test_bad_input_gets_a_clear_error_and_changes_nothing(
+async def test_filesystem__invalid_input_is_rejected_and_changes_nothing(
     client, box, home, method, request_, code, text
 ):
     box.run("mkdir dir; touch file; ln -s loop loop", uid=1000)
@@ -215,19 +215,19 @@ async def test_bad_input_gets_a_clear_error_and_changes_nothing(
     assert names(home) == ["dir", "file", "loop"]
 
 
-async def test_the_user_decides_about_home_and_ownership(client, box):
+async def test_filesystem__user_determines_home_and_ownership(client, box):
     made = await client.make_dir(MakeDirRequest(path="of-root"), headers=basic("root"))
     assert (made.entry.path, made.entry.owner) == ("/root/of-root", "root")
     await client.remove(RemoveRequest(path="of-root"), headers=basic("root"))
 
 
-async def test_an_unknown_user_is_turned_away(client):
+async def test_filesystem__unknown_user_is_rejected(client):
     with pytest.raises(ConnectError, match="invalid username: '1000'") as refused:
         await client.stat(StatRequest(path="/"), headers=basic("1000"))
     assert refused.value.code is Code.UNAUTHENTICATED
 
 
-async def test_without_its_default_user_a_sandbox_says_so(client, box):
+async def test_filesystem__missing_default_user_is_reported(client, box):
     passwd = box.inside / "etc/passwd"
     before = passwd.read_text()
     passwd.write_text("root:x:0:0::/root:/bin/sh\n")
@@ -243,7 +243,7 @@ async def test_without_its_default_user_a_sandbox_says_so(client, box):
     [b"{", b'{"path": 5}', b"[]", b"\xff", b"[" * 100_000, b"[" + b"[]," * (2 * MIB)],
     ids=["cut off", "wrong type", "list", "no text", "deep", "wide"],
 )
-async def test_a_malformed_request_is_the_clients_fault_and_harms_nobody(url, client, body):
+async def test_filesystem__malformed_request_is_a_client_error(url, client, body):
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.post(
             "/filesystem.Filesystem/Stat",
@@ -254,7 +254,7 @@ async def test_a_malformed_request_is_the_clients_fault_and_harms_nobody(url, cl
     assert (await stat(client, "/")).name == "/"
 
 
-async def test_a_compressed_request_cannot_expand_without_end(url):
+async def test_filesystem__compressed_request_has_a_size_limit(url):
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.post(
             "/filesystem.Filesystem/Stat",
@@ -272,7 +272,7 @@ async def test_a_compressed_request_cannot_expand_without_end(url):
         ("POST", "text/plain", 415),
     ],
 )
-async def test_other_protocols_are_refused(url, method, content_type, status):
+async def test_filesystem__other_protocols_are_rejected(url, method, content_type, status):
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         answer = await http.request(
             method, "/filesystem.Filesystem/Stat", headers={"content-type": content_type}
@@ -280,13 +280,13 @@ async def test_other_protocols_are_refused(url, method, content_type, status):
     assert answer.status_code == status
 
 
-async def test_an_empty_path_is_the_home_where_the_template_has_no_working_directory(client):
+async def test_filesystem__empty_path_is_the_home_by_default(client):
     assert (await stat(client, "")).path == "/home/user"
     as_root = await client.stat(StatRequest(path=""), headers=basic("root"))
     assert as_root.entry.path == "/root"
 
 
-async def test_an_empty_path_is_the_templates_working_directory(client, http, workdir):
+async def test_filesystem__empty_path_is_the_template_workdir(client, http, workdir):
     assert (await stat(client, "")).path == workdir
     assert (await stat(client, "x")).path == "/home/user/x"
     assert await listed(client, "") == [f"{workdir}/only"]

@@ -55,7 +55,7 @@ async def _names(seen, kind, *names):
     await until(have_come)
 
 
-async def test_uploads_and_commands_are_seen_as_they_happen(shared, directory, watching):
+async def test_watch__reports_uploads_and_commands(shared, directory, watching):
     seen = await watching()
     await shared.files.write(f"{directory}/uploaded", "x")
     await shared.commands.run(
@@ -78,7 +78,7 @@ async def test_uploads_and_commands_are_seen_as_they_happen(shared, directory, w
     assert happened.index((RENAME, "made")) < happened.index((REMOVE, "moved"))
 
 
-async def test_what_happens_below_is_seen_by_those_who_asked(shared, directory, watching):
+async def test_watch__recursive_watch_reports_subdirectories(shared, directory, watching):
     await shared.files.make_dir(f"{directory}/old")
     flat, deep = await watching(), await watching(recursive=True)
     await shared.files.write(f"{directory}/old/file", "x")
@@ -89,7 +89,7 @@ async def test_what_happens_below_is_seen_by_those_who_asked(shared, directory, 
     assert not [event.name for event in flat if "/" in event.name]
 
 
-async def test_entries_come_along_where_they_are_asked_for(shared, directory, watching):
+async def test_watch__events_contain_entries_on_request(shared, directory, watching):
     bare, full = await watching(), await watching(include_entry=True)
     await shared.files.write(f"{directory}/file", "12345", metadata={"kind": "x"})
     await shared.files.remove(f"{directory}/file")
@@ -101,7 +101,7 @@ async def test_entries_come_along_where_they_are_asked_for(shared, directory, wa
     assert all(entry.path == f"{directory}/file" for entry in described)
 
 
-async def test_a_watch_that_is_stopped_says_so_and_no_more(shared, directory):
+async def test_watch__stopped_watch_ends(shared, directory):
     seen: list[FilesystemEvent] = []
     ends: list[Exception | None] = []
     watch = await shared.files.watch_dir(directory, seen.append, on_exit=ends.append)
@@ -114,7 +114,7 @@ async def test_a_watch_that_is_stopped_says_so_and_no_more(shared, directory):
     assert not seen
 
 
-async def test_a_watch_ends_at_its_timeout(shared, directory):
+async def test_watch__ends_at_its_timeout(shared, directory):
     ends: list[Exception | None] = []
     await shared.files.watch_dir(directory, print, on_exit=ends.append, timeout=0.5)
 
@@ -125,7 +125,7 @@ async def test_a_watch_ends_at_its_timeout(shared, directory):
     assert "deadline" in str(ends[0]) or "timeout" in str(ends[0])
 
 
-async def test_a_watch_ends_when_its_sandbox_is_killed(sandbox):
+async def test_watch__ends_when_the_sandbox_is_killed(sandbox):
     ends: list[Exception | None] = []
     await sandbox.files.watch_dir("/home/user", print, on_exit=ends.append, timeout=0)
     await sandbox.kill()
@@ -137,7 +137,7 @@ async def test_a_watch_ends_when_its_sandbox_is_killed(sandbox):
     assert isinstance(ends[0], SandboxException)
 
 
-def test_events_are_there_at_the_first_poll_after_what_caused_them(shared_sync, place):
+def test_watch__poll_returns_events_of_earlier_calls(shared_sync, place):
     watch = shared_sync.files.watch_dir(place)
     for number in range(50):
         shared_sync.files.write(f"{place}/{number}", "x")
@@ -150,7 +150,7 @@ def test_events_are_there_at_the_first_poll_after_what_caused_them(shared_sync, 
     watch.stop()
 
 
-def test_new_directories_are_watched_from_their_beginning(shared_sync, place):
+def test_watch__new_directories_are_watched_from_the_start(shared_sync, place):
     watch = shared_sync.files.watch_dir(place, recursive=True)
     for number in range(20):
         shared_sync.files.write(f"{place}/{number}/a/b/file", "x")
@@ -159,7 +159,7 @@ def test_new_directories_are_watched_from_their_beginning(shared_sync, place):
     watch.stop()
 
 
-def test_polled_events_bring_their_entries(shared_sync, place):
+def test_watch__polled_events_contain_entries(shared_sync, place):
     watch = shared_sync.files.watch_dir(place, include_entry=True)
     shared_sync.files.write(f"{place}/file", "12345")
     entries = [event.entry for event in watch.get_new_events()]
@@ -169,7 +169,7 @@ def test_polled_events_bring_their_entries(shared_sync, place):
     watch.stop()
 
 
-def test_a_removed_watcher_is_not_found(shared_sync, place):
+def test_watch__removed_watcher_is_not_found(shared_sync, place):
     watch = shared_sync.files.watch_dir(place)
     watch.stop()
     with pytest.raises(SandboxException, match="already stopped"):
@@ -179,7 +179,7 @@ def test_a_removed_watcher_is_not_found(shared_sync, place):
         watch.get_new_events()
 
 
-def test_only_directories_that_are_there_are_watched(shared_sync, place):
+def test_watch__missing_directory_is_rejected(shared_sync, place):
     shared_sync.files.write(f"{place}/file", "x")
     with pytest.raises(FileNotFoundException):
         shared_sync.files.watch_dir(f"{place}/none")

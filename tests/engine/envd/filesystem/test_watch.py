@@ -76,7 +76,7 @@ async def _nothing_left_watched():
     await eventually(lambda: watched_directories() == 0)
 
 
-async def test_what_happens_in_a_directory_is_told_in_order(client, box):
+async def test_watch__events_are_in_order(client, box):
     async with watching(client) as watch:
         box.run("echo 1 > new; echo 2 >> new; chmod 600 new; mv new moved; rm moved", uid=1000)
         assert await watch.until("moved", "REMOVE") == [
@@ -89,7 +89,7 @@ async def test_what_happens_in_a_directory_is_told_in_order(client, box):
         ]
 
 
-async def test_uploads_and_other_calls_are_seen_too(client, http, box):
+async def test_watch__uploads_and_other_calls_are_reported(client, http, box):
     async with watching(client) as watch:
         await http.post("/files", params={"path": "sent"}, files={"file": b"text"})
         events = await watch.until("sent", "WRITE")
@@ -98,7 +98,7 @@ async def test_uploads_and_other_calls_are_seen_too(client, http, box):
         assert (await watch.until("touched", "CREATE"))[-1] == ("touched", "CREATE")
 
 
-async def test_what_happens_below_is_told_only_to_those_who_asked(client, box):
+async def test_watch__only_recursive_watch_reports_subdirectories(client, box):
     box.run("mkdir sub", uid=1000)
     async with watching(client) as flat, watching(client, recursive=True) as deep:
         box.run("touch sub/file last", uid=1000)
@@ -110,7 +110,7 @@ async def test_what_happens_below_is_told_only_to_those_who_asked(client, box):
         assert await flat.until("last", "CREATE") == [("last", "CREATE")]
 
 
-async def test_new_directories_are_watched_with_what_is_in_them_already(client, box):
+async def test_watch__new_directories_are_scanned(client, box):
     async with watching(client, recursive=True) as watch:
         box.run("mkdir -p a/b/c; touch a/x a/b/y a/b/c/z; echo done > last", uid=1000)
         told = await watch.until("last", "WRITE")
@@ -121,7 +121,7 @@ async def test_new_directories_are_watched_with_what_is_in_them_already(client, 
         assert await watch.until("a/b/c/z", "WRITE") == [("a/b/c/z", "WRITE")]
 
 
-async def test_a_directory_that_moves_is_told_by_its_new_name(client, box):
+async def test_watch__moved_directory_is_reported_by_its_new_name(client, box):
     box.run("mkdir -p a/b other", uid=1000)
     async with watching(client, recursive=True) as watch:
         box.run("mv a other/c; touch other/c/b/file", uid=1000)
@@ -132,7 +132,7 @@ async def test_a_directory_that_moves_is_told_by_its_new_name(client, box):
         ]
 
 
-async def test_a_directory_that_left_is_watched_no_more_until_it_comes_back(client, box):
+async def test_watch__directory_moved_out_is_unwatched_until_it_returns(client, box):
     box.run("mkdir -p watched/a/b", uid=1000)
     async with watching(client, "watched", recursive=True) as watch:
         box.run("mv watched/a away; touch away/b/unseen watched/last", uid=1000)
@@ -152,7 +152,7 @@ async def test_a_directory_that_left_is_watched_no_more_until_it_comes_back(clie
         assert await watch.until("back/b/file", "CREATE") == [("back/b/file", "CREATE")]
 
 
-async def test_the_directory_itself_is_called_a_dot(client, box):
+async def test_watch__the_watched_directory_is_named_dot(client, box):
     box.run("mkdir dir", uid=1000)
     async with watching(client, "dir") as watch:
         box.run("chmod 700 dir; mv dir moved; touch moved/file; rm -r moved", uid=1000)
@@ -166,7 +166,7 @@ async def test_the_directory_itself_is_called_a_dot(client, box):
         ]
 
 
-async def test_entries_come_along_while_they_are_there(client, box):
+async def test_watch__entries_are_included_while_they_exist(client, box):
     box.run("mkdir sub", uid=1000)
     async with watching(client, recursive=True, include_entry=True) as watch:
         box.run("umask 077; echo text > sub/file", uid=1000)
@@ -180,14 +180,14 @@ async def test_entries_come_along_while_they_are_there(client, box):
     assert (link.is_symlink, link.symlink_target) == (True, "/etc/passwd")
 
 
-async def test_a_link_to_a_directory_is_followed_but_links_in_it_are_not(client, box):
+async def test_watch__root_link_is_followed_but_not_links_inside(client, box):
     box.run("mkdir -p real other; ln -s real link; ln -s ../other real/out", uid=1000)
     async with watching(client, "link", recursive=True) as watch:
         box.run("touch other/unseen real/seen", uid=1000)
         assert await watch.until("seen", "CREATE") == [("seen", "CREATE")]
 
 
-async def test_several_watchers_of_one_directory_each_get_everything(client, box):
+async def test_watch__several_watchers_each_get_all_events(client, box):
     async with watching(client) as first:
         async with watching(client) as second:
             box.run("touch a", uid=1000)
@@ -197,14 +197,14 @@ async def test_several_watchers_of_one_directory_each_get_everything(client, box
         assert await first.until("b", "CHMOD") == [("b", "CREATE"), ("b", "CHMOD")]
 
 
-async def test_nothing_stays_watched_when_the_client_leaves(client, box):
+async def test_watch__disconnect_removes_all_watches(client, box):
     box.run("mkdir -p a/b/c", uid=1000)
     async with watching(client, recursive=True):
         assert watched_directories() == 4
     await eventually(lambda: watched_directories() == 0)
 
 
-async def test_a_stream_shows_signs_of_life_and_ends_at_its_deadline(client, box):
+async def test_watch__stream_has_keepalives_and_a_deadline(client, box):
     messages = client.watch_dir(
         WatchDirRequest(path="~"), headers={"keepalive-ping-interval": "1"}, timeout_ms=2500
     )
@@ -215,7 +215,7 @@ async def test_a_stream_shows_signs_of_life_and_ends_at_its_deadline(client, box
     assert kinds == ["start", "keepalive", "keepalive"]
 
 
-async def test_the_kernels_file_systems_are_not_watched(client, box):
+async def test_watch__kernel_file_systems_are_not_watched(client, box):
     async with watching(client, "/", recursive=True) as watch:
         box.run("touch file", uid=1000)
         assert ("home/user/file", "CREATE") in await watch.until("home/user/file", "CHMOD")
@@ -231,7 +231,7 @@ async def test_the_kernels_file_systems_are_not_watched(client, box):
         ("a\0b", Code.INVALID_ARGUMENT, "invalid characters"),
     ],
 )
-async def test_what_cannot_be_watched_is_refused(client, box, path, code, text):
+async def test_watch__unwatchable_paths_are_rejected(client, box, path, code, text):
     box.write(f"{HOME}/file")
     with pytest.raises(ConnectError, match=text) as streamed:
         async with watching(client, path):
@@ -250,7 +250,7 @@ async def events_of(client, watcher_id):
     return [(event.name, EventType(event.type).name) for event in response.events]
 
 
-async def test_a_watcher_collects_until_it_is_asked(client, box):
+async def test_watch__watcher_collects_events_until_polled(client, box):
     made = await client.create_watcher(CreateWatcherRequest(path="~", recursive=True))
     assert len(made.watcher_id) == 21
     assert made.watcher_id.startswith("w")
@@ -270,7 +270,7 @@ async def test_a_watcher_collects_until_it_is_asked(client, box):
             await client.remove_watcher(RemoveWatcherRequest(watcher_id=gone))
 
 
-async def test_a_sandbox_cannot_have_watchers_without_end(client, box):
+async def test_watch__watchers_per_sandbox_are_limited(client, box):
     request = CreateWatcherRequest(path="~")
     answers = await asyncio.gather(
         *(client.create_watcher(request) for _ in range(140)), return_exceptions=True
@@ -283,9 +283,7 @@ async def test_a_sandbox_cannot_have_watchers_without_end(client, box):
     await asyncio.gather(*(client.remove_watcher(removal) for removal in removals))
 
 
-async def test_a_watcher_that_fell_behind_says_that_events_were_lost_and_no_neighbour_does(
-    client, box
-):
+async def test_watch__overflow_is_reported_to_the_slow_watcher_only(client, box):
     behind = await client.create_watcher(CreateWatcherRequest(path="~"))
     with file_box() as neighbour:
         async with answering(neighbour) as url:
@@ -305,7 +303,7 @@ async def test_a_watcher_that_fell_behind_says_that_events_were_lost_and_no_neig
 # The end of a sandbox
 
 
-async def test_watchers_end_with_their_sandbox():
+async def test_watch__watchers_end_with_the_sandbox():
     with file_box() as box:
         async with answering(box) as url:
             client = FilesystemClient(url)

@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_two_thousand_short_commands_all_answer_and_leave_nothing(sandbox, engine):
+async def test_command_load__two_thousand_short_commands_leave_nothing(sandbox, engine):
     keeper = keeper_pid(Path("/run/sandbox-engine") / engine.instance / "keeper")
 
     async def held():
@@ -45,9 +45,7 @@ async def test_two_thousand_short_commands_all_answer_and_leave_nothing(sandbox,
     await until(nothing_more_is_held)
 
 
-async def test_a_reader_that_stalls_gets_all_of_fifty_megabytes_and_holds_up_nobody(
-    sandbox, engine
-):
+async def test_command_load__stalled_reader_gets_fifty_megabytes_and_delays_nobody(sandbox, engine):
     size = 50 * MIB
     script = f"head -c {size} /dev/urandom | base64 -w 0 | tee >(sha256sum > sum); touch written"
     is_stalled, go_on = asyncio.Event(), asyncio.Event()
@@ -81,7 +79,7 @@ async def test_a_reader_that_stalls_gets_all_of_fifty_megabytes_and_holds_up_nob
     assert (await sandbox.files.read("sum")).split()[0] == digest.hexdigest()
 
 
-def test_a_synchronous_reader_that_stalls_finds_all_of_it_too(engine):
+def test_command_load__stalled_sync_reader_gets_everything(engine):
     with Sandbox.create(timeout=60, **engine.options) as sandbox:
         command = sandbox.commands.run("seq 2000000; touch written", background=True)
         other = Sandbox.connect(sandbox.sandbox_id, **engine.options)
@@ -91,7 +89,7 @@ def test_a_synchronous_reader_that_stalls_finds_all_of_it_too(engine):
         assert command.wait().stdout == expected
 
 
-async def test_a_flood_that_nobody_reads_is_no_burden(sandbox, engine):
+async def test_command_load__unread_flood_is_cheap(sandbox, engine):
     command = await sandbox.commands.run("yes", background=True, timeout=0)
     await command.disconnect()
     used = _cpu_seconds(engine.pid)

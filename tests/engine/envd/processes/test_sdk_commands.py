@@ -18,14 +18,14 @@ pytestmark = pytest.mark.needs_engine
 LONGEST_ARGUMENT = 128 << 10
 
 
-async def test_a_command_s_result_is_all_that_it_wrote_and_how_it_ended(shared):
+async def test_command__result_has_the_output_and_exit_code(shared):
     result = await shared.commands.run("echo out; echo err >&2")
     assert (result.stdout, result.stderr) == ("out\n", "err\n")
     assert (result.exit_code, result.error) == (0, None)
 
 
 @pytest.mark.parametrize("code", [1, 2, 42, 126, 127, 255])
-async def test_a_failed_command_raises_with_its_exit_code_and_its_output(shared, code):
+async def test_command__failed_command_raises_with_exit_code_and_output(shared, code):
     with pytest.raises(CommandExitException) as caught:
         await shared.commands.run(f"echo out; echo err >&2; exit {code}")
     assert (caught.value.stdout, caught.value.stderr) == ("out\n", "err\n")
@@ -42,19 +42,19 @@ async def test_a_failed_command_raises_with_its_exit_code_and_its_output(shared,
         ("bash -c 'kill -TERM $$'; exit $?", 143, "exit status 143"),
     ],
 )
-async def test_a_command_that_a_signal_ended_says_which(shared, script, code, error):
+async def test_command__signal_is_reported(shared, script, code, error):
     with pytest.raises(CommandExitException) as caught:
         await shared.commands.run(script)
     assert (caught.value.exit_code, caught.value.error) == (code, error)
 
 
-async def test_a_command_that_does_not_exist_fails_as_in_any_shell(shared):
+async def test_command__missing_program_fails_like_in_a_shell(shared):
     with pytest.raises(CommandExitException, match="no-such-program: command not found") as caught:
         await shared.commands.run("no-such-program")
     assert caught.value.exit_code == 127
 
 
-async def test_commands_are_run_by_a_login_shell(shared):
+async def test_command__commands_run_in_a_login_shell(shared):
     result = await shared.commands.run("shopt -q login_shell; echo $? $0; echo 'a  b' | { cat; }")
     assert result.stdout == "0 /bin/bash\na  b\n"
     assert (await shared.commands.run("")).stdout == ""
@@ -63,7 +63,7 @@ async def test_commands_are_run_by_a_login_shell(shared):
 # Output
 
 
-async def test_output_comes_while_the_command_runs(sandbox):
+async def test_command__output_arrives_while_it_runs(sandbox):
     out, err = Heard(), Heard()
     script = "echo first; echo complaint >&2; until [ -e go ]; do sleep 0.01; done; echo second"
     running = asyncio.create_task(sandbox.commands.run(script, on_stdout=out, on_stderr=err))
@@ -76,7 +76,7 @@ async def test_output_comes_while_the_command_runs(sandbox):
     assert err.data.decode() == result.stderr == "complaint\n"
 
 
-async def test_each_stream_keeps_its_order_while_both_are_written(shared):
+async def test_command__streams_keep_their_order(shared):
     script = "for i in $(seq 20000); do echo $i; echo e$i >&2; done"
     result = await shared.commands.run(script)
     numbers = [str(number) for number in range(1, 20_001)]
@@ -84,7 +84,7 @@ async def test_each_stream_keeps_its_order_while_both_are_written(shared):
     assert result.stderr.split() == [f"e{number}" for number in numbers]
 
 
-async def test_outputs_of_commands_at_the_same_time_do_not_mix(shared):
+async def test_command__concurrent_outputs_do_not_mix(shared):
     async def say(word):
         return (await shared.commands.run(f"for i in $(seq 500); do echo {word}; done")).stdout
 
@@ -92,14 +92,14 @@ async def test_outputs_of_commands_at_the_same_time_do_not_mix(shared):
     assert await asyncio.gather(*map(say, words)) == [f"{word}\n" * 500 for word in words]
 
 
-async def test_text_of_any_script_survives_being_cut_into_pieces(shared):
+async def test_command__multibyte_text_survives_chunking(shared):
     text = "日本語 ñ é 🐍 \u200d עברית\n" * 20_000
     await shared.files.write("/tmp/text", text)
     assert (await shared.commands.run("cat /tmp/text; cat /tmp/text >&2")).stdout == text
     assert (await shared.commands.run("echo '日本語 🐍'")).stdout == "日本語 🐍\n"
 
 
-async def test_output_that_is_no_text_arrives_as_it_is(shared):
+async def test_command__binary_output_arrives_unchanged(shared):
     everything = bytes(range(256)) * 4096
     await shared.files.write("/tmp/bytes", everything)
     process = pb.ProcessConfig(cmd="/bin/cat", args=["/tmp/bytes"])
@@ -114,7 +114,7 @@ async def test_output_that_is_no_text_arrives_as_it_is(shared):
     assert replaced.stdout == "a\ufffdb"
 
 
-async def test_a_command_may_open_its_outputs_by_name(shared):
+async def test_command__outputs_can_be_reopened_by_name(shared):
     for user in ("user", "root"):
         result = await shared.commands.run(
             "echo one > /dev/stdout; echo two | tee /dev/stderr >/dev/null", user=user
@@ -125,7 +125,7 @@ async def test_a_command_may_open_its_outputs_by_name(shared):
 # Environment
 
 
-async def test_the_environment_is_the_account_s_then_the_sandbox_s_then_the_command_s(options):
+async def test_command__environment_precedence_is_account_sandbox_command(options):
     envs = {"BOTH": "sandbox", "ONE": "sandbox", "EMPTY": "", "ODD": "a=b 'c'\n\"d\" $HOME é"}
     async with await AsyncSandbox.create(timeout=60, envs=envs, **options) as sandbox:
         printing = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -143,7 +143,7 @@ async def test_the_environment_is_the_account_s_then_the_sandbox_s_then_the_comm
         assert (again["BOTH"], again["HOME"]) == ("sandbox", "/home/user")
 
 
-async def test_nothing_of_the_engine_s_own_environment_reaches_a_command(shared):
+async def test_command__engine_environment_is_hidden(shared):
     request = pb.StartRequest(process=pb.ProcessConfig(cmd="/usr/bin/env"), stdin=False)
     said = b""
     async for answer in shared.commands._rpc.start(request):
@@ -155,7 +155,7 @@ async def test_nothing_of_the_engine_s_own_environment_reaches_a_command(shared)
     assert names - certificates == {"PATH", "HOME", "USER", "LOGNAME", "LANG"} | ours
 
 
-async def test_two_thousand_variables_are_not_too_many(shared):
+async def test_command__two_thousand_variables_are_supported(shared):
     envs = {f"NUMBER_{number}": "x" * 100 for number in range(2000)}
     result = await shared.commands.run("env | grep -c ^NUMBER_", envs=envs)
     assert int(result.stdout) == 2000
@@ -177,7 +177,7 @@ async def test_two_thousand_variables_are_not_too_many(shared):
         ("/tmp/a\nb é", None, "/tmp/a\nb é"),
     ],
 )
-async def test_a_command_starts_in_its_directory(shared, cwd, user, expected):
+async def test_command__starts_in_its_directory(shared, cwd, user, expected):
     await shared.commands.run("mkdir -p projects/one $'/tmp/a\\nb é'")
     result = await shared.commands.run('pwd; echo "$PWD"', cwd=cwd, user=user)
     assert result.stdout == f"{expected}\n" * 2
@@ -195,7 +195,7 @@ async def test_a_command_starts_in_its_directory(shared, cwd, user, expected):
         ("~nobody-here/x", "nobody-here"),
     ],
 )
-async def test_a_directory_that_cannot_be_entered_is_an_error(shared, cwd, error):
+async def test_command__inaccessible_directory_is_an_error(shared, cwd, error):
     with pytest.raises(InvalidArgumentException, match=f"(?i){error}"):
         await shared.commands.run("true", cwd=cwd)
 
@@ -203,7 +203,7 @@ async def test_a_directory_that_cannot_be_entered_is_an_error(shared, cwd, error
 # Users
 
 
-async def test_a_command_runs_as_any_account_with_all_its_groups(sandbox):
+async def test_command__runs_as_any_account_with_its_groups(sandbox):
     assert (await sandbox.commands.run("id")).stdout == (
         "uid=1000(user) gid=1000(user) groups=1000(user),27(sudo)\n"
     )
@@ -224,12 +224,12 @@ async def test_a_command_runs_as_any_account_with_all_its_groups(sandbox):
 
 
 @pytest.mark.parametrize("name", ["nobody-we-know", "1000", "root\0", "root\nuser", "ro ot", "é"])
-async def test_an_unknown_user_is_an_error(shared, name):
+async def test_command__an_unknown_user_is_an_error(shared, name):
     with pytest.raises(AuthenticationException, match="invalid username"):
         await shared.commands.run("true", user=name)
 
 
-async def test_a_deleted_account_is_unknown_from_then_on(sandbox):
+async def test_command__deleted_account_is_unknown(sandbox):
     await sandbox.commands.run("useradd -m ben", user="root")
     assert (await sandbox.commands.run("id -un", user="ben")).stdout == "ben\n"
     await sandbox.commands.run("userdel ben", user="root")
@@ -237,7 +237,7 @@ async def test_a_deleted_account_is_unknown_from_then_on(sandbox):
         await sandbox.commands.run("id -un", user="ben")
 
 
-async def test_the_user_may_become_root_and_root_anyone(shared):
+async def test_command__sudo_works_in_both_directions(shared):
     assert (await shared.commands.run("sudo id -un; sudo -u nobody id -un")).stdout == (
         "root\nnobody\n"
     )
@@ -249,25 +249,25 @@ async def test_the_user_may_become_root_and_root_anyone(shared):
 # Bad input
 
 
-async def test_a_hundred_kilobytes_are_no_too_long_command_line(shared):
+async def test_command__command_line_of_100_kb_works(shared):
     word = "x" * (100 << 10)
     assert (await shared.commands.run(f"echo {word}")).stdout == f"{word}\n"
 
 
-async def test_a_command_line_longer_than_the_kernel_takes_is_an_error(shared):
+async def test_command__too_long_command_line_is_an_error(shared):
     with pytest.raises(CommandExitException, match="argument list too long"):
         await shared.commands.run(": " + "x" * LONGEST_ARGUMENT)
     assert (await shared.commands.run("echo fine")).stdout == "fine\n"
 
 
-async def test_nul_is_refused_wherever_it_is_sent(shared):
+async def test_command__nul_is_rejected_everywhere(shared):
     for wrong in ({"cmd": "echo a\0b"}, {"cmd": "true", "envs": {"A": "\0"}}):
         with pytest.raises(InvalidArgumentException, match="NUL"):
             await shared.commands.run(**wrong)
 
 
 @pytest.mark.parametrize("name", ["", "A=B"])
-async def test_a_variable_s_name_must_be_one(shared, name):
+async def test_command__invalid_variable_name_is_rejected(shared, name):
     with pytest.raises(InvalidArgumentException, match="invalid environment variable name"):
         await shared.commands.run("true", envs={name: "value"})
 
@@ -275,7 +275,7 @@ async def test_a_variable_s_name_must_be_one(shared, name):
 # The synchronous SDK
 
 
-def test_the_synchronous_sdk_runs_commands_in_the_same_way(shared_sync):
+def test_command__sync_sdk_works_too(shared_sync):
     sandbox = shared_sync
     heard: list[str] = []
     result = sandbox.commands.run("echo out; echo err >&2", on_stdout=heard.append)

@@ -61,7 +61,7 @@ async def terminals(shared):
         await terminal.disconnect()
 
 
-async def test_a_terminal_is_a_login_shell_that_echoes_and_answers(shared, terminals):
+async def test_terminal__is_a_login_shell_with_echo(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"echo $((6 * 7)) $(tty) $0; id -un; pwd\n")
     await heard.wait_for(b"42 /dev/pts/0 /bin/bash\r\nuser\r\n/home/user\r\n")
@@ -74,13 +74,13 @@ async def test_a_terminal_is_a_login_shell_that_echoes_and_answers(shared, termi
     assert listed[terminal.pid].args == ["-i", "-l"]
 
 
-async def test_a_terminal_has_its_user_directory_and_environment(shared, terminals):
+async def test_terminal__has_user_directory_and_environment(shared, terminals):
     terminal, heard = await terminals(user="root", cwd="/usr/lib", envs={"WORD": "héllo"})
     await shared.pty.send_stdin(terminal.pid, b"echo $(id -un):$PWD:$WORD:$TERM:$LANG:$HOME\n")
     await heard.wait_for("root:/usr/lib:héllo:xterm-256color:C.UTF-8:/root\r\n".encode())
 
 
-async def test_a_terminal_belongs_to_its_user(shared, terminals):
+async def test_terminal__belongs_to_its_user(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(
         terminal.pid, b"stat -c %U $(tty); echo again > $(tty); tput cols\n"
@@ -89,7 +89,7 @@ async def test_a_terminal_belongs_to_its_user(shared, terminals):
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(24, 80), (50, 200), (1, 1), (500, 1000), (0, 0)])
-async def test_a_terminal_has_its_size_from_the_start(shared, terminals, rows, cols):
+async def test_terminal__has_its_size_from_the_start(shared, terminals, rows, cols):
     terminal, _ = await terminals(rows, cols)
     await shared.pty.send_stdin(terminal.pid, b"stty size > size; touch sized\n")
     await until(lambda: shared.files.exists("sized"))
@@ -97,9 +97,7 @@ async def test_a_terminal_has_its_size_from_the_start(shared, terminals, rows, c
     await shared.files.remove("sized")
 
 
-async def test_a_full_screen_program_draws_at_the_right_size_and_again_at_a_new_one(
-    shared, terminals
-):
+async def test_terminal__resize_redraws_full_screen_programs(shared, terminals):
     await shared.files.write("/tmp/full.py", FULL_SCREEN)
     terminal, heard = await terminals(30, 100)
     await shared.pty.send_stdin(terminal.pid, b"python3 /tmp/full.py\n")
@@ -117,7 +115,7 @@ async def test_a_full_screen_program_draws_at_the_right_size_and_again_at_a_new_
     await heard.wait_for(b"back again\r\n")
 
 
-async def test_a_pager_fills_the_screen_and_no_more(shared, terminals):
+async def test_terminal__pager_fills_the_screen(shared, terminals):
     terminal, heard = await terminals(10, 40)
     await shared.pty.send_stdin(terminal.pid, b"seq -f 'line %g.' 1000 > lines; less lines\n")
     await heard.wait_for(b"line 9.\r\n")
@@ -138,7 +136,7 @@ async def test_a_pager_fills_the_screen_and_no_more(shared, terminals):
     await heard.wait_for(b"left\r\n")
 
 
-async def test_control_c_interrupts_the_program_and_not_the_shell(shared, terminals):
+async def test_terminal__control_c_interrupts_the_program(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"sleep 600.125\n")
     await until(lambda: _runs(shared, "sleep 600.125"))
@@ -149,7 +147,7 @@ async def test_control_c_interrupts_the_program_and_not_the_shell(shared, termin
     await heard.wait_for(b"code 130\r\n")
 
 
-async def test_control_z_stops_a_job_and_fg_continues_it(shared, terminals):
+async def test_terminal__control_z_stops_a_job(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"sleep 600.25\n")
     await until(lambda: _runs(shared, "sleep 600.25"))
@@ -159,7 +157,7 @@ async def test_control_z_stops_a_job_and_fg_continues_it(shared, terminals):
     await heard.wait_for(b"after\r\n")
 
 
-async def test_control_d_ends_the_shell(shared, terminals):
+async def test_terminal__control_d_ends_the_shell(shared, terminals):
     terminal, heard = await terminals()
     await heard.wait_for(b"$ ")
     await shared.pty.send_stdin(terminal.pid, b"\x04")
@@ -167,7 +165,7 @@ async def test_control_d_ends_the_shell(shared, terminals):
     assert terminal.pid not in [one.pid for one in await shared.commands.list()]
 
 
-async def test_the_shell_s_exit_code_is_the_terminal_s(shared, terminals):
+async def test_terminal__exit_code_is_that_of_the_shell(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"echo last wor''ds; exit 7\n")
     with pytest.raises(CommandExitException) as caught:
@@ -176,7 +174,7 @@ async def test_the_shell_s_exit_code_is_the_terminal_s(shared, terminals):
     assert b"last words\r\n" in heard.data
 
 
-async def test_killing_a_terminal_hangs_up_on_the_program_in_it(shared, terminals):
+async def test_terminal__kill_hangs_up(shared, terminals):
     terminal, _ = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"sleep 600.5\n")
     await until(lambda: _runs(shared, "sleep 600.5"))
@@ -189,7 +187,7 @@ async def test_killing_a_terminal_hangs_up_on_the_program_in_it(shared, terminal
     await until(lambda: _runs_not(shared, "sleep 600.5"))
 
 
-async def test_two_viewers_see_the_same_and_either_may_leave(shared, terminals):
+async def test_terminal__two_viewers_see_the_same(shared, terminals):
     terminal, first = await terminals()
     second = Heard()
     viewer = await shared.pty.connect(terminal.pid, on_data=second, timeout=0)
@@ -204,7 +202,7 @@ async def test_two_viewers_see_the_same_and_either_may_leave(shared, terminals):
     assert b"for one" not in first.data
 
 
-async def test_a_terminal_goes_on_without_a_viewer_and_can_be_returned_to(shared, terminals):
+async def test_terminal__continues_without_viewers(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"word=kept; cd /usr; echo re''ady\n")
     await heard.wait_for(b"ready\r\n")
@@ -218,7 +216,7 @@ async def test_a_terminal_goes_on_without_a_viewer_and_can_be_returned_to(shared
     await again.disconnect()
 
 
-async def test_a_long_paste_arrives_whole_though_it_is_echoed(shared, terminals):
+async def test_terminal__long_paste_arrives_complete(shared, terminals):
     text = "".join(f"pasted line number {number}\n" for number in range(20_000))
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"PS1=; cat > pasted; sha256sum < pasted\n")
@@ -230,7 +228,7 @@ async def test_a_long_paste_arrives_whole_though_it_is_echoed(shared, terminals)
     await heard.wait_for(b"pasted line number 19999\r\n")
 
 
-async def test_keys_streamed_to_a_terminal_keep_their_order(shared, terminals):
+async def test_terminal__streamed_keys_keep_their_order(shared, terminals):
     terminal, heard = await terminals()
     keys = shared.pty.stream_input(terminal.pid)
     for key in "echo one two three | tr ' ' '-'\n":
@@ -239,7 +237,7 @@ async def test_keys_streamed_to_a_terminal_keep_their_order(shared, terminals):
     await heard.wait_for(b"one-two-three\r\n")
 
 
-async def test_megabytes_on_the_screen_come_complete(shared, terminals):
+async def test_terminal__megabytes_of_output_arrive_complete(shared, terminals):
     terminal, heard = await terminals()
     await shared.pty.send_stdin(terminal.pid, b"seq 300000; exit\n")
     await terminal.wait()
@@ -247,7 +245,7 @@ async def test_megabytes_on_the_screen_come_complete(shared, terminals):
     assert numbers in heard.data
 
 
-async def test_a_raw_terminal_passes_every_byte(shared, terminals):
+async def test_terminal__raw_mode_passes_every_byte(shared, terminals):
     terminal, heard = await terminals()
     everything = bytes(range(256))
     script = (
@@ -262,14 +260,14 @@ async def test_a_raw_terminal_passes_every_byte(shared, terminals):
     assert everything in heard.data
 
 
-async def test_a_terminal_is_killed_when_its_time_is_up(shared):
+async def test_terminal__is_killed_at_its_timeout(shared):
     terminal = await shared.pty.create(PtySize(24, 80), on_data=Heard(), timeout=0.5)
     with pytest.raises(TimeoutException):
         await terminal.wait()
     await until(lambda: _is_not_listed(shared, terminal.pid))
 
 
-async def test_a_viewer_is_told_that_the_sandbox_was_killed(options):
+async def test_terminal__viewer_learns_that_the_sandbox_was_killed(options):
     sandbox = await AsyncSandbox.create(timeout=60, **options)
     terminal = await sandbox.pty.create(PtySize(24, 80), on_data=Heard(), timeout=0)
     await sandbox.kill()
@@ -278,9 +276,7 @@ async def test_a_viewer_is_told_that_the_sandbox_was_killed(options):
             await terminal.wait()
 
 
-async def test_what_only_a_terminal_or_only_a_command_can_do_is_refused_to_the_other(
-    shared, terminals
-):
+async def test_terminal__operations_of_commands_and_terminals_are_separate(shared, terminals):
     terminal, _ = await terminals()
     command = await shared.commands.run("sleep 600", background=True, stdin=True)
     with pytest.raises(SandboxException, match="tty assigned to process"):
@@ -294,7 +290,7 @@ async def test_what_only_a_terminal_or_only_a_command_can_do_is_refused_to_the_o
     await command.kill()
 
 
-async def test_a_terminal_that_cannot_be_opened_is_an_error(shared):
+async def test_terminal__failed_start_is_an_error(shared):
     with pytest.raises(AuthenticationException, match="invalid username"):
         await shared.pty.create(PtySize(24, 80), on_data=Heard(), user="nobody-we-know")
     with pytest.raises(InvalidArgumentException, match="does not exist"):
@@ -308,7 +304,7 @@ async def test_a_terminal_that_cannot_be_opened_is_an_error(shared):
             await shared.pty.connect(pid, on_data=Heard())
 
 
-def test_the_synchronous_sdk_has_terminals_too(shared_sync):
+def test_terminal__sync_sdk_works_too(shared_sync):
     terminal = shared_sync.pty.create(PtySize(33, 111))
     shared_sync.pty.send_stdin(terminal.pid, b"stty size; exit 4\n")
     seen = bytearray()

@@ -24,7 +24,7 @@ SOME_MEGABYTES = random.Random(5).randbytes(3 << 20).hex()
 # In the background
 
 
-async def test_a_command_in_the_background_is_answered_for_at_once_and_waited_for_later(sandbox):
+async def test_running_command__background_command_returns_at_once(sandbox):
     command = await sandbox.commands.run(
         "until [ -e go ]; do sleep 0.01; done; echo done; exit 5", background=True
     )
@@ -36,7 +36,7 @@ async def test_a_command_in_the_background_is_answered_for_at_once_and_waited_fo
     assert command.exit_code == 5
 
 
-async def test_running_commands_are_listed_with_what_they_were_started_with(sandbox):
+async def test_running_command__list_shows_the_start_parameters(sandbox):
     assert await sandbox.commands.list() == []
     one = await sandbox.commands.run("sleep 600", background=True, envs={"A": "b"}, cwd="/tmp")
     two = await sandbox.commands.run("sleep 601", background=True, user="root")
@@ -49,7 +49,7 @@ async def test_running_commands_are_listed_with_what_they_were_started_with(sand
     await until(lambda: _lists_only(sandbox, one))
 
 
-async def test_the_pid_is_the_one_the_sandbox_itself_sees(shared):
+async def test_running_command__pid_is_the_one_inside_the_sandbox(shared):
     command = await shared.commands.run("sleep 600", background=True)
     seen = await shared.commands.run(f"tr '\\0' ' ' < /proc/{command.pid}/cmdline")
     assert seen.stdout == "sleep 600 "
@@ -59,7 +59,7 @@ async def test_the_pid_is_the_one_the_sandbox_itself_sees(shared):
 # Connecting
 
 
-async def test_connecting_gives_the_output_from_then_on_to_everyone_who_did(sandbox):
+async def test_running_command__connect_streams_output_from_then_on(sandbox):
     first, second = Heard(), Heard()
     script = "echo before; for step in one two; do until [ -e $step ]; do sleep 0.01; done; echo $step; done"
     command = await sandbox.commands.run(script, background=True, on_stdout=first)
@@ -75,7 +75,7 @@ async def test_connecting_gives_the_output_from_then_on_to_everyone_who_did(sand
     assert first.data == b"before\none\n"
 
 
-async def test_a_command_goes_on_when_nobody_follows_it(shared):
+async def test_running_command__continues_without_followers(shared):
     command = await shared.commands.run(
         "for i in $(seq 30000); do echo line $i; done; sleep 600", background=True
     )
@@ -87,7 +87,7 @@ async def test_a_command_goes_on_when_nobody_follows_it(shared):
     assert caught.value.error == "signal: killed"
 
 
-async def test_connecting_to_a_command_that_has_just_ended_tells_how_it_ended(shared):
+async def test_running_command__connect_to_an_ended_command_returns_its_result(shared):
     command = await shared.commands.run("exit 9", background=True)
     with pytest.raises(CommandExitException):
         await command.wait()
@@ -97,7 +97,7 @@ async def test_connecting_to_a_command_that_has_just_ended_tells_how_it_ended(sh
     assert caught.value.exit_code == 9
 
 
-async def test_a_pid_that_is_no_command_s_is_not_found(shared):
+async def test_running_command__unknown_pid_is_not_found(shared):
     for pid in (1, 99_999, 0, 2**32 - 1):
         with pytest.raises(NotFoundException, match=f"process with pid {pid} not found"):
             await shared.commands.connect(pid)
@@ -109,7 +109,7 @@ async def test_a_pid_that_is_no_command_s_is_not_found(shared):
 # Killing and timeouts
 
 
-async def test_a_killed_command_ends_at_once_with_what_it_had_written(shared):
+async def test_running_command__killed_command_ends_with_its_output(shared):
     heard = Heard()
     command = await shared.commands.run(
         "trap '' TERM; sleep 600 & echo up; wait", background=True, on_stdout=heard
@@ -124,7 +124,7 @@ async def test_a_killed_command_ends_at_once_with_what_it_had_written(shared):
     assert not await command.kill()
 
 
-async def test_a_command_is_killed_when_its_time_is_up(shared):
+async def test_running_command__timeout_kills(shared):
     heard = Heard()
     started = time.monotonic()
     command = await shared.commands.run(
@@ -137,13 +137,13 @@ async def test_a_command_is_killed_when_its_time_is_up(shared):
     assert command.pid not in [one.pid for one in await shared.commands.list()]
 
 
-async def test_a_command_is_killed_at_its_time_also_when_nobody_follows_it(shared):
+async def test_running_command__timeout_kills_without_followers(shared):
     command = await shared.commands.run("sleep 600", background=True, timeout=0.5)
     await command.disconnect()
     await until(lambda: _is_dead(shared, command.pid))
 
 
-async def test_the_end_of_a_follower_s_time_is_not_the_command_s(shared):
+async def test_running_command__follower_timeout_does_not_kill(shared):
     command = await shared.commands.run("sleep 600", background=True, timeout=0)
     again = await shared.commands.connect(command.pid, timeout=0.3)
     with pytest.raises(TimeoutException):
@@ -155,7 +155,7 @@ async def test_the_end_of_a_follower_s_time_is_not_the_command_s(shared):
 # Input
 
 
-async def test_input_is_read_up_to_its_end(shared):
+async def test_running_command__input_is_read_until_its_end(shared):
     command = await shared.commands.run("cat; echo end", background=True, stdin=True)
     await command.send_stdin("first\n")
     await command.send_stdin("é second".encode())
@@ -163,7 +163,7 @@ async def test_input_is_read_up_to_its_end(shared):
     assert (await command.wait()).stdout == "first\né secondend\n"
 
 
-async def test_a_command_without_input_reads_its_end_at_once(shared):
+async def test_running_command__command_without_input_reads_eof(shared):
     assert (await shared.commands.run("cat; echo end")).stdout == "end\n"
     command = await shared.commands.run("sleep 600", background=True)
     with pytest.raises(SandboxException, match="stdin not enabled or closed"):
@@ -173,7 +173,7 @@ async def test_a_command_without_input_reads_its_end_at_once(shared):
     await command.kill()
 
 
-async def test_megabytes_of_input_arrive_in_order_at_a_command_that_is_slow_to_read(shared):
+async def test_running_command__megabytes_of_input_arrive_in_order(shared):
     command = await shared.commands.run("sleep 0.3; sha256sum", background=True, stdin=True)
     for start in range(0, len(SOME_MEGABYTES), 1 << 20):
         await command.send_stdin(SOME_MEGABYTES[start : start + (1 << 20)])
@@ -182,7 +182,7 @@ async def test_megabytes_of_input_arrive_in_order_at_a_command_that_is_slow_to_r
     assert (await command.wait()).stdout == f"{expected}  -\n"
 
 
-async def test_an_input_stream_keeps_its_order(shared):
+async def test_running_command__input_stream_keeps_its_order(shared):
     command = await shared.commands.run("sha256sum", background=True, stdin=True)
     stream = shared.commands.stream_input(command.pid)
     for start in range(0, len(SOME_MEGABYTES), 10_000):
@@ -193,7 +193,7 @@ async def test_an_input_stream_keeps_its_order(shared):
     assert (await command.wait()).stdout == f"{expected}  -\n"
 
 
-async def test_input_for_a_command_that_reads_no_more_is_an_error(shared):
+async def test_running_command__input_to_a_closed_stdin_is_an_error(shared):
     command = await shared.commands.run(
         "exec 0<&-; echo closed; sleep 600",
         background=True,
@@ -209,7 +209,7 @@ async def test_input_for_a_command_that_reads_no_more_is_an_error(shared):
 # Children
 
 
-async def test_a_child_in_the_background_with_its_own_output_holds_up_nobody(shared):
+async def test_running_command__background_child_with_own_output_delays_nothing(shared):
     async with asyncio.timeout(5):
         result = await shared.commands.run("nohup sleep 600 > /dev/null 2>&1 & echo $!")
     child = int(result.stdout)
@@ -218,12 +218,12 @@ async def test_a_child_in_the_background_with_its_own_output_holds_up_nobody(sha
     await until(lambda: _is_dead(shared, child))
 
 
-async def test_a_child_in_the_background_with_the_command_s_output_is_waited_for(shared):
+async def test_running_command__background_child_with_shared_output_is_waited_for(shared):
     result = await shared.commands.run("(sleep 0.3; echo late) & echo early")
     assert result.stdout == "early\nlate\n"
 
 
-async def test_orphans_are_reaped(shared):
+async def test_running_command__orphans_are_reaped(shared):
     await shared.commands.run("for i in $(seq 50); do (sleep 0.01 &) ; done")
 
     async def nothing_is_left():
@@ -236,7 +236,7 @@ async def test_orphans_are_reaped(shared):
 # A sandbox that stops
 
 
-async def test_a_command_is_told_at_once_that_its_sandbox_was_killed(options):
+async def test_running_command__killed_sandbox_is_reported(options):
     sandbox = await AsyncSandbox.create(timeout=60, **options)
     heard = Heard()
     running = [
@@ -252,13 +252,13 @@ async def test_a_command_is_told_at_once_that_its_sandbox_was_killed(options):
     assert time.monotonic() - started < 3
 
 
-async def test_a_command_is_told_that_its_sandbox_s_time_is_up(options):
+async def test_running_command__sandbox_timeout_is_reported(options):
     sandbox = await AsyncSandbox.create(timeout=2, **options)
     with pytest.raises(SandboxNotRunningException):
         await sandbox.commands.run("sleep 600")
 
 
-async def test_a_command_lives_through_a_pause_and_can_be_connected_to_again(sandbox):
+async def test_running_command__survives_a_pause_and_reconnect(sandbox):
     command = await sandbox.commands.run(
         "until [ -e go ]; do sleep 0.01; done; echo done", background=True, timeout=0
     )

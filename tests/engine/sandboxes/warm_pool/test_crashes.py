@@ -12,9 +12,7 @@ from tests.engine.polling import until
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_ready_sandboxes_are_kept_across_a_crash_and_given_to_one_creator(
-    reserve, ready_engine, ready_options
-):
+async def test_warm_pool__ready_sandboxes_survive_a_crash(reserve, ready_engine, ready_options):
     mine = await AsyncSandbox.create(metadata={"whose": "mine"}, timeout=120, **ready_options)
     ready = await reserve.wait_full()
     await ready_engine.restart()
@@ -34,9 +32,7 @@ async def test_ready_sandboxes_are_kept_across_a_crash_and_given_to_one_creator(
     await asyncio.gather(*(sandbox.kill() for sandbox in (mine, *created)))
 
 
-async def test_a_ready_sandbox_that_ended_while_the_engine_was_dead_is_removed(
-    reserve, ready_engine
-):
+async def test_warm_pool__sandbox_dead_during_downtime_is_removed(reserve, ready_engine):
     ended = reserve.waiting()
     ready_engine.kill()
     for record in ended:
@@ -47,9 +43,7 @@ async def test_a_ready_sandbox_that_ended_while_the_engine_was_dead_is_removed(
 
 
 @pytest.mark.timeout(180)
-async def test_nothing_is_left_of_ready_sandboxes_that_a_crash_interrupted(
-    reserve, ready_engine, ready_options
-):
+async def test_warm_pool__interrupted_starts_leave_nothing(reserve, ready_engine, ready_options):
     await reserve.wait_full()
     before = leftovers.of_sandboxes(ready_engine)
     for delay in (0.0, 0.02, 0.05):
@@ -66,7 +60,7 @@ async def test_nothing_is_left_of_ready_sandboxes_that_a_crash_interrupted(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_a_template_that_does_not_start_is_given_up_and_says_why(
+async def test_warm_pool__failing_template_is_suspended_with_the_reason(
     reserve, ready_engine, ready_options, name
 ):
     async def build(ready):
@@ -99,7 +93,7 @@ async def test_a_template_that_does_not_start_is_given_up_and_says_why(
     assert (await reserve.level(name))["failure"] is None
 
 
-async def test_ready_sandboxes_give_way_to_one_that_has_to_be_started(
+async def test_warm_pool__ready_sandboxes_are_evicted_for_requests(
     reserve, ready_engine, ready_options
 ):
     ready_engine.stop()

@@ -24,20 +24,20 @@ def level():
     return make
 
 
-def test_all_ready_sandboxes_together_keep_to_the_memory_that_they_may_take(level):
+def test_warm_pool__total_memory_is_limited(level):
     levels = [level(512), level(2048), level(256)]
     share_out(levels, each=2, memory_mb=3584)
     assert [one.wanted for one in levels] == [2, 1, 2]
 
 
-def test_what_fails_to_start_takes_no_memory_from_what_does_not(level):
+def test_warm_pool__failing_kind_takes_no_memory(level):
     failing, other = level(1024), level(1024)
     failing.attempts.fail("no such file")
     share_out([failing, other], each=2, memory_mb=2048)
     assert (failing.wanted, other.wanted) == (0, 2)
 
 
-def test_what_is_always_wanted_is_served_before_what_was_asked_for_last():
+def test_warm_pool__configured_templates_precede_recent_ones():
     demand = Demand(["agent", "base"])
     for reference in ("first", "second", "first"):
         demand.note(reference)

@@ -38,11 +38,11 @@ async def listening(sandbox):
     return page.stdout.splitlines()
 
 
-async def test_the_start_command_is_ready_when_create_answers(server):
+async def test_start_command__is_ready_when_create_returns(server):
     assert await listening(server) == ["hello "]
 
 
-async def test_the_start_command_knows_its_templates_variables_and_no_others(server):
+async def test_start_command__sees_only_the_template_variables(server):
     """It may have been started before anybody asked for the sandbox, as with E2B."""
     (command,) = await server.commands.list()
     seen = (await server.commands.run(f"tr '\\0' '\\n' < /proc/{command.pid}/environ")).stdout
@@ -51,7 +51,7 @@ async def test_the_start_command_knows_its_templates_variables_and_no_others(ser
     assert (await server.commands.run("echo $NAME")).stdout == "you\n"
 
 
-async def test_the_start_command_is_a_command_as_any_other(server):
+async def test_start_command__is_an_ordinary_command(server):
     (command,) = await server.commands.list()
     assert (command.cmd, command.args) == ("/bin/bash", ["-l", "-c", SERVER])
     connected = await server.commands.connect(command.pid)
@@ -60,7 +60,7 @@ async def test_the_start_command_is_a_command_as_any_other(server):
         await connected.wait()
 
 
-async def test_the_log_tells_of_the_start_command_and_of_no_ready_command(server, engine):
+async def test_start_command__log_omits_ready_commands(server, engine):
     async with httpx.AsyncClient(base_url=engine.url, timeout=60) as client:
         answer = await client.get(
             f"/v2/sandboxes/{server.sandbox_id}/logs", headers={"X-API-Key": engine.api_key}
@@ -69,26 +69,26 @@ async def test_the_log_tells_of_the_start_command_and_of_no_ready_command(server
     assert [SERVER in one["command"] for one in told] == [True]
 
 
-async def test_a_ready_command_may_leave_something_running(options, name):
+async def test_start_command__ready_command_may_leave_processes(options, name):
     template = AsyncTemplate().from_base_image().set_ready_cmd("sleep 1000 & test -e /etc")
     await AsyncTemplate.build(template, name, **options)
     async with await AsyncSandbox.create(name, timeout=120, **options) as sandbox:
         assert (await sandbox.commands.run("pgrep -c sleep")).stdout == "1\n"
 
 
-async def test_a_sandbox_that_is_thawed_goes_on_with_its_start_command(server):
+async def test_start_command__thawed_sandbox_continues_it(server):
     await server.pause()
     await server.connect(timeout=120)
     assert await listening(server) == ["hello "]
 
 
-async def test_a_sandbox_that_is_resumed_from_its_files_starts_it_again(server):
+async def test_start_command__sandbox_resumed_from_files_restarts_it(server):
     await server.pause(mode="filesystem")
     await server.connect(timeout=120)
     assert await listening(server) == ["hello "] * 2
 
 
-async def test_a_sandbox_that_does_not_get_ready_again_can_be_killed(engine, options, name):
+async def test_start_command__unready_sandbox_can_be_killed(engine, options, name):
     template = AsyncTemplate().from_base_image().set_ready_cmd("test ! -e ~/hindrance")
     await AsyncTemplate.build(template, name, **options)
     sandbox = await AsyncSandbox.create(name, timeout=300, **options)
@@ -107,7 +107,7 @@ async def test_a_sandbox_that_does_not_get_ready_again_can_be_killed(engine, opt
     assert not await sandbox.is_running()
 
 
-async def test_a_start_command_that_fails_fails_the_create_and_says_why(options, name, volume):
+async def test_start_command__failure_fails_the_create_with_the_reason(options, name, volume):
     start = 'test ! -e /wrong || { echo "cannot find it"; echo "at all" >&2; exit 3; }; sleep 1000'
     template = AsyncTemplate().from_base_image().set_start_cmd(start, "test ! -e /wrong")
     await AsyncTemplate.build(template, name, **options)
@@ -123,7 +123,7 @@ async def test_a_start_command_that_fails_fails_the_create_and_says_why(options,
     assert [one async for one in _all(options) if one.metadata == {"name": name}] == []
 
 
-async def test_a_ready_command_alone_is_waited_for(options, name):
+async def test_start_command__ready_command_alone_is_awaited(options, name):
     count = "tries=tries-$E2B_SANDBOX_ID; echo x >> $tries; test $(wc -l < $tries) -ge 3"
     template = AsyncTemplate().from_base_image().set_ready_cmd(count)
     await AsyncTemplate.build(template, name, **options)

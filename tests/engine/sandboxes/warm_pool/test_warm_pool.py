@@ -14,7 +14,7 @@ from tests.engine.sandboxes.warm_pool.conftest import PORT, WANTED
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_ready_sandbox_becomes_what_its_creator_asked_for(reserve, ready_options):
+async def test_warm_pool__ready_sandbox_takes_the_request_options(reserve, ready_options):
     ready = reserve.ids()
     sandbox = await AsyncSandbox.create(
         metadata={"for": "you"}, envs={"NAME": "you"}, timeout=77, **ready_options
@@ -28,7 +28,7 @@ async def test_a_ready_sandbox_becomes_what_its_creator_asked_for(reserve, ready
         assert info.end_at - info.started_at == timedelta(seconds=77)
 
 
-async def test_nobody_sees_a_sandbox_that_waits(reserve, ready_options, ready_engine):
+async def test_warm_pool__ready_sandboxes_are_invisible(reserve, ready_options, ready_engine):
     waiting = min(reserve.ids())
     listed = await AsyncSandbox.list(**ready_options).next_items()
     assert waiting not in {one.sandbox_id for one in listed}
@@ -41,7 +41,7 @@ async def test_nobody_sees_a_sandbox_that_waits(reserve, ready_options, ready_en
     assert waiting in reserve.ids()
 
 
-async def test_what_a_ready_sandbox_cannot_take_is_started_anew(reserve, ready_options):
+async def test_warm_pool__incompatible_request_starts_a_new_sandbox(reserve, ready_options):
     ready = reserve.ids()
     closed = await AsyncSandbox.create(allow_internet_access=False, timeout=120, **ready_options)
     async with closed:
@@ -50,7 +50,7 @@ async def test_what_a_ready_sandbox_cannot_take_is_started_anew(reserve, ready_o
         assert (await closed.commands.run(tried)).stdout == "closed\n"
 
 
-async def test_creates_at_once_never_share_a_sandbox(reserve, ready_options):
+async def test_warm_pool__concurrent_creates_get_different_sandboxes(reserve, ready_options):
     ready = reserve.ids()
     creating = (AsyncSandbox.create(timeout=120, **ready_options) for _ in range(6))
     created = await asyncio.gather(*creating)
@@ -60,7 +60,7 @@ async def test_creates_at_once_never_share_a_sandbox(reserve, ready_options):
     await asyncio.gather(*(sandbox.kill() for sandbox in created))
 
 
-async def test_a_ready_sandbox_that_has_ended_is_given_to_nobody(reserve, ready_options):
+async def test_warm_pool__ended_sandbox_is_not_assigned(reserve, ready_options):
     ended = reserve.waiting()
     for record in ended:
         await end(record["init"]["pid"])
@@ -77,7 +77,7 @@ async def end(pid):
     os.close(descriptor)
 
 
-async def test_a_repeated_request_takes_one_ready_sandbox(reserve, ready_engine):
+async def test_warm_pool__repeated_request_takes_one_sandbox(reserve, ready_engine):
     key = {"X-API-Key": ready_engine.api_key, "Idempotency-Key": "once"}
     ready = reserve.ids()
     async with httpx.AsyncClient(base_url=ready_engine.url, headers=key, timeout=60) as client:
@@ -89,7 +89,7 @@ async def test_a_repeated_request_takes_one_ready_sandbox(reserve, ready_engine)
         await client.delete(f"/sandboxes/{first}")
 
 
-async def test_a_template_in_demand_is_kept_ready_with_its_start_command_running(
+async def test_warm_pool__template_in_demand_is_kept_ready(
     reserve, ready_options, name, build_server
 ):
     await build_server(name, ready_options)
@@ -108,14 +108,16 @@ async def test_a_template_in_demand_is_kept_ready_with_its_start_command_running
         assert (await named.commands.run(told)).stdout == "you\nhello \n"
 
 
-async def test_what_is_always_to_be_ready_is_once_it_is_built(reserve, ready_options, build_server):
+async def test_warm_pool__configured_template_is_ready_once_built(
+    reserve, ready_options, build_server
+):
     await build_server(WANTED, ready_options)
     ready = await reserve.wait_full(WANTED)
     async with await AsyncSandbox.create(WANTED, timeout=120, **ready_options) as sandbox:
         assert sandbox.sandbox_id in ready
 
 
-async def test_ready_sandboxes_of_an_earlier_build_are_dropped(reserve, ready_options, name):
+async def test_warm_pool__sandboxes_of_an_earlier_build_are_removed(reserve, ready_options, name):
     async def build(text):
         template = AsyncTemplate().from_base_image().set_envs({"BUILT": text})
         await AsyncTemplate.build(template, name, **ready_options)
@@ -138,7 +140,7 @@ async def test_ready_sandboxes_of_an_earlier_build_are_dropped(reserve, ready_op
     assert len(await reserve.wait_full(name) - old) >= 2
 
 
-async def test_a_ready_sandbox_takes_the_rules_for_its_traffic(reserve, ready_options):
+async def test_warm_pool__ready_sandbox_takes_traffic_rules(reserve, ready_options):
     ready = reserve.ids()
     private = await AsyncSandbox.create(
         network={"allow_public_traffic": False}, timeout=120, **ready_options

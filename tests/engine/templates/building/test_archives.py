@@ -71,14 +71,14 @@ def _all(tree):
     return {str(path.relative_to(tree)) for path in tree.rglob("*")}
 
 
-def test_no_name_leads_out_of_the_destination(copy, tree):
+def test_build_archive__names_cannot_leave_the_destination(copy, tree):
     copy(_archive(_file("../../up"), _file("/absolute"), _file("a/../../../../b"), _file("./c")))
     assert _all(tree) == {"etc", "etc/passwd", "to", "to/up", "to/absolute", "to/b", "to/c"}
     assert [path.name for path in tree.parent.iterdir()] == ["root"]
 
 
 @pytest.mark.parametrize("target", ["{outside}", "../../../..", "/etc"])
-def test_a_link_in_an_archive_leads_nowhere_but_into_the_sandbox(copy, tree, target):
+def test_build_archive__links_cannot_leave_the_sandbox(copy, tree, target):
     target = target.format(outside=tree.parent)
     link = ("link", tarfile.SYMTYPE, {"linkname": target})
     with pytest.raises(OSError, match="directory") if "outside" in target else nullcontext():
@@ -88,28 +88,28 @@ def test_a_link_in_an_archive_leads_nowhere_but_into_the_sandbox(copy, tree, tar
 
 
 @pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
-def test_devices_and_pipes_are_refused(copy, tree, kind):
+def test_build_archive__devices_and_pipes_are_rejected(copy, tree, kind):
     device = ("device", kind, {"devmajor": 8, "devminor": 0})
     with pytest.raises(BadArchive, match="is not a file, directory or symlink"):
         copy(_archive(device))
     assert _all(tree) == {"etc", "etc/passwd", "to"}
 
 
-def test_a_hard_link_reaches_only_what_is_copied(copy, tree):
+def test_build_archive__hard_links_reach_only_copied_files(copy, tree):
     with pytest.raises(BadArchive):
         copy(_archive(("in/link", tarfile.LNKTYPE, {"linkname": "etc/passwd"})), source="in")
     copy(_archive(_file("in/file"), ("in/link", tarfile.LNKTYPE, {"linkname": "in/file"})))
     assert (tree / "to/in/link").samefile(tree / "to/in/file")
 
 
-def test_owners_and_setuid_bits_of_an_archive_count_for_nothing(copy, tree):
+def test_build_archive__owners_and_setuid_bits_are_ignored(copy, tree):
     copy(_archive(("file", tarfile.REGTYPE, {"mode": 0o6755, "uid": 0, "gid": 0})))
     status = (tree / "to/file").stat()
     assert (status.st_uid, status.st_gid) == (UID_BASE + 1000, UID_BASE + 1000)
     assert status.st_mode & 0o7777 == 0o755
 
 
-def test_what_unpacks_to_more_than_the_disk_is_refused_before_it_is_all_read(copy, tree):
+def test_build_archive__bomb_is_rejected_early(copy, tree):
     bomb = _archive(_file("bomb", bytes(64 * _MIB)))
     assert len(bomb) < _MIB
     for source in ("", "elsewhere"):
@@ -118,7 +118,7 @@ def test_what_unpacks_to_more_than_the_disk_is_refused_before_it_is_all_read(cop
     assert not (tree / "to/bomb").exists()
 
 
-def test_headers_that_would_fill_the_memory_are_refused(copy):
+def test_build_archive__huge_headers_are_rejected(copy):
     header = tarfile.TarInfo("pax")
     header.type, header.size = tarfile.XHDTYPE, 512 * _MIB
     with pytest.raises(BadArchive, match="too long a name"):
@@ -139,17 +139,17 @@ def test_headers_that_would_fill_the_memory_are_refused(copy):
     ],
     ids=["empty", "text", "compressed text", "half", "no compression"],
 )
-def test_what_is_no_archive_is_said(copy, archive):
+def test_build_archive__invalid_archive_is_reported(copy, archive):
     with pytest.raises(BadArchive, match="cannot be read"):
         copy(archive)
 
 
-def test_a_build_that_is_given_up_stops_in_the_middle(copy, tree):
+def test_build_archive__cancelled_build_stops(copy, tree):
     with pytest.raises(BadArchive, match="cancelled"):
         copy(_archive(_file("file", bytes(_MIB))), given_up=True)
 
 
-def test_a_source_that_is_not_in_the_archive_is_said(copy):
+def test_build_archive__missing_source_is_reported(copy):
     with pytest.raises(SourceMissing, match="does not exist: other"):
         copy(_archive(_file("file")), source="other")
 
@@ -165,11 +165,11 @@ def test_a_source_that_is_not_in_the_archive_is_said(copy):
         ("a/b?", "a"),
     ],
 )
-def test_a_pattern_begins_with_the_directory_that_is_merged(pattern, literal):
+def test_build_archive__pattern_starts_at_the_merged_directory(pattern, literal):
     assert literal_part(pattern) == literal
 
 
 @pytest.mark.parametrize("pattern", ["../a", "/etc", "a/../../b"])
-def test_a_source_outside_of_the_build_is_refused(pattern):
+def test_build_archive__source_outside_of_the_context_is_rejected(pattern):
     with pytest.raises(BadArchive):
         literal_part(pattern)

@@ -15,7 +15,7 @@ def _steps(template, *scripts):
     return template
 
 
-def test_a_second_build_does_no_work(builds, begin):
+def test_build_cache__second_build_does_nothing(builds, begin):
     plan = (
         _steps(begin(), *(f"echo {number} > ~/{number}" for number in range(3)))
         .set_workdir("/made")
@@ -30,7 +30,7 @@ def test_a_second_build_does_no_work(builds, begin):
     assert builds.cached_steps == 6
 
 
-def test_a_changed_step_keeps_the_layers_of_those_before_it(builds, begin, engine):
+def test_build_cache__changed_step_keeps_earlier_layers(builds, begin, engine):
     scripts = [f"echo {number} > ~/{number}" for number in range(4)]
     builds.build(_steps(begin(), *scripts))
     scripts[2] = "echo changed > ~/2"
@@ -40,14 +40,14 @@ def test_a_changed_step_keeps_the_layers_of_those_before_it(builds, begin, engin
         assert sandbox.commands.run("cat ~/0 ~/1 ~/2 ~/3").stdout == "0\n1\nchanged\n3\n"
 
 
-def test_a_changed_variable_has_the_steps_after_it_run_again(builds, begin):
+def test_build_cache__changed_variable_repeats_later_steps(builds, begin):
     builds.build(begin().run_cmd("echo 1 > ~/1").set_envs({"A": "1"}).run_cmd("echo $A > ~/a"))
     again = begin().run_cmd("echo 1 > ~/1").set_envs({"A": "2"}).run_cmd("echo $A > ~/a")
     builds.build(again)
     assert builds.cached_steps == 1
 
 
-def test_skip_cache_has_a_step_and_those_after_it_run_again(builds, begin, engine):
+def test_build_cache__skip_cache_repeats_later_steps(builds, begin, engine):
     script = "date +%s%N > ~/when"
     first = builds.build(begin().run_cmd("true").run_cmd(script).run_cmd("true"))
     plan = begin().run_cmd("true").skip_cache().run_cmd(script).run_cmd("true")
@@ -59,7 +59,7 @@ def test_skip_cache_has_a_step_and_those_after_it_run_again(builds, begin, engin
     assert written[0] != written[1] == written[2]
 
 
-def test_files_that_changed_are_copied_again(builds, context, engine):
+def test_build_cache__changed_files_are_copied_again(builds, context, engine):
     mark = secrets.token_hex(8)
     for contents, cached in (("one", 0), ("two", 1)):
         (context / "file").write_text(contents)
@@ -73,7 +73,7 @@ def test_files_that_changed_are_copied_again(builds, context, engine):
         assert _read(name, "/srv/file", engine) == contents
 
 
-def test_a_template_that_was_built_anew_is_built_upon_anew(builds, begin):
+def test_build_cache__rebuilt_template_invalidates_children(builds, begin):
     parent = builds.build(begin().run_cmd("date +%s%N > ~/when"))
     child = Template().from_template(parent).run_cmd("cat ~/when > ~/seen")
     builds.build(child)
@@ -89,7 +89,7 @@ def _read(name, path, engine):
         return sandbox.commands.run(f"cat {path}").stdout.strip()
 
 
-def test_a_template_stands_on_a_snapshots_files_and_outlives_it(builds, begin, engine):
+def test_build_cache__template_outlives_its_snapshot(builds, begin, engine):
     name = builds.build(begin().run_cmd("echo template > ~/a; echo template > ~/b"))
     with Sandbox.create(name, envs={"OF": "sandbox"}, **engine.options) as sandbox:
         sandbox.commands.run("echo sandbox > ~/a; rm ~/b; echo $OF > ~/c")

@@ -61,7 +61,7 @@ async def _delete(own, template_id):
     assert answer.status_code == 204
 
 
-async def test_the_sandbox_of_a_build_is_nobodys(own, begin):
+async def test_build_end__build_sandbox_is_hidden(own, begin):
     async with _endless(own, begin()) as building:
         (sandbox_id,) = [path.name for path in (own.engine.state_dir / "sandboxes").iterdir()]
         assert await AsyncSandbox.list(**own.engine.options).next_items() == []
@@ -76,20 +76,18 @@ async def test_the_sandbox_of_a_build_is_nobodys(own, begin):
         await _delete(own, building.template_id)
 
 
-async def test_a_failing_build_leaves_nothing(own, begin, nothing_more):
+async def test_build_end__failed_build_leaves_nothing(own, begin, nothing_more):
     template = begin().run_cmd("(sleep infinity &) >/dev/null 2>&1; exit 1")
     await asyncio.to_thread(own.fail, template)
 
 
-async def test_a_cancelled_build_leaves_nothing(own, begin, nothing_more):
+async def test_build_end__cancelled_build_leaves_nothing(own, begin, nothing_more):
     async with _endless(own, begin()) as building:
         await _delete(own, building.template_id)
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-async def test_an_engine_that_ends_in_the_middle_of_a_build_leaves_nothing(
-    own, begin, nothing_more, ending
-):
+async def test_build_end__engine_stop_leaves_nothing(own, begin, nothing_more, ending):
     async with _endless(own, begin()) as building:
         await asyncio.to_thread(getattr(own.engine, ending))
         await asyncio.to_thread(own.engine.start)
@@ -97,7 +95,7 @@ async def test_an_engine_that_ends_in_the_middle_of_a_build_leaves_nothing(
     await _delete(own, building.template_id)
 
 
-async def test_a_build_beyond_those_at_once_waits_and_a_cached_one_does_not(own, begin):
+async def test_build_end__excess_builds_wait_but_cached_ones_do_not(own, begin):
     await asyncio.to_thread(own.build, begin().run_cmd("echo cached"))
     async with _endless(own, begin()) as endless:
         waiting = await AsyncTemplate.build_in_background(
@@ -115,7 +113,7 @@ async def _is_ready(own, building):
     return await _status(own, building) == "ready"
 
 
-async def test_a_step_that_fills_the_disk_fails_and_a_later_build_does_not(own, begin):
+async def test_build_end__full_disk_fails_one_build_only(own, begin):
     script = "dd if=/dev/zero of=~/full bs=1M count=1000"
     failure = await asyncio.to_thread(own.fail, begin().run_cmd(script))
     assert "No space left on device" in str(failure)

@@ -65,12 +65,12 @@ def shell(made):
     return run
 
 
-def test_a_file_goes_to_its_destination_or_into_the_directory_that_this_is(shell):
+def test_build_copy__file_goes_to_a_file_or_into_a_directory(shell):
     files = "renamed.txt into/note.txt existing/note.txt work/note.txt work/sub/one"
     assert shell(f"tail -qn1 {files}; cat from-env/note.txt") == ["note" * 6]
 
 
-def test_files_are_the_steps_users_unless_it_says_otherwise(shell):
+def test_build_copy__files_belong_to_the_step_user_by_default(shell):
     assert shell("stat -c '%U:%G %a' renamed.txt") == ["user:user 644"]
     assert shell("stat -c '%U:%G %a' from-env/note.txt") == ["root:root 4755"]
     assert shell("stat -c '%u:%g' /home/user/relative.txt") == ["1234:2345"]
@@ -81,7 +81,7 @@ def test_files_are_the_steps_users_unless_it_says_otherwise(shell):
     ]
 
 
-def test_a_directory_is_merged_into_its_destination(shell):
+def test_build_copy__directory_is_merged(shell):
     assert shell("find copied -printf '%P %y\n' | sort") == [
         " d",
         "data.bin f",
@@ -103,7 +103,7 @@ def test_a_directory_is_merged_into_its_destination(shell):
     ]
 
 
-def test_what_is_there_already_is_replaced_and_directories_keep_their_modes(shell):
+def test_build_copy__existing_files_are_replaced_and_directories_keep_modes(shell):
     assert shell("stat -c '%F %a' existing/src existing/src/main.py") == [
         "directory 700",
         "regular file 644",
@@ -111,15 +111,15 @@ def test_what_is_there_already_is_replaced_and_directories_keep_their_modes(shel
     assert shell("cat existing/src/main.py; head -n1 /etc/passwd")[0].startswith("mainroot:")
 
 
-def test_a_linked_directory_is_followed(shell):
+def test_build_copy__linked_directory_is_followed(shell):
     assert shell("stat -c %F linked; cat real/main.py") == ["symbolic link", "main"]
 
 
-def test_a_mode_goes_for_all_that_is_copied(shell):
+def test_build_copy__mode_applies_to_everything(shell):
     assert shell("stat -c %a modes/deep modes/main.py modes/deep/tool.py") == ["710"] * 3
 
 
-def test_of_a_pattern_the_client_has_matched_the_files(shell):
+def test_build_copy__pattern_is_matched_by_the_client(shell):
     assert shell("find matched all -type f | sort") == [
         "all/note.txt",
         "all/other.txt",
@@ -128,7 +128,7 @@ def test_of_a_pattern_the_client_has_matched_the_files(shell):
     ]
 
 
-def test_a_link_stays_one_unless_it_is_to_be_resolved(shell):
+def test_build_copy__links_are_kept_unless_resolved(shell):
     assert shell("stat -c '%F %U' link resolved; cat resolved") == [
         "symbolic link user",
         "regular file user",
@@ -136,13 +136,13 @@ def test_a_link_stays_one_unless_it_is_to_be_resolved(shell):
     ]
 
 
-def test_everything_can_be_copied_also_unpacked(shell, context):
+def test_build_copy__everything_can_be_copied(shell, context):
     names = sorted(path.name for path in context.iterdir())
     assert shell("ls everything | sort") == names
     assert shell("cmp everything/src/data.bin copied/data.bin && echo same") == ["same"]
 
 
-def test_a_relative_destination_counts_from_the_working_directory(shell):
+def test_build_copy__relative_destination_is_below_the_workdir(shell):
     assert shell("find work -type f -printf '%P\n' | sort") == [
         "note.txt",
         "sub/one",

@@ -17,5 +17,5 @@ from sandbox_engine.templates.building.steps import expand
         ("${NAME", "${NAME"),
     ],
 )
-def test_references_become_values_and_nothing_is_run(text, expected):
+def test_build_variables__references_are_expanded_without_execution(text, expected):
     assert expand(text, {"NAME": "value"}) == expected

@@ -8,7 +8,7 @@ pytestmark = [
 ]  # a build is many starts of containers
 
 
-def test_a_failing_step_is_told_with_its_command_status_and_output(builds, begin):
+def test_build_failure__failing_step_reports_command_status_and_output(builds, begin):
     template = begin().run_cmd("true").run_cmd("echo out; echo why >&2; exit 7").run_cmd("true")
     failure = builds.fail(template)
     assert "failed to run command 'echo out; echo why >&2; exit 7': exit status 7" in str(failure)
@@ -18,7 +18,7 @@ def test_a_failing_step_is_told_with_its_command_status_and_output(builds, begin
     assert not any(line.startswith("[builder 4/4]") for line in builds.said)
 
 
-def test_a_failure_points_at_the_line_of_the_step(builds, begin):
+def test_build_failure__failure_points_at_the_source_line(builds, begin):
     template = begin().run_cmd("true")
     template = template.run_cmd("exit 1")  # this line
     template = template.run_cmd("true")
@@ -38,23 +38,23 @@ def test_a_failure_points_at_the_line_of_the_step(builds, begin):
         (lambda one: one.set_start_cmd("/no/such/command", "false"), "exit status 127"),
     ],
 )
-def test_what_cannot_be_done_is_said(builds, begin, spoil, message):
+def test_build_failure__unsupported_instructions_are_reported(builds, begin, spoil, message):
     assert message in str(builds.fail(spoil(begin())))
 
 
-def test_a_failed_build_keeps_the_layers_of_what_went_well(builds, begin):
+def test_build_failure__layers_of_successful_steps_are_kept(builds, begin):
     builds.fail(begin().run_cmd("echo 1 > ~/1").run_cmd("false"))
     builds.build(begin().run_cmd("echo 1 > ~/1").run_cmd("true"))
     assert builds.cached_steps == 1
 
 
-def test_a_start_commands_output_is_in_the_log(builds, begin):
+def test_build_failure__start_command_output_is_logged(builds, begin):
     failure = builds.fail(begin().set_start_cmd("echo said; echo worse >&2; exit 3", "false"))
     assert "start command" in str(failure)
     assert {"[start] [stdout]: said", "[start] [stderr]: worse"} <= set(builds.said)
 
 
-def test_of_a_flood_the_log_keeps_the_beginning_and_the_failure_the_end(builds, begin):
+def test_build_failure__flooded_log_keeps_the_start(builds, begin):
     failure = builds.fail(begin().run_cmd("seq 1000000; yes '' | head -c 10M; echo last; exit 1"))
     assert str(failure).endswith("last")
     lines = [line for line in builds.said if "[stdout]: " in line]

@@ -59,7 +59,7 @@ def _look(root):
     }
 
 
-def test_a_root_on_the_layers_taken_is_the_one_they_were_taken_from(base, change):
+def test_layer_capture__captured_layers_reproduce_the_root(base, change):
     def first(root):
         shutil.rmtree(root / "gone")
         (root / "gone").mkdir()
@@ -82,7 +82,7 @@ def test_a_root_on_the_layers_taken_is_the_one_they_were_taken_from(base, change
     assert "dir" not in seen
 
 
-def test_the_engines_own_files_alone_are_no_change(base, change, tmp_path):
+def test_layer_capture__engine_files_are_no_change(base, change, tmp_path):
     def touch(root):
         (root / "etc/hosts").write_text("other")
         (root / "etc/resolv.conf").write_text("other")
@@ -93,14 +93,12 @@ def test_the_engines_own_files_alone_are_no_change(base, change, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["run", "etc"])
-def test_a_directory_of_the_engines_that_was_changed_itself_is_a_change(
-    base, change, tmp_path, name
-):
+def test_layer_capture__changed_engine_directory_is_a_change(base, change, tmp_path, name):
     change([base], lambda root: (root / name).chmod(0o700))
     assert (tmp_path / "layer1" / name).stat().st_mode & 0o777 == 0o700
 
 
-def test_sockets_are_left_out_and_shared_files_stay_shared(base, change, tmp_path):
+def test_layer_capture__sockets_are_dropped_and_hard_links_kept(base, change, tmp_path):
     def act(root):
         (root / "one").write_text("shared")
         (root / "two").hardlink_to(root / "one")
@@ -113,7 +111,7 @@ def test_sockets_are_left_out_and_shared_files_stay_shared(base, change, tmp_pat
     assert (layer / "one").samefile(layer / "two")
 
 
-def test_a_tree_deeper_than_paths_may_be_is_copied(base, change, tmp_path):
+def test_layer_capture__very_deep_tree_is_copied(base, change, tmp_path):
     depth = 3000
     try:
         change([base], lambda root: _go_down(root, depth, make=True))

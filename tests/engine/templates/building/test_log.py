@@ -1,7 +1,7 @@
 from sandbox_engine.templates.building.log import BuildLog, Level
 
 
-def test_a_log_is_there_again_after_a_restart(tmp_path):
+def test_build_log__survives_a_restart(tmp_path):
     BuildLog(tmp_path / "log").append(Level.INFO, "first\nand its second line", step="1")
     again = BuildLog(tmp_path / "log")
     again.append(Level.ERROR, "second")
@@ -13,7 +13,7 @@ def test_a_log_is_there_again_after_a_restart(tmp_path):
     assert all(one.timestamp.tzinfo is not None for one in entries)
 
 
-def test_an_entry_that_a_crash_cut_short_is_passed_over(tmp_path):
+def test_build_log__truncated_entry_is_skipped(tmp_path):
     BuildLog(tmp_path / "log").append(Level.INFO, "whole")
     with (tmp_path / "log").open("ab") as file:
         file.write(b'\n{"timestamp":"2026-')
@@ -22,7 +22,7 @@ def test_an_entry_that_a_crash_cut_short_is_passed_over(tmp_path):
     assert [one.message for one in BuildLog(tmp_path / "log").read()] == ["whole", "later"]
 
 
-def test_an_offset_counts_the_entries_of_the_level_asked_for(tmp_path):
+def test_build_log__offset_counts_entries_of_the_level(tmp_path):
     log = BuildLog(tmp_path / "log")
     for level in (Level.DEBUG, Level.INFO, Level.DEBUG, Level.WARN, Level.ERROR):
         log.append(level, level)
@@ -30,7 +30,7 @@ def test_an_offset_counts_the_entries_of_the_level_asked_for(tmp_path):
     assert [one.level for one in log.read(offset=3)] == [Level.WARN, Level.ERROR]
 
 
-def test_a_full_log_says_so_once_and_takes_errors_only(tmp_path):
+def test_build_log__full_log_accepts_errors_only(tmp_path):
     log = BuildLog(tmp_path / "log", most_entries=3)
     for number in range(10):
         log.append(Level.INFO, f"line {number}")
@@ -43,14 +43,14 @@ def test_a_full_log_says_so_once_and_takes_errors_only(tmp_path):
         assert [one.message for one in entries][4:] == ["what went wrong"]
 
 
-def test_a_line_without_end_is_cut(tmp_path):
+def test_build_log__long_line_is_cut(tmp_path):
     log = BuildLog(tmp_path / "log")
     log.append(Level.INFO, "x" * 1_000_000)
     assert len(log.read()[0].message) < 10_000
     assert (tmp_path / "log").stat().st_size < 10_000
 
 
-def test_the_entries_of_one_step_can_be_had(tmp_path):
+def test_build_log__entries_of_one_step_are_found(tmp_path):
     log = BuildLog(tmp_path / "log")
     log.append(Level.INFO, "a", step="1")
     log.append(Level.INFO, "b", step="10")

@@ -30,7 +30,7 @@ async def image(images):
     return Image(tuple(layers), {"A": "1"}, "builder", "/srv")
 
 
-async def test_what_a_step_came_to_is_found_after_a_restart(cache, image, images, tmp_path):
+async def test_step_cache__survives_a_restart(cache, image, images, tmp_path):
     cache.keep("key", image)
     again = StepCache(tmp_path / "cache", images)
     assert again.find("key") == image
@@ -38,14 +38,14 @@ async def test_what_a_step_came_to_is_found_after_a_restart(cache, image, images
     assert again.find("other") is None
 
 
-async def test_a_result_whose_layers_are_gone_is_none(cache, image):
+async def test_step_cache__result_with_missing_layers_is_ignored(cache, image):
     cache.keep("key", image)
     image.layers[1].rmdir()
     assert cache.find("key") is None
     assert set(cache.layers()) == {image.layers[0]}
 
 
-async def test_a_result_that_a_crash_cut_short_is_none(cache, image, tmp_path):
+async def test_step_cache__truncated_result_is_ignored(cache, image, tmp_path):
     cache.keep("key", image)
     path = tmp_path / "cache" / "key"
     path.write_bytes(path.read_bytes()[:-20])
@@ -53,7 +53,7 @@ async def test_a_result_that_a_crash_cut_short_is_none(cache, image, tmp_path):
     assert list(cache.layers()) == []
 
 
-async def test_results_that_no_build_came_to_for_long_are_forgotten(cache, image, tmp_path):
+async def test_step_cache__unused_results_are_removed(cache, image, tmp_path):
     for key in ("used", "unused"):
         cache.keep(key, image)
         os.utime(tmp_path / "cache" / key, (0, 0))
@@ -63,7 +63,7 @@ async def test_results_that_no_build_came_to_for_long_are_forgotten(cache, image
     assert cache.find("unused") is None
 
 
-async def test_a_key_depends_on_all_that_a_result_does(image, images):
+async def test_step_cache__key_covers_all_inputs(image, images):
     keys = {
         step_key(image, _RUN),
         step_key(image, Step(StepKind.RUN, ("echo", ""))),

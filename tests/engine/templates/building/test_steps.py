@@ -60,12 +60,12 @@ def shell(made):
     return run
 
 
-def test_files_are_removed_replaced_and_renamed_across_steps(shell):
+def test_build_step__files_change_across_steps(shell):
     assert shell("cd /srv/lower; cat kept replaced/new moved/deep/file") == "kept\nnew\nmoved"
     assert shell("cd /srv/lower; ls replaced; ls -d gone renamed 2>&1 | wc -l") == "new\n2"
 
 
-def test_what_is_special_about_a_file_is_kept(shell):
+def test_build_step__file_attributes_are_kept(shell):
     assert shell("cd /srv/lower; stat -c %h first; cat second; [ first -ef second ]") == "2\nonce"
     assert shell("cd /srv/lower; stat -c %s sparse; tail -c 3 sparse") == f"{2**30 + 3}\nend"
     assert int(shell("stat -c %b /srv/lower/sparse")) < 1000
@@ -77,41 +77,41 @@ def test_what_is_special_about_a_file_is_kept(shell):
     assert shell(r"cat /srv/lower/$'bytes\377'") == "x"
 
 
-def test_a_socket_is_of_no_use_in_a_template(shell):
+def test_build_step__sockets_are_dropped(shell):
     assert shell("ls /srv/lower/socket 2>/dev/null; true") == ""
 
 
-def test_the_engines_own_files_are_not_part_of_a_template(made, shell):
+def test_build_step__engine_files_are_excluded(made, shell):
     assert shell("cat /run/e2b/.E2B_SANDBOX_ID") == made.sandbox_id
     assert "192.0.2.1" not in shell("cat /etc/resolv.conf")
     assert "localhost" in shell("cat /etc/hosts")
 
 
-def test_variables_reach_later_steps_and_sandboxes_and_run_nothing(made, shell):
+def test_build_step__variables_reach_later_steps_without_execution(made, shell):
     for seen in (shell("cat /home/user/seen"), made.commands.run("env").stdout):
         assert "TWICE=value-value" in seen
         assert "NOT=$(id) `id` none" in seen
         assert "\nPATH=/opt/tools:/usr/local/sbin:" in seen
 
 
-def test_processes_end_with_their_step(shell):
+def test_build_step__processes_end_with_their_step(shell):
     pid = shell("cat /home/user/left-running")
     assert shell(f"grep -c sleep /proc/{pid}/comm 2>/dev/null; true") in {"", "0"}
     assert shell("cat /home/user/sleeping") == "0"
 
 
-def test_steps_run_in_the_working_directory_as_the_user(shell):
+def test_build_step__runs_in_the_workdir_as_the_user(shell):
     assert shell("cd /work/place/deeper; cat where who") == "/work/place/deeper\nuser"
     assert shell("stat -c %U /work /work/place/deeper") == "user\nuser"
     assert shell("cat /root/who") == "root"
 
 
-def test_a_user_that_is_missing_is_made_and_is_the_sandboxes_user(made, shell):
+def test_build_step__missing_user_is_created(made, shell):
     assert shell("cat /home/builder/me /home/builder/here") == "builder\n/work/place/deeper"
     assert made.commands.run("id -un; pwd").stdout == "builder\n/work/place/deeper\n"
 
 
-def test_an_empty_path_is_the_working_directory_and_a_relative_one_below_the_home(made):
+def test_build_step__empty_and_relative_paths_are_resolved(made):
     for user in (None, "root"):
         assert made.files.get_info("", user=user).path == "/work/place/deeper"
     assert [entry.name for entry in made.files.list("")] == ["where", "who"]
