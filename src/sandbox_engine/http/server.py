@@ -77,7 +77,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             listener = socket.create_server((address[0], port), family=family, backlog=_BACKLOG)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise CannotRun(f"port {port} of {host} is in use; choose another --port") from None
+                raise CannotRun(f"port {port} of {host} is taken; choose another --port") from None
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
             continue

@@ -110,7 +110,7 @@ class Lifecycle:
         except (EngineError, OSError) as error:
             await self.container_lost(record, f"could not be resumed: {error}")
             raise StartFailed(f"The sandbox could not be resumed: {error}") from error
-        self._run(record, sandbox, timeout, "resumed from its files, without processes")
+        self._run(record, sandbox, timeout, "resumed from its files")
 
     async def pause(self, record: SandboxRecord, reason: str, *, keep_memory: bool = True) -> None:
         """Pause a running sandbox once no command is starting in it."""

@@ -98,7 +98,7 @@ async def test_spool__slow_reader_is_disconnected_with_a_reason(tmp_path):
     with pytest.raises(SpoolFull):
         spool.put(Output(Stream.STDOUT, b"one too many"))
     await eventually(lambda: open_files(tmp_path) == 0)
-    with pytest.raises(SpoolFull, match="too far behind"):
+    with pytest.raises(SpoolFull, match="the reader is too slow"):
         await spool.get()
 
 

@@ -75,7 +75,7 @@ def test_cgroup_controllers__foreign_processes_are_not_moved(tmp_path):
 def test_cgroup_controllers__group_that_cannot_get_controllers_is_reported(tmp_path, kind):
     obstacle = obstacle_in(group(tmp_path, enabled="cpuset cpu pids", kind=kind))
     assert "memory not enabled" in obstacle.problem
-    assert "Create the engine's container again" in obstacle.fix
+    assert "Recreate the engine's container" in obstacle.fix
 
 
 def test_cgroup_controllers__a_kernel_without_the_memory_controller_is_reported(tmp_path):

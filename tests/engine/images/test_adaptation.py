@@ -138,7 +138,7 @@ def test_image_adaptation__image_without_a_shell_is_rejected(image, added, shell
 
 def test_image_adaptation__endless_user_list_is_rejected(image, added):
     put(image / "etc/passwd", "x" * (2 << 20))
-    with pytest.raises(ImageRefused, match="larger than"):
+    with pytest.raises(ImageRefused, match="too large"):
         added()
 
 

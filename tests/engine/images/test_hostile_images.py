@@ -199,14 +199,14 @@ async def test_hostile_image__endless_configuration_is_rejected(bases, registry,
     reconfigure(
         layout, lambda configuration: configuration["config"].update(Env=["A=" + "x" * (2 << 20)])
     )
-    with pytest.raises(ImageRefused, match="too long"):
+    with pytest.raises(ImageRefused, match="too large"):
         await bases.provide(registry.push(layout, "config"), say=print)
 
 
 async def test_hostile_image__malformed_configuration_is_rejected(bases, registry, tmp_path):
     layout = make_image(tmp_path, shell)
     reconfigure(layout, lambda configuration: configuration["config"].update(Env={"A": []}))
-    with pytest.raises(ImageRefused, match="makes no sense"):
+    with pytest.raises(ImageRefused, match="malformed"):
         await bases.provide(registry.push(layout, "nonsense"), say=print)
 
 

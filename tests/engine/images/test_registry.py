@@ -151,7 +151,7 @@ async def test_registry__unreachable_registry_falls_back_to_the_cache(tmp_path, 
         bases = bases_in(tmp_path, insecure=registry.address)
         first = await bases.provide(reference, say=print)
     assert await bases.provide(reference, say=said.append) == first
-    assert any("fetched before" in line for line in said)
+    assert any("using the cached image" in line for line in said)
     with pytest.raises(RegistryUnreachable, match="connection refused"):
         await bases.provide(f"{reference}2", say=print)
 

@@ -253,7 +253,7 @@ def test_rootfs__files_are_not_given_to_ids_outside_the_sandbox(box, home, owner
     box.write("/home/user/file")
     with (
         closing(box.root.open_file("/home/user/file")) as descriptor,
-        pytest.raises(OSError, match="no place in the sandbox"),
+        pytest.raises(OSError, match="not mapped in the sandbox"),
     ):
         box.root.give(descriptor, owner)
 
