@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox_server.app import describe
+from tests.server.support.full_server import inside
 from tests.server.tools.conftest import make_sandbox, run  # noqa: F401 - fixtures
 
 pytestmark = [
@@ -56,8 +57,10 @@ async def sandbox_id(make_sandbox, run):  # noqa: F811
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def secrets(run, sandbox_id):  # noqa: F811
-    settings = json.loads(await run(sandbox_id, f"cat {SETTINGS}"))
+async def secrets(outside, sandbox_id):
+    # Not by a command of the API, whose output is recorded for all who may read.
+    sandbox = await inside(outside, sandbox_id)
+    settings = json.loads((await sandbox.commands.run(f"cat {SETTINGS}", user="root")).stdout)
     assert SECRET_ENV in json.dumps(settings)
     assert SECRET_HEADER in json.dumps(settings)
     return [settings["token"], settings["password"], SECRET_ENV, SECRET_HEADER]

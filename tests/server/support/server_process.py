@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import httpx
 
@@ -24,8 +25,10 @@ from tests import run_services
 from tests.engine.engine_process import IMAGES, EngineProcess
 from tests.ports import free_port
 from tests.server.support.scratch_directory import scratch_parent
+from tests.server.support.server_forker import ForkedProcess, server_forker
 
 STOP_TIMEOUT_S = 60
+_PROGRAM = [sys.executable, "-m", "sandbox_server"]
 
 
 class ServerProcess:
@@ -47,10 +50,10 @@ class ServerProcess:
         self._flags = flags
         self._copies_database = copies_database
         self.variables = dict(variables or {})
-        self.program: list[str] = [sys.executable, "-m", "sandbox_server"]
+        self.program: list[str] = _PROGRAM
         self.account: int | None = None  # who starts it, if not whoever runs the tests
         self._port = free_port()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | ForkedProcess | None = None
         self.said = ""
         self.url = ""
 
@@ -118,8 +121,16 @@ class ServerProcess:
     def command(self, *words: str) -> list[str]:
         return [*self.program, *words, "--state-dir", str(self.state_dir)]
 
+    @property
+    def _can_be_forked(self) -> bool:
+        return (
+            self.program is _PROGRAM and self.account is None and "PYTHONPATH" not in self.variables
+        )
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run another of its commands on the same state."""
+        if self._can_be_forked:
+            return self._run_forked(*words)
         return subprocess.run(
             self.command(*words),
             env=self.environment(),
@@ -128,6 +139,21 @@ class ServerProcess:
             timeout=60,
             check=False,
         )
+
+    def _run_forked(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = self.command(*words)
+        with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            process = server_forker().run(
+                command[len(_PROGRAM) :],
+                environment=self.environment(),
+                directory=Path.cwd(),
+                out=out,
+                err=err,
+            )
+            status = process.wait(60)
+            for file in (out, err):
+                file.seek(0)
+            return subprocess.CompletedProcess(command, status, out.read(), err.read())
 
     def shell(self, command: str, *, cwd: Path) -> None:
         """Run a line that it printed for a shell."""
@@ -152,9 +178,18 @@ class ServerProcess:
         """Begin a start, and wait for nothing."""
         if self._copies_database:
             self._lend_cluster()
+        command = [*self.command("serve", "--port", str(self._port)), *self._flags, *flags]
         with self.log_file.open("a") as log:
+            if self._can_be_forked:
+                self._process = server_forker().start(
+                    command[len(_PROGRAM) :],
+                    environment=self.environment(),
+                    directory=self.directory,
+                    log=log,
+                )
+                return
             self._process = subprocess.Popen(
-                [*self.command("serve", "--port", str(self._port)), *self._flags, *flags],
+                command,
                 env=self.environment(),
                 stdout=subprocess.PIPE,
                 stderr=log,
