@@ -1,4 +1,4 @@
 """The MCP tool server that runs inside each sandbox."""
 
-# The distribution's, which is not asked for it: in templates the package lies there without its metadata.
+# Not read from the distribution's metadata: in templates the package is installed without it.
 VERSION = "0.1.0"

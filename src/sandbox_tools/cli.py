@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-# Each is imported when it is asked for: the tool server has no memory to spare for what the others need.
+# Imported on demand: the tool server's memory must not include what other commands need.
 _COMMANDS = {
-    "serve": ("sandbox_tools.serve", "serve the tools by MCP"),
-    "serve-agents": ("sandbox_tools.agent_server.server", "serve coding agents by WebSocket"),
-    "run-agent": ("sandbox_tools.agents.run_agent", "have the agent server carry out one prompt"),
-    "setting": ("sandbox_tools.setting", "print one of the settings of this sandbox"),
+    "serve": ("sandbox_tools.serve", "serve the tools over MCP"),
+    "serve-agents": ("sandbox_tools.agent_server.server", "serve coding agents over WebSocket"),
+    "run-agent": ("sandbox_tools.agents.run_agent", "run one prompt on the agent server"),
+    "setting": ("sandbox_tools.setting", "print one setting of this sandbox"),
 }
 
 _ENV_FILE = "FASTMCP_ENV_FILE"
@@ -19,7 +19,7 @@ _ENV_FILE = "FASTMCP_ENV_FILE"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the `sandbox-tools` command."""
     parser = argparse.ArgumentParser(
-        prog="sandbox-tools", description="What a sandbox has for the agents that work in it."
+        prog="sandbox-tools", description="Tools for agents in this sandbox."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, (_, text) in _COMMANDS.items():
@@ -31,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _import_module(module: str) -> ModuleType:
-    """Import without looking for garbage, of which there is none: that takes a tenth of a start."""
+    """Import with garbage collection off, which saves a tenth of the start time."""
     gc.disable()
-    # A project's .env is not about this program, whose working directory may be the project's. What
-    # is started by it later is to find the variable as it was.
+    # The working directory may be a project: fastmcp must not read its .env. Restored afterwards
+    # for child processes.
     os.environ[_ENV_FILE] = os.devnull
     imported = import_module(module)
     del os.environ[_ENV_FILE]

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class ToolErrorMiddleware(Middleware):
-    """Has calls fail with what an agent can act on, whatever it was that failed."""
+    """Turn every failure of a tool into a message that an agent can act on."""
 
     async def on_call_tool(
         self,
@@ -26,7 +26,7 @@ class ToolErrorMiddleware(Middleware):
         except ValidationError as error:
             raise _about_arguments(context.message.name, error) from error
         except ToolError as error:
-            # What is no ToolError by itself comes as one that tells nothing, with it as the cause.
+            # fastmcp wraps other exceptions in a ToolError without details; the cause has them.
             if error.__cause__ is None:
                 raise
             raise ToolError(_about(context.message.name, error.__cause__)) from error
@@ -37,7 +37,7 @@ def _about_arguments(tool: str, error: ValidationError) -> ToolError:
     if not isinstance(cause, InvalidArguments):
         return ToolError(str(error))
     wrong = "; ".join(map(_about_argument, cause.errors(include_url=False, include_context=False)))
-    return ToolError(f"{tool} was called with wrong arguments. {wrong}.")
+    return ToolError(f"Invalid arguments for {tool}. {wrong}.")
 
 
 def _about_argument(wrong: Mapping[str, Any]) -> str:
@@ -49,13 +49,13 @@ def _about(tool: str, cause: BaseException) -> str:
         return describe_os_error(cause)
     _log.error("tool_failed tool=%s", tool, exc_info=cause)
     return (
-        f"{tool} failed by a fault of the tool server ({type(cause).__name__}), which its log"
-        " tells more about. Try another way."
+        f"{tool} failed: internal error of the tool server ({type(cause).__name__}); details are in"
+        " its log. Try a different approach."
     )
 
 
 class UnicodeMiddleware(Middleware):
-    """Has answers be text that clients can read; names of files may be any bytes, which JSON has no way to say."""
+    """Replace bytes that are not valid UTF-8, such as in file names, since JSON cannot contain them."""
 
     async def on_call_tool(
         self,

@@ -13,9 +13,9 @@ _SHUTDOWN_SECONDS = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="sandbox-tools serve")
-    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
+    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - requests need a token
     parser.add_argument("--port", type=int, default=6060)
     parser.add_argument("--settings", type=Path, default=PATH)
     parser.add_argument(
@@ -34,14 +34,14 @@ def main(arguments: Sequence[str]) -> int:
         port=options.port,
         log_config=None,
         access_log=False,
-        # Clients hold streams open all the time, and calls that run are to be cancelled.
+        # Clients keep streams open permanently, and running calls are to be cancelled.
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
     return 0
 
 
 def configure_log() -> None:
-    """Have one line for each event, without colours: it is a file that people and streams read."""
+    """Log one line per event, without colours."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -49,5 +49,5 @@ def configure_log() -> None:
     fastmcp.handlers.clear()
     fastmcp.propagate = True
     fastmcp.setLevel(logging.WARNING)
-    # It tells each failure of a tool, most of which are agents' mistakes; `failures` tells those that are ours.
+    # It logs every failed tool call, mostly agents' mistakes; ToolErrorMiddleware logs our own.
     logging.getLogger("fastmcp.server.server").setLevel(logging.CRITICAL)

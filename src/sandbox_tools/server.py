@@ -1,18 +1,19 @@
-"""The tool server. A toolset is a package of this one with a `register(server, ground)` in its `__init__` or `toolset`, called by `make_server`.
+"""The tool server. A toolset is a package with a function `register(server, context)`, listed in `_TOOLSETS`.
 
-- A tool is an async function or method, handed to `server.tool(function, annotations=READS)`: its name is the tool's, its docstring
-  what agents read, each argument `Annotated[type, Field(description=…, ge=…)]`. What blocks goes to a thread (`toolkit.threads.in_thread`) or a
-  subprocess, and ends when the call is cancelled. Progress: `await context.report_progress(done, all, text)` with a `context: Context`.
-- It fails by `ToolError("A sentence: what is wrong, and what to do.")`. An OSError becomes one by itself (`os_errors`); anything else
-  is told as a fault of the tool server, without its text.
-- What it says is bounded by `bounds`, with the cut marked; images too, or clients lose the answer. Structured output is a model as
-  return type. For text it is `str`, declared with `output_schema=None`: else clients get it a second time as JSON, and some show
-  agents only that.
-- `ground` has the `settings`, read anew for each call, and the `workspace`: paths are `ground.workspace.resolve(given)`, commands run in
-  `ground.workspace.root`. What must be closed is opened by `ground.while_serving(lambda: its_async_context_manager)`.
-- `ground.health.add("name", tell)` puts `tell()` into `GET /health`, which is open to all.
-- Imports at the top are paid by every sandbox that idles: the tool server has 100 MB, nearly all of it fastmcp's. Import playwright,
-  SDKs, fastmcp's client and the like where they are first used.
+- A tool is an async function or method, registered by `server.tool(function, annotations=READS)`. Its name is the tool's name, its
+  docstring the description for models, each parameter `Annotated[type, Field(description=…, ge=…)]`. Blocking work runs in a thread
+  (`toolkit.threads.run_in_thread`) or a subprocess, and ends when the call is cancelled. Progress:
+  `await context.report_progress(done, total, text)` with a `context: fastmcp.Context`.
+- It fails with `ToolError("What is wrong. What to do.")`. An OSError is converted (`toolkit.os_errors`); any other exception is
+  reported as an internal error without its text.
+- Results are bounded by `toolkit.truncation`, which marks what was truncated; images too, or clients lose the result. Structured
+  output is a model as return type. For text use `str` and `output_schema=None`: otherwise clients receive it a second time as JSON,
+  and some show models only that.
+- `context.settings` is read again for each call. Resolve paths with `context.workspace.resolve(path)`, run commands in
+  `context.workspace.root`. Open what must be closed with `context.add_lifespan(lambda: its_async_context_manager)`.
+- `context.health.add("name", check)` adds `check()` to `GET /health`, which needs no token.
+- Every idle sandbox pays for imports at the top: the tool server needs 100 MB, nearly all of it fastmcp's. Import playwright, SDKs,
+  fastmcp's client and the like where they are first used.
 """
 
 import secrets
@@ -37,13 +38,13 @@ _TOOLSETS = (
     browser.register,
 )
 _INSTRUCTIONS = """\
-These tools are a Linux computer of your own, a sandbox. Relative paths are in {workspace}, where commands run too. \
-What is too long is cut where an answer says so; what fails says why, and what to do.
+These tools control a sandbox: a Linux computer of your own. The working directory is {workspace}: commands run there, and relative \
+paths start there. Long results are truncated where marked. Errors say what is wrong and what to do next.
 """
 
 
 def make_server(settings: SettingsFile, *, workspace: Workspace) -> FastMCP:
-    """Put all tools together."""
+    """Build the MCP server with all toolsets."""
     context = ToolsetContext(settings, workspace)
     server = StatelessFastMCP(
         "sandbox",
@@ -61,7 +62,7 @@ def make_server(settings: SettingsFile, *, workspace: Workspace) -> FastMCP:
 
 
 class SettingsTokenVerifier(TokenVerifier):
-    """Lets in who has the token that the file of settings has at this moment."""
+    """Accept the token that the settings file contains at this moment."""
 
     def __init__(self, settings: SettingsFile) -> None:
         super().__init__()
@@ -84,13 +85,13 @@ def _no_input_schema(_tool: str) -> None:
 
 
 class StatelessFastMCP(FastMCP[Any]):
-    """A FastMCP that keeps no state of sessions, and lists no tools unless it is asked for them.
+    """A FastMCP without session state, and without listing all tools before each call.
 
-    None of ours has any, but it is asked for at each call, and the first one would load a store for it: 8 MB, for which an
-    agent's first call waits 0.2 s and more. Where fastmcp names it otherwise, all goes on as it does there.
+    fastmcp reads session state at each call, and the first read loads a store: 8 MB, and 0.2 s or more for the agent's first call. No
+    tool here uses it. If fastmcp renames the attribute, its default applies.
 
-    For clients of 2026 it would list all tools before each call, to see whether the one that is called has arguments that must also
-    be headers: 2 ms, and a wait for servers that are just being started.
+    For clients of protocol 2026 it would list all tools before each call, to find arguments that must also be headers: 2 ms, and a
+    wait for servers that are starting.
     """
 
     _state_store = _NoState()  # type: ignore[assignment]

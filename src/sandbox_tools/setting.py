@@ -6,7 +6,7 @@ from sandbox_tools.toolkit.settings_file import TEXTS, SettingsFile
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a setting for programs that read no JSON; without a value nothing, and fail."""
+    """Print a setting for programs that cannot read JSON; exit with 1 if it is not set."""
     parser = argparse.ArgumentParser(prog="sandbox-tools setting")
     parser.add_argument("name", choices=TEXTS)
     value = getattr(SettingsFile().read(), parser.parse_args(arguments).name)

@@ -102,7 +102,7 @@ async def test_no_tool_answers_the_same_text_twice(tools):
 async def test_wrong_arguments_are_told_in_a_sentence(tools):
     with pytest.raises(ToolError) as failed:
         await tools.call_tool("read_file", {"file": "x"})
-    assert str(failed.value).startswith("read_file was called with wrong arguments. ")
+    assert str(failed.value).startswith("Invalid arguments for read_file. ")
     assert "path: Missing required argument" in str(failed.value)
     assert "pydantic" not in str(failed.value)
 
@@ -132,7 +132,7 @@ async def test_the_official_client_gets_text_images_and_errors(tool_server, mode
     assert text.content[0].text == "1\thello"
     assert base64.b64decode(shown.content[0].data) == image
     assert failed.is_error
-    assert failed.content[0].text.startswith("There is no nothing in ")
+    assert failed.content[0].text.startswith("nothing does not exist in ")
 
 
 def make_huge(path):

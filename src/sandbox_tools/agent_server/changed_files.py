@@ -1,4 +1,4 @@
-"""Which files an agent changed: those that look different afterwards."""
+"""Files changed by an agent, found by comparing file status before and after."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ Snapshot = Mapping[str, tuple[int, ...]]
 
 
 def snapshot(directory: Path) -> Snapshot | None:
-    """Note what each file looks like, those that git ignores apart; None where there are too many."""
+    """Record the status of each file that git does not ignore; None if there are too many."""
     until = time.monotonic() + _MAX_SECONDS
     seen: dict[str, tuple[int, ...]] = {}
     for name in _names(directory):
@@ -40,8 +40,8 @@ def snapshot(directory: Path) -> Snapshot | None:
     return seen
 
 
-def changed(before: Snapshot | None, after: Snapshot | None) -> list[str] | None:
-    """Name what is new, gone or different, or say None where it is not known."""
+def diff(before: Snapshot | None, after: Snapshot | None) -> list[str] | None:
+    """List new, deleted and changed files; None if unknown."""
     if before is None or after is None:
         return None
     return sorted(
@@ -58,7 +58,7 @@ def _names(directory: Path) -> Iterator[str]:
 
 def _list_with_git(directory: Path) -> list[str] | None:
     try:
-        listed = subprocess.run(  # noqa: S603 - no word of it is a caller's
+        listed = subprocess.run(  # noqa: S603 - no argument comes from a caller
             _LIST, cwd=directory, capture_output=True, timeout=_MAX_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):

@@ -13,7 +13,7 @@ from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
 
 
 class Connection:
-    """One client: what it asks for, and the events of the sessions that it follows."""
+    """A client: handles its requests and sends events of the sessions that it follows."""
 
     def __init__(self, socket: ServerConnection, sessions: Sessions) -> None:
         self._socket = socket
@@ -22,7 +22,7 @@ class Connection:
         self._ends_with_it: set[Session] = set()
 
     async def serve(self) -> None:
-        """Do what comes until the client is gone; what runs goes on unless it was asked for otherwise."""
+        """Handle requests until the client disconnects; runs continue unless on_disconnect says otherwise."""
         try:
             async for text in self._socket:
                 await self._receive(text)
@@ -89,7 +89,7 @@ class Connection:
     def _named(self, request: Mapping[str, Any]) -> Session:
         session_id = request.get("session_id")
         if not isinstance(session_id, str):
-            raise RequestRefused("bad-request", "`session_id` must say which session is meant.")
+            raise RequestRefused("bad-request", "`session_id` is required.")
         return self._sessions.get(session_id)
 
     async def _send(self, event: bytes) -> None:
@@ -102,11 +102,11 @@ def _parse(text: str | bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
-        raise RequestRefused("bad-request", "Each message must be one JSON object.")
+        raise RequestRefused("bad-request", "Every message must be a JSON object.")
     return request
 
 
 def _number(after: Any) -> int | None:
     if after is not None and (not isinstance(after, int) or isinstance(after, bool)):
-        raise RequestRefused("bad-request", "`after` must be the number of an event, its `seq`.")
+        raise RequestRefused("bad-request", "`after` must be an integer, the `seq` of an event.")
     return after

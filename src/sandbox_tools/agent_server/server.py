@@ -21,14 +21,14 @@ _STATE = ".local/state/sandbox-agents"
 
 
 class AgentServer:
-    """Sessions with coding agents behind a WebSocket; see docs/agent-server.md."""
+    """WebSocket server for sessions with coding agents; see docs/agent-server.md."""
 
     def __init__(self, settings: SettingsFile, sessions: Sessions) -> None:
         self._settings = settings
         self._sessions = sessions
 
     async def serve(self, host: str, port: int, until: asyncio.Event) -> None:
-        """Serve until document to stop, then end what runs."""
+        """Serve until `until` is set, then end all agents."""
         async with (
             self._sessions.serving(),
             serve(
@@ -38,7 +38,7 @@ class AgentServer:
                 process_request=self._admit,
                 max_size=_MAX_REQUEST,
                 compression=None,
-                # A sandbox that was paused answers late, and is there all the same.
+                # A paused sandbox answers pings late; that is not a failure.
                 ping_interval=30,
                 ping_timeout=None,
             ),
@@ -55,7 +55,7 @@ class AgentServer:
         if not self._is_authorized(request.headers.get_all("Authorization")):
             return socket.respond(
                 HTTPStatus.UNAUTHORIZED,
-                "The sandbox's token is needed, as Authorization: Bearer.\n",
+                "Missing or invalid token. Send Authorization: Bearer TOKEN.\n",
             )
         if path != "/":
             return socket.respond(HTTPStatus.NOT_FOUND, "The WebSocket is at /.\n")
@@ -65,8 +65,8 @@ class AgentServer:
         token = self._settings.read().token
         if token is None or len(authorizations) != 1:
             return False
-        scheme, _, given = authorizations[0].partition(" ")
-        is_it = secrets.compare_digest(_bytes(given.strip()), _bytes(token))
+        scheme, _, credential = authorizations[0].partition(" ")
+        is_it = secrets.compare_digest(_bytes(credential.strip()), _bytes(token))
         return scheme.lower() == "bearer" and is_it
 
     def _health(self) -> dict[str, object]:
@@ -86,16 +86,16 @@ def _json(socket: ServerConnection, document: dict[str, object]) -> Response:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until document to stop."""
+    """Serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="sandbox-tools serve-agents")
-    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - it is reached from outside, with a token
+    parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - requests need a token
     parser.add_argument("--port", type=int, default=3000)
     parser.add_argument("--settings", type=Path, default=PATH)
     parser.add_argument(
         "--workspace",
         type=lambda path: Path(path).absolute(),
         default=".",
-        help="directory in which agents work (default: the current directory)",
+        help="working directory of agents (default: the current directory)",
     )
     parser.add_argument("--state", type=Path, default=Path.home() / _STATE)
     parser.add_argument("--tool-server", default="http://127.0.0.1:6060/mcp/")

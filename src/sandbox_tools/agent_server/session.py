@@ -22,19 +22,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StopReason:
-    """Why a run was ended before its agent was done, and what that makes of it."""
+    """Why a run was stopped early, and the resulting state."""
 
     why: str
     state: str
     exit_code: int
 
 
-INTERRUPTED = StopReason("It was interrupted.", "interrupted", 130)
-_SERVER_STOPPED = StopReason("The agent server ended.", "failed", 1)
+INTERRUPTED = StopReason("Interrupted.", "interrupted", 130)
+_SERVER_STOPPED = StopReason("The agent server was stopped.", "failed", 1)
 
 
 class Session:
-    """A conversation with one agent: one prompt at a time, each with its events to a result."""
+    """A conversation with an agent: one prompt at a time, each with events up to a result."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Session:
         self.followers = 0
         self._records = records
         self._seconds_to_stop = seconds_to_stop
-        self._agent = coding_agents.make(record.agent)
+        self._agent = coding_agents.create_agent(record.agent)
         self._run: asyncio.Task[None] | None = None
         self._run_request: asyncio.Task[Outcome] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -61,23 +61,23 @@ class Session:
         return self._run is not None and not self._run.done()
 
     def begin(self, prompt: Prompt, context: RunContext) -> None:
-        """Set to work on a prompt."""
+        """Start a prompt."""
         if self.is_busy:
             raise RequestRefused(
                 "busy",
-                f"Session {self.record.id} is at work on a prompt. Wait for its result, or interrupt it.",
+                f"Session {self.record.id} is busy. Wait for its result or interrupt it.",
             )
         self._stop = self._run_request = None
         self._run = asyncio.create_task(self._run_prompt(prompt, context))
 
     def interrupt(self, stop: StopReason = INTERRUPTED) -> None:
-        """Have the agent stop, by force if it does not within some seconds."""
+        """Interrupt the agent, and kill it if it does not stop in time."""
         if self.is_busy and self._stop is None:
             self._stop = stop
             self._stopping = asyncio.create_task(self._stop_agent())
 
     async def release(self) -> None:
-        """End the agent's process; the next prompt starts another one, which goes on where this one was."""
+        """End the idle agent process; the next prompt starts a new one that resumes the session."""
         if not self.is_busy:
             await self._agent.close()
 
@@ -102,7 +102,7 @@ class Session:
         directory = Path(self.record.cwd)
         before = await asyncio.to_thread(changed_files.snapshot, directory)
         outcome = await self._run_agent(prompt, context)
-        changed = changed_files.changed(
+        changed = changed_files.diff(
             before, await asyncio.to_thread(changed_files.snapshot, directory)
         )
         self._keep_record()
@@ -152,7 +152,7 @@ class Session:
         try:
             self._records.keep(self.record)
         except OSError as error:
-            _log.warning("session=%s cannot be kept: %s", self.record.id, error)
+            _log.warning("session_not_stored session=%s error=%s", self.record.id, error)
 
     def _emit_message(self, message: Mapping[str, Any]) -> None:
         self._emit("message", message=message)
@@ -163,21 +163,21 @@ class Session:
 
 async def _interrupt_after(session: Session, seconds: float) -> None:
     await sleep_awake(seconds)
-    why = f"It was stopped after {seconds:g} seconds, the time it had."
+    why = f"Stopped after {seconds:g} seconds (timeout_s)."
     session.interrupt(StopReason(why, "timed_out", 124))
 
 
 def _outcome_of(work: "asyncio.Task[Outcome]") -> Outcome:
     if work.cancelled():
-        return Outcome(exit_code=1, failure="It was stopped by force.")
+        return Outcome(exit_code=1, failure="Killed: it did not stop in time.")
     failure = work.exception()
     if failure is None:
         return work.result()
     if isinstance(failure, RequestRefused | OSError):
         return Outcome(exit_code=1, failure=str(failure))
-    _log.error("a run failed by a fault of the agent server", exc_info=failure)
+    _log.error("run_failed", exc_info=failure)
     fault = (
-        f"A fault of the agent server ({type(failure).__name__}), which its log tells more about."
+        f"Internal error of the agent server ({type(failure).__name__}); details are in its log."
     )
     return Outcome(exit_code=1, failure=fault)
 
@@ -187,7 +187,7 @@ _MAX_TICK = 5.0
 
 
 async def sleep_awake(seconds: float) -> None:
-    """Sleep, not counting the time in which the whole sandbox was paused."""
+    """Sleep, without counting time in which the sandbox was paused."""
     loop = asyncio.get_running_loop()
     left, before = seconds, loop.time()
     while left > 0:

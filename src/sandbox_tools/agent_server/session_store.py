@@ -9,7 +9,7 @@ _MAX_KEPT = 500
 
 
 class SessionRecords:
-    """A file for each session, of which the newest are kept."""
+    """One file per session; only the newest are kept."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

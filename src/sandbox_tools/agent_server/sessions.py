@@ -16,13 +16,13 @@ from sandbox_tools.coding_agents.prompts import Prompt, RequestRefused
 from sandbox_tools.toolkit.settings_file import SettingsFile
 
 _CLEANUP_SECONDS = 5.0
-# These take the id that their sessions are to have; the others say which they gave them.
+# These accept a session id; the others generate their own.
 _ACCEPT_SESSION_ID = ("claude", "copilot", "gemini")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much an agent server holds at once: a live Claude Code has 234 MB, a remembered session up to 2 MB."""
+    """Limits: a running Claude Code needs 234 MB, a session in memory up to 2 MB."""
 
     running: int = 8
     remembered: int = 32
@@ -31,7 +31,7 @@ class Limits:
 
 
 class Sessions:
-    """All sessions of this sandbox: those at work, those remembered, and those that can be resumed by their id."""
+    """All sessions: running, in memory, and those that can be resumed by id."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Sessions:
         return sum(session.is_busy for session in self._sessions.values())
 
     def begin(self, prompt: Prompt) -> tuple[Session, int]:
-        """Set a session to work; with it, tell after which number its events for this prompt come."""
+        """Start a prompt; return its session and the number after which its events follow."""
         session = self._session_for(prompt)
         if not session.is_busy and self.running >= self._limits.running:
             raise RequestRefused(
                 "too-many-running",
-                f"{self.running} agents are at work, the most at once. Wait until one is done.",
+                f"The maximum of {self.running} agents is running. Wait until one has finished.",
             )
         after = session.transcript.last
         session.begin(prompt, self._run_context(session.record, prompt))
@@ -68,17 +68,17 @@ class Sessions:
         return session, after
 
     def get(self, session_id: str) -> Session:
-        """Find a session that is remembered."""
+        """Return a session in memory."""
         session = self._sessions.get(session_id)
         if session is None:
             raise RequestRefused(
                 "unknown-session",
-                f"Nothing is remembered of session {session_id}. A prompt with its id resumes it.",
+                f"Session {session_id} is not in memory. Send a prompt with its id to resume it.",
             )
         return session
 
     def describe(self) -> list[dict[str, Any]]:
-        """List what is remembered, the latest used last."""
+        """List the sessions in memory, least recently used first."""
         return [
             {
                 "session_id": session.record.id,
@@ -92,7 +92,7 @@ class Sessions:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """End what idles while the server serves, and everything when it ends."""
+        """End idle agent processes while serving, and all of them at the end."""
         rounds = asyncio.create_task(self._run_cleanup())
         try:
             yield
@@ -124,13 +124,14 @@ class Sessions:
         if not coding_agents.is_installed(record.agent):
             installed = (
                 ", ".join(coding_agents.installed_agents())
-                or "none; the template agent-full has them"
+                or "none; the template agent-full includes them"
             )
             raise RequestRefused(
-                "no-such-agent", f"There is no {record.agent} in this sandbox. It has {installed}."
+                "no-such-agent",
+                f"{record.agent} is not installed in this sandbox. Installed agents: {installed}.",
             )
-        if not os.path.isdir(record.cwd):  # noqa: PTH112 - Path's fails where it may not look
-            raise RequestRefused("bad-request", f"There is no directory {record.cwd} to work in.")
+        if not os.path.isdir(record.cwd):  # noqa: PTH112 - Path.is_dir raises without permission
+            raise RequestRefused("bad-request", f"cwd {record.cwd} is not a directory.")
         return Session(record, self._records, seconds_to_stop=self._limits.seconds_to_stop)
 
     def _new_record(self, prompt: Prompt) -> SessionRecord:
@@ -139,7 +140,7 @@ class Sessions:
         return SessionRecord(id=new, agent=agent, cwd=self._directory(prompt), own_id=own_id)
 
     def _adopt_record(self, prompt: Prompt) -> SessionRecord:
-        """Take an id that nobody here has given for one of the agent's own, which a person may have begun."""
+        """Treat an unknown id as one of the agent's own sessions, which a person may have started."""
         assert prompt.session_id is not None
         return SessionRecord(
             id=prompt.session_id,
@@ -150,7 +151,7 @@ class Sessions:
         )
 
     def _directory(self, prompt: Prompt) -> str:
-        # Not Path's `expanduser`, which fails for users whom there are not.
+        # Path.expanduser raises for unknown users.
         return str(self._workspace / os.path.expanduser(prompt.cwd or "."))  # noqa: PTH111
 
     def _run_context(self, record: SessionRecord, prompt: Prompt) -> RunContext:
@@ -164,7 +165,7 @@ class Sessions:
         )
 
     def _mark_used(self, session: Session) -> None:
-        """Have it be the latest used."""
+        """Make it the most recently used."""
         self._sessions.pop(session.record.id, None)
         self._sessions[session.record.id] = session
 
@@ -177,12 +178,12 @@ class Sessions:
             await session.close()
 
 
-def _environment(envs: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+def _environment(envs: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
     """Merge the agent server's, the sandbox's and the client's variables; later ones win."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("TMUX")}
     own.pop("CLAUDECODE", None)
     # Without it Claude Code refuses to run as root without permission prompts.
-    return own | {"IS_SANDBOX": "1"} | dict(filter(_is_valid, envs.items())) | dict(given)
+    return own | {"IS_SANDBOX": "1"} | dict(filter(_is_valid, envs.items())) | dict(overrides)
 
 
 def _is_valid(variable: tuple[str, object]) -> bool:
@@ -192,9 +193,9 @@ def _is_valid(variable: tuple[str, object]) -> bool:
 
 def _require_same_session(record: SessionRecord, prompt: Prompt, directory: str) -> None:
     if prompt.agent not in (None, record.agent):
-        raise RequestRefused("bad-request", f"Session {record.id} is one of {record.agent}.")
+        raise RequestRefused("bad-request", f"Session {record.id} belongs to {record.agent}.")
     if prompt.cwd is not None and directory != record.cwd:
         raise RequestRefused(
             "bad-request",
-            f"Session {record.id} works in {record.cwd}. Begin another one for {prompt.cwd}.",
+            f"The cwd of session {record.id} is {record.cwd}. Start a new session for {prompt.cwd}.",
         )

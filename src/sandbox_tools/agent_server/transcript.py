@@ -9,10 +9,10 @@ _MAX_BYTES = 2 << 20
 
 
 class Transcript:
-    """What happens in a session, numbered; the newest of it is kept for those who were away.
+    """Numbered events of a session; the newest are kept for clients that reconnect.
 
-    Numbers begin with the milliseconds of now, so that those of an agent server that ended are lower: who comes back to the next
-    one with such a number is told of a gap, and never takes new events for old ones.
+    Numbers start at the current time in milliseconds, so those of an earlier agent server are lower: a client that reconnects with
+    one of them gets a gap event, and never mistakes new events for old ones.
     """
 
     def __init__(self, *, max_bytes: int = _MAX_BYTES) -> None:
@@ -40,7 +40,7 @@ class Transcript:
         self._changed = asyncio.Event()
 
     async def follow(self, after: int | None = None) -> AsyncIterator[bytes]:
-        """Give what came after a number, or all that is kept, and then what comes."""
+        """Yield the events after a number, or all that are kept, then new ones."""
         if after is None:
             after = 0 if self._trimmed else self._oldest - 1
         while True:

@@ -14,11 +14,11 @@ _RETRY_SECONDS = 0.2
 
 
 class AgentServerUnavailable(Exception):
-    """There is no agent server to ask, or none that lets us in."""
+    """The agent server is not running or rejects the connection."""
 
 
 class AgentConnection:
-    """One prompt to the agent server, and what comes of it."""
+    """A connection to the agent server for one prompt."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -26,7 +26,7 @@ class AgentConnection:
         self._is_interrupted = False
 
     async def run_prompt(self, prompt: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Ask, and give each event to the `result`, or to the only one, `refused`."""
+        """Send the prompt and yield events up to `result` or `refused`."""
         await self._send({"type": "prompt", **prompt})
         try:
             async for text in self._socket:
@@ -37,10 +37,10 @@ class AgentConnection:
                     return
         except ConnectionClosed:
             pass
-        raise AgentServerUnavailable("The agent server ended before the agent was done.")
+        raise AgentServerUnavailable("The agent server ended before the agent finished.")
 
     async def interrupt(self) -> None:
-        """Have the agent stop; its result follows."""
+        """Interrupt the agent; its result follows."""
         self._is_interrupted = True
         if self._session_id is not None:
             await self._send({"type": "interrupt", "session_id": self._session_id})
@@ -60,16 +60,16 @@ class AgentConnection:
 
 @asynccontextmanager
 async def connect_to_agent_server(port: int, token: str | None) -> AsyncIterator[AgentConnection]:
-    """Connect to this sandbox's agent server, which may be about to start."""
+    """Connect to this sandbox's agent server; wait if it is still starting."""
     if token is None:
         raise AgentServerUnavailable(
-            "This sandbox has no settings (/etc/sandbox/tools.json), so its agent server lets nobody in."
+            "This sandbox has no settings (/etc/sandbox/tools.json), so its agent server accepts no connections."
         )
     socket = await _connect(port, token)
     try:
         yield AgentConnection(socket)
     finally:
-        # Whoever was cancelled hangs up all the same: that is what stops the agent.
+        # Shielded: closing the connection is what stops the agent after a cancellation.
         await asyncio.shield(asyncio.ensure_future(socket.close()))
 
 
@@ -85,16 +85,16 @@ async def _connect(port: int, token: str) -> ClientConnection:
                     await asyncio.sleep(_RETRY_SECONDS)
     except OSError:
         raise AgentServerUnavailable(
-            "There is no agent server in this sandbox. The template agent-full has one."
+            "No agent server is running in this sandbox. The template agent-full includes one."
         ) from None
     except InvalidStatus as error:
         status = error.response.status_code
         raise AgentServerUnavailable(
-            f"The agent server refuses the sandbox's token ({status})."
+            f"The agent server rejected the sandbox's token (HTTP status {status})."
         ) from None
     except WebSocketException as error:
         raise AgentServerUnavailable(
-            f"What listens on port {port} is no agent server: {error}."
+            f"The server on port {port} is not an agent server: {error}."
         ) from None
 
 
@@ -105,6 +105,6 @@ async def _connect_now(port: int, token: str) -> ClientConnection:
         max_size=_MAX_EVENT,
         compression=None,
         proxy=None,
-        # The sandbox may be paused in between, for any time.
+        # The sandbox may be paused for any time.
         ping_interval=None,
     )

@@ -1,4 +1,4 @@
-"""What an agent does, in a line for whoever waits for it."""
+"""One-line summaries of agents' messages, for progress reports."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,19 +17,19 @@ _SUMMARY_FIELDS = (
 
 
 def summarize(message: Mapping[str, Any]) -> str | None:
-    """Say in one line what a message of any of the agents tells, or None if it tells nothing of use."""
+    """Summarize a message of any agent in one line; None if it contains nothing to report."""
     lines = list(_lines(message))
     return lines[-1][:_MAX_LINE_LENGTH] if lines else None
 
 
 def _lines(message: Mapping[str, Any]) -> Iterator[str]:
-    for kind, said in _content(message):
-        line = said if isinstance(said, str) else _use(kind, said)
+    for kind, content in _content(message):
+        line = content if isinstance(content, str) else _use(kind, content)
         yield from line.strip().splitlines()[:1]
 
 
 def _content(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give texts, and uses of tools as (name, arguments)."""
+    """Yield texts and tool calls as (tool name, text or arguments)."""
     kind = message.get("type")
     if kind == "assistant":  # Claude
         for block in _objects(message.get("content")):
@@ -39,8 +39,8 @@ def _content(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield "", block.get("text") or ""
     elif kind in ("item.started", "item.completed"):  # Codex
         item = _object(message.get("item"))
-        said = item.get("text") or item.get("message")
-        yield str(item.get("type")), said or item
+        text = item.get("text") or item.get("message")
+        yield str(item.get("type")), text or item
     elif kind == "tool_use":  # Gemini, opencode
         part = _object(message.get("part"))
         yield (
@@ -57,8 +57,8 @@ def _content(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _use(tool: str, arguments: Any) -> str:
-    given = _object(arguments)
-    about = next((str(given[name]) for name in _SUMMARY_FIELDS if given.get(name)), "")
+    fields = _object(arguments)
+    about = next((str(fields[name]) for name in _SUMMARY_FIELDS if fields.get(name)), "")
     return f"{tool}: {about}" if about else tool
 
 

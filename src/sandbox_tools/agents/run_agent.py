@@ -27,7 +27,7 @@ _SECONDS_TO_STOP = 30.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Have the agent server carry out the prompt that the environment holds; see docs/in-the-sandbox.md."""
+    """Run the prompt in the environment variables on the agent server; see docs/in-the-sandbox.md."""
     parser = argparse.ArgumentParser(prog="sandbox-tools run-agent")
     parser.add_argument("--port", type=int, default=3000)
     parser.add_argument("--settings", type=Path, default=PATH)
@@ -37,11 +37,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class InvalidRequest(Exception):
-    """The environment does not say what to do."""
+    """The environment contains no valid request."""
 
 
 class Run:
-    """One prompt, and what is said of it on stdout."""
+    """One prompt, whose events go to stdout."""
 
     def __init__(self, port: int, token: str | None) -> None:
         self._port = port
@@ -51,7 +51,7 @@ class Run:
         self._interrupting: asyncio.Task[None] | None = None
 
     async def run_prompt(self, environment: Mapping[str, str]) -> int:
-        """Work to the result, which is always told; say how to exit."""
+        """Run to the result, which is always written; return the exit code."""
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, this)
@@ -62,7 +62,7 @@ class Run:
         except (AgentServerUnavailable, InvalidRequest) as error:
             result = _result("failed", str(error))
         except asyncio.CancelledError:
-            result = _result("interrupted", "It was interrupted, and did not stop in time.")
+            result = _result("interrupted", "Interrupted; the agent did not stop in time.")
         await _write_event(result)
         return _EXIT_CODES[result["state"]]
 
@@ -70,7 +70,7 @@ class Run:
         request["envs"] = _environment_for_agent(os.environ)
         async with connect_to_agent_server(self._port, self._token) as self._link:
             if self._is_interrupted:
-                return _result("interrupted", "It was interrupted before it began.")
+                return _result("interrupted", "Interrupted before it started.")
             async for event in self._link.run_prompt(request):
                 event.pop("seq", None)
                 if event["type"] == "result":
@@ -80,10 +80,10 @@ class Run:
                 await _write_event(
                     event if event["type"] in ("started", "message") else _gap(event)
                 )
-        raise AgentServerUnavailable("The agent server ended before the agent was done.")
+        raise AgentServerUnavailable("The agent server ended before the agent finished.")
 
     def _stop(self, this: "asyncio.Task[int] | None") -> None:
-        """Ask for an end; whoever asks again gets it at once."""
+        """Interrupt the agent; a second signal ends at once."""
         if this is None:
             return
         if self._is_interrupted:
@@ -95,7 +95,7 @@ class Run:
 
 
 async def _interrupt(link: AgentConnection) -> None:
-    with suppress(AgentServerUnavailable):  # which whoever waits for events finds out as well
+    with suppress(AgentServerUnavailable):  # the reader of events reports it
         await link.interrupt()
 
 
@@ -108,7 +108,9 @@ def _read_request(environment: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         request = None
     if not isinstance(request, dict):
-        raise InvalidRequest(f"{_REQUEST_PREFIX}0, {_REQUEST_PREFIX}1, … hold no JSON object.")
+        raise InvalidRequest(
+            f"{_REQUEST_PREFIX}0, {_REQUEST_PREFIX}1, … do not contain a JSON object."
+        )
     return request
 
 
@@ -139,7 +141,7 @@ def _gap(event: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _write_event(event: Mapping[str, Any]) -> None:
     line = json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
-    # Whoever reads slowly holds up this thread alone, and not the answer to a signal.
+    # A slow reader blocks this thread only, not the handling of signals.
     await asyncio.to_thread(_write, line)
 
 

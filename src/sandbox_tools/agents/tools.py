@@ -15,39 +15,41 @@ _PORT = int(os.environ.get("SANDBOX_AGENT_SERVER_PORT", "3000"))
 
 
 class AgentAnswer(BaseModel):
-    """What an agent came to."""
+    """Result of an agent."""
 
     output: str = Field(description="The agent's final answer.")
-    session_id: str = Field(description="Give it with the next prompt to go on with this work.")
+    session_id: str = Field(description="Pass it with the next prompt to continue this session.")
     changed_files: list[str] | None = Field(
-        description="Files that are new, changed or gone, relative to cwd; null where there are too many to look at."
+        description="New, changed and deleted files, relative to cwd; null if there are too many files to compare."
     )
-    cost_usd: float | None = Field(description="What it cost, where the agent tells.")
+    cost_usd: float | None = Field(description="Cost, if the agent reports it.")
 
 
 PromptText = Annotated[
     str,
     Field(
         min_length=1,
-        description="What is to be done, with all that the agent must know: it sees nothing of your conversation.",
+        description="The task, with all necessary context: the agent does not see your conversation.",
     ),
 ]
-Model = Annotated[str | None, Field(description="The model's name; by default the agent's own.")]
+Model = Annotated[str | None, Field(description="Name of the model. Default: the agent's default.")]
 Cwd = Annotated[
     str | None,
     Field(description="Directory to work in. Default: the session's, else the working directory."),
 ]
 SessionId = Annotated[
-    str | None, Field(description="The `session_id` of an earlier answer, to go on with its work.")
+    str | None, Field(description="session_id of an earlier result, to continue that session.")
 ]
 Timeout = Annotated[
     float,
-    Field(gt=0, le=86_400, description="After so many seconds it is stopped, and the call fails."),
+    Field(
+        gt=0, le=86_400, description="Stop the agent after this many seconds; the call then fails."
+    ),
 ]
 
 
 def register(server: FastMCP, context: ToolsetContext) -> None:
-    """Add those agents that are in this sandbox; health tells which."""
+    """Register the installed agents, and report them in health."""
     agents = Agents(context)
     installed = coding_agents.installed_agents()
     if "claude" in installed:
@@ -58,12 +60,12 @@ def register(server: FastMCP, context: ToolsetContext) -> None:
 
 
 class Agents:
-    """Coding agents as tools, by the agent server: in here they would outgrow what a tool server may have."""
+    """Coding agents as tools. They run in the agent server: the tool server has too little memory."""
 
     def __init__(self, context: ToolsetContext) -> None:
         self._context = context
 
-    async def claude_code(  # noqa: PLR0913, PLR0917 - they are the tool's
+    async def claude_code(  # noqa: PLR0913, PLR0917 - the tool's parameters
         self,
         context: Context,
         prompt: PromptText,
@@ -73,24 +75,24 @@ class Agents:
         tools: Annotated[
             list[str] | None,
             Field(
-                description="All that it may use, such as Read, Grep, Edit, Bash; by default everything."
+                description="Tools that the agent may use, e.g. Read, Grep, Edit, Bash. Default: all."
             ),
         ] = None,
         permission_mode: Annotated[
             Literal["bypassPermissions", "acceptEdits", "plan", "dontAsk"],
             Field(
-                description="How far it may go, as nobody is asked: everything, edits of files, only to plan, or only what its settings allow."
+                description="What it may do without asking: everything, edit files, only plan, or only what its settings allow."
             ),
         ] = "bypassPermissions",
         max_turns: Annotated[
-            int | None, Field(ge=1, description="After so many steps it is stopped.")
+            int | None, Field(ge=1, description="Stop the agent after this many turns.")
         ] = None,
         timeout_s: Timeout = 3600,
     ) -> AgentAnswer:
-        """Have Claude Code, a coding agent, do a piece of work in this sandbox, and give its answer and which files it changed.
+        """Run the coding agent Claude Code on a task in this sandbox. Returns its answer and the changed files.
 
-        It reads, writes, runs commands and uses this sandbox's tools by itself, without asking anybody. Progress tells what it does;
-        a cancelled call stops it.
+        It reads and writes files, runs commands and uses this sandbox's tools without asking. Progress notifications show its steps.
+        Cancelling the call stops it. If it fails, the error contains the session_id to continue with.
         """
         return await self._run(
             context,
@@ -115,15 +117,15 @@ class Agents:
         permission_mode: Annotated[
             Literal["bypassPermissions", "acceptEdits", "plan"],
             Field(
-                description="How far it may go, as nobody is asked: everything, edits of files below cwd, or only reading."
+                description="What it may do without asking: everything, edit files below cwd, or only read."
             ),
         ] = "bypassPermissions",
         timeout_s: Timeout = 3600,
     ) -> AgentAnswer:
-        """Have Codex, a coding agent, do a piece of work in this sandbox, and give its answer and which files it changed.
+        """Run the coding agent Codex on a task in this sandbox. Returns its answer and the changed files.
 
-        It reads, writes, runs commands and uses this sandbox's tools by itself, without asking anybody. Progress tells what it does;
-        a cancelled call stops it.
+        It reads and writes files, runs commands and uses this sandbox's tools without asking. Progress notifications show its steps.
+        Cancelling the call stops it. If it fails, the error contains the session_id to continue with.
         """
         return await self._run(
             context,
@@ -137,7 +139,7 @@ class Agents:
         )
 
     async def _run(self, context: Context, **request: Any) -> AgentAnswer:
-        # The client of WebSockets is loaded by the few who call an agent, and not by everybody's idle tool server.
+        # Imported on demand: an idle tool server does not need the WebSocket client.
         client = import_module("sandbox_tools.agents.client")
         steps = 0
         try:
@@ -153,7 +155,7 @@ class Agents:
                         await context.report_progress(steps, None, line)
         except client.AgentServerUnavailable as error:
             raise ToolError(str(error)) from None
-        raise ToolError("The agent server ended before the agent was done.")
+        raise ToolError("The agent server ended before the agent finished.")
 
 
 def _answer(event: dict[str, Any]) -> AgentAnswer:
@@ -162,7 +164,7 @@ def _answer(event: dict[str, Any]) -> AgentAnswer:
     if event["state"] != "succeeded":
         changed = ", ".join(event["changed_files"] or ()) or "none"
         raise ToolError(
-            f"{event['output']}\n(session_id {event['session_id']}, to go on with; changed files: {changed})"
+            f"{event['output']}\n(To continue: session_id {event['session_id']}. Changed files: {changed}.)"
         )
     return AgentAnswer(
         output=event["output"],

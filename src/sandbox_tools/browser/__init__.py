@@ -11,11 +11,9 @@ from sandbox_tools.toolkit.context import ToolsetContext
 
 
 def register(server: FastMCP, context: ToolsetContext) -> None:
-    """Offer the browser where there is one: ten tools that only fail would cost agents their context."""
+    """Register the browser tools if a browser is installed; tools that always fail would waste the model's context."""
     if not is_installed():
-        context.health.add(
-            "browser", lambda: "absent: sandboxes of the template agent-full have one"
-        )
+        context.health.add("browser", lambda: "not installed; the template agent-full includes it")
         return
     browser = Browser(context.workspace)
     context.add_lifespan(lambda: _closed_at_end(browser))

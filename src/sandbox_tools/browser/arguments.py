@@ -1,4 +1,4 @@
-"""What agents ask for, in types that tools can be declared with before playwright is loaded."""
+"""Types of tool parameters, defined without importing playwright."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ Show = Literal["nothing", "view", "screenshot"]
 
 @dataclass(frozen=True)
 class ElementTarget:
-    """An element as an agent names it: by a ref of browser_view, or by a selector."""
+    """An element, named by a ref of browser_view or by a selector."""
 
     ref: str | None
     selector: str | None

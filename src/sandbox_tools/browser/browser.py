@@ -14,16 +14,14 @@ if TYPE_CHECKING:
     from sandbox_tools.browser.browser_session import BrowserSession
     from sandbox_tools.browser.page_actions import PageActions
 
-_RESTARTED = (
-    "The browser had ended by itself and was started again. Its tabs are gone, its cookies are not."
-)
+_RESTARTED = "The browser crashed and was restarted. Its tabs are lost; cookies are kept."
 _LIMIT_SECONDS = 60.0
 
 T = TypeVar("T")
 
 
 class Browser:
-    """The one browser of a sandbox, which starts when it is first used and serves calls in their order."""
+    """The sandbox's browser: starts at first use and runs one call at a time."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -40,7 +38,7 @@ class Browser:
         dialog_text: str | None = None,
         limit_seconds: float = _LIMIT_SECONDS,
     ) -> AsyncIterator["PageActions"]:
-        """Wait for the calls that came before, and have the browser."""
+        """Wait for earlier calls, then give exclusive access to the browser."""
         async with self._calls:
             running = await _shielded(self._ensure_running())
             async with running.actions(
@@ -49,7 +47,7 @@ class Browser:
                 yield actions
 
     async def close(self) -> bool:
-        """End it, if it runs."""
+        """End the browser; return whether it was running."""
         async with self._calls:
             return await _shielded(self._end_locked())
 
@@ -74,7 +72,7 @@ class Browser:
         executable = find_chromium()
         if executable is None:
             raise ToolError(NOT_INSTALLED)
-        # Playwright is a tenth of the memory that a tool server may have, and most never browse.
+        # Playwright takes a tenth of the tool server's memory, and most sandboxes never browse.
         running = await asyncio.to_thread(import_module, "sandbox_tools.browser.browser_session")
         started: BrowserSession = await self._resources.enter_async_context(
             running.open_browser_session(executable, browser_directory(), self._workspace)
@@ -89,5 +87,5 @@ class Browser:
 
 
 async def _shielded(change: Coroutine[Any, Any, T]) -> T:
-    """Carry a start or an end through: a call cancelled in its middle would leave processes behind."""
+    """Shield a start or stop from cancellation, which would leave processes behind."""
     return await asyncio.shield(asyncio.create_task(change))

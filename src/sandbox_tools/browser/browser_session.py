@@ -20,7 +20,7 @@ _ALIVE_SECONDS = 10.0
 
 
 class BrowserSession:
-    """A Chromium that runs, its tabs, and what is to be told of them."""
+    """A running Chromium with its tabs and pending page events."""
 
     def __init__(self, context: BrowserContext, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -48,7 +48,7 @@ class BrowserSession:
             self._dialogs.answer, self._dialogs.text = "dismiss", None
 
     async def is_alive(self) -> bool:
-        """Ask it something: if playwright's own process ended, nothing tells so."""
+        """Probe the browser: playwright does not report the end of its own process."""
         try:
             async with asyncio.timeout(_ALIVE_SECONDS):
                 await self._context.cookies("http://localhost")

@@ -11,14 +11,14 @@ from playwright.async_api import BrowserContext, Error, Playwright, ViewportSize
 from sandbox_tools.browser.page_events import single_line
 
 _VIEWPORT = ViewportSize(width=1280, height=800)
-# Besides what playwright sets: little goes out that no page asked for, and the cache does not fill the disk.
+# In addition to playwright's: no traffic that no page requested, and a bounded cache.
 _FLAGS = ("--disable-quic", "--disable-gpu", "--disk-cache-size=104857600")
 _TIMEOUT_SECONDS = 10
 
 
 @asynccontextmanager
 async def launch_chromium(executable: str, directory: Path) -> AsyncIterator[BrowserContext]:
-    """Run a Chromium without windows, on the profile in a directory, which one process has at a time."""
+    """Run a headless Chromium with the profile in a directory, locked for this process."""
     with _locked_profile(directory) as profile:
         playwright = await async_playwright().start()
         try:
@@ -39,10 +39,10 @@ def _locked_profile(directory: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ToolError(
-                "Another tool server of this account has the browser. Use that one, or end it."
+                "The browser is in use by another tool server of this account. Use that server or stop it."
             ) from None
         profile = directory / "profile"
-        # Chromium's own lock names host and process: in a fork of a sandbox it would keep the browser out for good.
+        # Chromium's own lock contains host and process: in a fork of the sandbox it would never be released.
         for left in profile.glob("Singleton*"):
             left.unlink()
         yield profile
@@ -54,7 +54,7 @@ async def _launch(playwright: Playwright, executable: str, profile: Path) -> Bro
     try:
         return await _launch_once(playwright, executable, profile, sandboxed=True)
     except ToolError:
-        # Containers seldom let it make the namespaces that its own sandbox is of; they are one themselves.
+        # Containers seldom permit the namespaces of Chromium's sandbox; they isolate it themselves.
         return await _launch_once(playwright, executable, profile, sandboxed=False)
 
 
@@ -72,7 +72,7 @@ async def _launch_once(
         )
     except Error as error:
         why = single_line(error.message, limit=1_000)
-        raise ToolError(f"Chromium does not start: {why}") from None
+        raise ToolError(f"Chromium failed to start: {why}") from None
 
 
 async def _close_quietly(end: Callable[[], Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ from sandbox_tools.browser.page_events import PageEvents
 
 @dataclass
 class Dialogs:
-    """Answers dialogs at once, since a page stands still while one is open, and notes what they said."""
+    """Answers dialogs immediately, since they block the page, and records their text."""
 
     events: PageEvents
     answer: Answer = "dismiss"
@@ -21,7 +21,7 @@ class Dialogs:
                 await dialog.accept(self._text_for(dialog))
             else:
                 await dialog.dismiss()
-        except Error:  # its page is gone
+        except Error:  # page closed
             return
         self.events.add(_describe(dialog, accepted=accepts))
 
@@ -33,10 +33,10 @@ class Dialogs:
 
 def _describe(dialog: Dialog, *, accepted: bool) -> str:
     if dialog.type == "alert":
-        return f"The page showed an alert: {dialog.message}"
+        return f"Alert shown by the page: {dialog.message}"
     if dialog.type == "beforeunload":
-        return "The page asked whether to be left, and was."
+        return "The page asked to confirm leaving; confirmed."
     if accepted:
-        return f'The {dialog.type} was accepted: "{dialog.message}"'
-    # What to do comes first: the page's words may be cut.
-    return f'A {dialog.type} was dismissed; do it again with dialog="accept" to accept it: "{dialog.message}"'
+        return f'Accepted the {dialog.type}: "{dialog.message}"'
+    # The advice comes first: the page's text may be truncated.
+    return f'Dismissed the {dialog.type}; to accept it, repeat the call with dialog="accept": "{dialog.message}"'

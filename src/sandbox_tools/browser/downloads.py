@@ -11,7 +11,7 @@ _MAX_NAME = 150
 
 
 class Downloads:
-    """Brings what pages have the browser download into the workspace, under names that are free there."""
+    """Saves downloads in the working directory, under unused names."""
 
     def __init__(self, workspace: Workspace, events: PageEvents) -> None:
         self._directory = workspace.root / "downloads"
@@ -32,7 +32,7 @@ class Downloads:
                 self._idle.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait a little for downloads to end; those that do not are noted."""
+        """Wait for downloads to finish; unfinished ones are reported."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -44,17 +44,17 @@ class Downloads:
         try:
             path = await asyncio.to_thread(_reserve, self._directory, name)
         except OSError as error:
-            return f"{name} could not be downloaded to {self._directory}: {error.strerror}."
+            return f"Download of {name} to {self._directory} failed: {error.strerror}."
         try:
             await download.save_as(path)
         except Error as error:
             path.unlink(missing_ok=True)
-            return f"{name} could not be downloaded: {first_line(error.message)}"
+            return f"Download of {name} failed: {first_line(error.message)}"
         return f"Downloaded {path} ({path.stat().st_size} bytes)."
 
 
 def _reserve(directory: Path, name: str) -> Path:
-    """Make an empty file under a name that nothing has yet."""
+    """Create an empty file with an unused name."""
     directory.mkdir(parents=True, exist_ok=True)
     wanted = directory / name
     path, count = wanted, 1

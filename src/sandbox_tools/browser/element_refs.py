@@ -11,16 +11,16 @@ _REF_OF_PAGE = re.compile(r"\[ref=((?:f\d+)?e\d+)\]")
 
 
 def with_tab_refs(tab: Tab, snapshot: str) -> str:
-    """Have refs tell their tab, but for the first one, where nearly all work is done.
+    """Prefix refs with the tab number, except in the first tab.
 
-    Within a tab playwright gives none of them out twice, whichever documents it shows.
+    Playwright never reuses a ref within a tab, across documents.
     """
     return snapshot if tab.number == 1 else _REF_OF_PAGE.sub(rf"[ref=t{tab.number}\1]", snapshot)
 
 
 async def find(tab: Tab, target: ElementTarget) -> Locator:
     if bool(target.ref) == bool(target.selector):
-        raise ToolError("Name the element by either ref or selector.")
+        raise ToolError("Pass exactly one of ref and selector.")
     if target.ref:
         return await _by_ref(tab, target.ref)
     return tab.page.locator(target.selector or "")
@@ -30,19 +30,19 @@ async def _by_ref(tab: Tab, ref: str) -> Locator:
     parts = _REF.fullmatch(ref)
     if parts is None:
         raise ToolError(
-            f"{ref[:100]!r} is no ref. Refs are what browser_view shows in [ref=…], like e12;"
-            " everything else is a selector."
+            f"{ref[:100]!r} is not a ref. Refs are shown by browser_view as [ref=e12]; pass anything else"
+            " as selector."
         )
     number = int(parts["tab"] or 1)
     if number != tab.number:
         raise ToolError(
-            f"{ref} is an element of tab {number}, and the current one is tab {tab.number}."
-            " Switch with browser_tabs, or see with browser_view what this one has."
+            f"{ref} belongs to tab {number}, but tab {tab.number} is current."
+            " Switch with browser_tabs, or get refs of this tab with browser_view."
         )
     locator = tab.page.get_by_ref(parts["of_page"])
     if await _is_gone(locator):
         raise ToolError(
-            f"There is no {ref} any more: the page has changed. Take a new ref of browser_view."
+            f"{ref} no longer exists: the page has changed. Get a new ref with browser_view."
         )
     return locator
 

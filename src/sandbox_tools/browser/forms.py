@@ -35,8 +35,8 @@ async def is_file_input(element: Locator, *, timeout_s: float) -> bool:
     return taken
 
 
-async def set_files(element: Locator, given: str, workspace: Workspace) -> None:
-    paths = [workspace.resolve(line.strip()) for line in given.splitlines() if line.strip()]
+async def set_files(element: Locator, lines: str, workspace: Workspace) -> None:
+    paths = [workspace.resolve(line.strip()) for line in lines.splitlines() if line.strip()]
     for path in paths:
         _check_file(path)
     await element.set_input_files(paths)
@@ -44,16 +44,16 @@ async def set_files(element: Locator, given: str, workspace: Workspace) -> None:
 
 def _check_file(path: Path) -> None:
     if not path.is_file():
-        raise ToolError(f"There is no file {path} to give to the page.")
+        raise ToolError(f"File {path} does not exist.")
 
 
 async def select(element: Locator, wanted: list[str], *, timeout_s: float) -> None:
-    """Choose options by what they are called, or else by their values."""
+    """Select options by label, or else by value."""
     timeout_ms = timeout_s * 1_000
     options = await element.evaluate(_OPTIONS, timeout=timeout_ms)
     if options is None:
         raise ToolError(
-            "That is no list of options of its own. Open it by browser_click and click the option."
+            "That is not a select element. Open it with browser_click, then click the option."
         )
     values = [_value_of(one, options) for one in wanted]
     await element.select_option(value=values, timeout=timeout_ms, no_wait_after=True)
@@ -66,4 +66,4 @@ def _value_of(wanted: str, options: list[dict[str, str]]) -> str:
                 return option["value"]
     there = ", ".join(repr(single_line(one["label"], limit=100)) for one in options[:_MAX_LISTED])
     more = f" and {len(options) - _MAX_LISTED} more" if len(options) > _MAX_LISTED else ""
-    raise ToolError(f"There is no option {wanted[:100]!r}. There are: {there}{more}.")
+    raise ToolError(f"No option {wanted[:100]!r}. Available: {there}{more}.")

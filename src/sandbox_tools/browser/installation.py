@@ -3,15 +3,13 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-NOT_INSTALLED = (
-    "There is no browser in this sandbox; sandboxes of the template agent-full have one."
-)
+NOT_INSTALLED = "No browser is installed in this sandbox. The template agent-full includes one."
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_chromium() -> str | None:
-    """Find the system's Chromium; playwright is there without one of its own."""
+    """Find the system's Chromium; playwright is installed without its own."""
     return next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 
@@ -20,6 +18,6 @@ def is_installed() -> bool:
 
 
 def browser_directory() -> Path:
-    """Name where the browser keeps cookies, storage and cache, of this user alone."""
+    """Return the private directory for cookies, storage and cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "sandbox-tools" / "browser"

@@ -21,7 +21,7 @@ _MAX_URL_CHARACTERS = 200
 
 
 async def go(tab: Tab, url: str, *, timeout_s: float) -> str:
-    """Open a URL, and tell what was answered; pages that never stop loading count once they can be read."""
+    """Open a URL and describe the response; wait only until the page can be read."""
     navigations = tab.tracker.navigations
     try:
         async with _stop_when_late(tab, url, timeout_s):
@@ -34,7 +34,7 @@ async def go(tab: Tab, url: str, *, timeout_s: float) -> str:
 
 
 async def step(tab: Tab, where: str, *, timeout_s: float) -> str:
-    """Go through the history, or load the page anew."""
+    """Go back or forward in the history, or reload."""
     page, before, navigations = tab.page, tab.page.url, tab.tracker.navigations
     steps = {"back": page.go_back, "forward": page.go_forward, "reload": page.reload}
     try:
@@ -43,13 +43,13 @@ async def step(tab: Tab, where: str, *, timeout_s: float) -> str:
     except Error as error:
         return await _describe_failure(tab, before, error, navigations)
     if response is None and page.url == before and where != "reload":
-        raise ToolError(f"There is no page to go {where} to.")
+        raise ToolError(f"The history has no page to go {where} to.")
     return _describe(page.url, response)
 
 
 @asynccontextmanager
 async def _stop_when_late(tab: Tab, url: str, timeout_s: float) -> AsyncIterator[None]:
-    """Stop what is still on its way when it is waited for no more: the page before it cannot be read meanwhile."""
+    """Stop a pending navigation on timeout or cancellation: the previous page is unreadable meanwhile."""
     try:
         yield
     except PlaywrightTimeout:
@@ -63,19 +63,19 @@ async def _stop_when_late(tab: Tab, url: str, timeout_s: float) -> AsyncIterator
 
 async def _describe_failure(tab: Tab, url: str, error: Error, navigations: int) -> str:
     if "Download is starting" in error.message:
-        return f"{_short_url(url)} is a download, no page."
+        return f"{_short_url(url)} is a download, not a page."
     why = network_failure(error.message)
     if why is None:
         raise error
     if "net::ERR_ABORTED" not in error.message:
         await tab.tracker.wait_for_error_page(navigations=navigations)
-    raise ToolError(f"{_short_url(url)} could not be loaded: {why}.")
+    raise ToolError(f"{_short_url(url)} failed to load: {why}.")
 
 
 def _timeout_message(url: str, timeout_s: float) -> str:
     return (
-        f"{_short_url(url)} did not load within {timeout_s:g} seconds. Give it more by timeout_s, or see by"
-        " browser_view what is there by now."
+        f"{_short_url(url)} did not load within {timeout_s:g} s. Raise timeout_s, or check with"
+        " browser_view what has loaded."
     )
 
 
@@ -83,7 +83,7 @@ def _describe(url: str, response: Response | None) -> str:
     if response is None or response.status < _FIRST_ERROR_STATUS:
         return f"Opened {_short_url(url)}."
     return (
-        f"Opened {_short_url(url)}, for which the server answered with status {response.status}"
+        f"Opened {_short_url(url)}, but the server returned status {response.status}"
         f" {response.status_text}."
     )
 
@@ -92,7 +92,7 @@ def _short_url(url: str) -> str:
     return single_line(url, limit=_MAX_URL_CHARACTERS)
 
 
-# file: pages are let in, as whoever calls these tools reads the same files by others; Chromium keeps web pages from them.
+# file: is allowed because callers can read the same files with other tools; Chromium keeps web pages from them.
 _OPENED = re.compile(r"(?:https?://|file://|data:|about:)", re.IGNORECASE)
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d)", re.IGNORECASE)
 _LOCAL = re.compile(
@@ -100,15 +100,13 @@ _LOCAL = re.compile(
 )
 
 
-def complete_url(given: str, workspace: Workspace) -> str:
-    """Make an address of what one types into a browser: a URL, a host, or the path of a file."""
-    given = given.strip()
-    if _OPENED.match(given):
-        return given
-    if _OTHER_SCHEME.match(given):
-        raise ToolError(
-            f"{given[:200]} cannot be opened: only http, https, file, data and about can."
-        )
-    if given.startswith(("/", "~", "./")):
-        return workspace.resolve(given).as_uri()
-    return f"http://{given}" if _LOCAL.match(given) else f"https://{given}"
+def complete_url(address: str, workspace: Workspace) -> str:
+    """Turn address bar input (a URL, a host or a file path) into a URL."""
+    address = address.strip()
+    if _OPENED.match(address):
+        return address
+    if _OTHER_SCHEME.match(address):
+        raise ToolError(f"{address[:200]} is not supported. Use http, https, file, data or about.")
+    if address.startswith(("/", "~", "./")):
+        return workspace.resolve(address).as_uri()
+    return f"http://{address}" if _LOCAL.match(address) else f"https://{address}"

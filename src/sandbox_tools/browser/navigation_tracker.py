@@ -8,7 +8,7 @@ _TIMEOUT_SECONDS = 5.0
 
 
 class NavigationTracker:
-    """Knows of a page whether it is on its way to another document."""
+    """Tracks whether a page is navigating to another document."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -23,11 +23,11 @@ class NavigationTracker:
 
     @property
     def destination(self) -> str | None:
-        """The URL that the page is on its way to, while its server has not answered."""
+        """URL of the pending navigation, until its server responds."""
         return next((request.url for request in self._pending), None)
 
     async def wait_for_error_page(self, *, navigations: int) -> None:
-        """Wait for Chromium's own page about a failure, which comes late and would break off what is opened next."""
+        """Wait for Chromium's error page, which appears late and would abort the next navigation."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 while self.navigations == navigations:
@@ -35,13 +35,13 @@ class NavigationTracker:
                     await self.changed.wait()
 
     async def stop(self) -> None:
-        with suppress(Error):  # the page is gone
+        with suppress(Error):  # page closed
             session = await self._page.context.new_cdp_session(self._page)
             await session.send("Page.stopLoading")
             await session.detach()
 
     def stop_soon(self) -> None:
-        """Stop without waiting, as a call that was cancelled can wait for nothing more."""
+        """Stop in the background, for cancelled calls, which must not wait."""
         self._stopping = asyncio.create_task(self.stop())
 
     async def wait_until_stopped(self) -> None:
@@ -49,7 +49,7 @@ class NavigationTracker:
             await self._stopping
 
     async def wait_until_idle(self) -> bool:
-        """Wait until what an action set off has come to rest; False if it did not in some seconds."""
+        """Wait until the page is idle after an action; return False on timeout."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 while await self._changes():
@@ -89,5 +89,5 @@ class NavigationTracker:
     def _leaves_page(self, request: Request) -> bool:
         try:
             return request.is_navigation_request() and request.frame == self._page.main_frame
-        except Error:  # the first request of a page that is only being made
+        except Error:  # first request of a page under construction
             return False

@@ -19,7 +19,7 @@ _NEW_TAB_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class PageActions:
-    """What one call does in the browser, while the others wait."""
+    """The actions of one tool call, which has exclusive access to the browser."""
 
     tab: Tab
     tabs: Tabs
@@ -38,7 +38,7 @@ class PageActions:
     ) -> str:
         element = await element_refs.find(self.tab, target)
         clicks = 2 if double else 1
-        # Playwright would wait for a slow server and call the click failed; the report waits, and tells.
+        # Playwright would wait for a slow server and report a failed click; `report` waits instead.
         await element.click(
             button=button, click_count=clicks, timeout=timeout_s * 1_000, no_wait_after=True
         )
@@ -47,11 +47,11 @@ class PageActions:
     async def type(self, target: ElementTarget, text: str, *, clear: bool, timeout_s: float) -> str:
         if not target:
             await forms.type_into_focused(self.tab.page, text, clear=clear)
-            return "Typed into what has the focus."
+            return "Typed into the focused element."
         element = await element_refs.find(self.tab, target)
         if await forms.is_file_input(element, timeout_s=timeout_s):
             await forms.set_files(element, text, self.workspace)
-            return f"Gave the files to {target}."
+            return f"Set the files of {target}."
         await forms.type_into(element, text, clear=clear, timeout_s=timeout_s)
         return f"Typed into {target}."
 
@@ -65,7 +65,7 @@ class PageActions:
 
     async def scroll(self, target: ElementTarget, direction: Direction, pixels: int | None) -> str:
         if direction == "into_view" and not target:
-            raise ToolError("Name by ref or selector what is to be scrolled into view.")
+            raise ToolError("Pass ref or selector of the element to scroll into view.")
         whole = ElementTarget(ref=None, selector=":root")
         element = await element_refs.find(self.tab, target or whole)
         return await scrolling.scroll(element, direction, pixels)
@@ -99,7 +99,7 @@ class PageActions:
     async def list_tabs(self) -> ToolResult:
         current = await self.tabs.current()
         texts = [
-            f"{await describe_tab(tab)}{' (the current one)' if tab is current else ''}"
+            f"{await describe_tab(tab)}{' (current)' if tab is current else ''}"
             for tab in self.tabs.all()
         ]
         return result([*texts, *self.events.take()])
@@ -120,19 +120,19 @@ class PageActions:
         return await actions.report(f"Closed tab {number}.", show)
 
     async def report(self, did: str, show: Show) -> ToolResult:
-        """Tell what was done, where that led, what happened by the way, and what is to be seen now."""
+        """Report the action, the resulting page, its events and, on request, its content."""
         tab, has_loaded = await wait_for_page(self.tab, self.tabs)
         await self.downloads.wait(_DOWNLOAD_SECONDS)
         texts = [did, await describe_tab(tab), *self.events.take()]
         if not has_loaded:
-            texts.append("It is still loading.")
+            texts.append("The page is still loading.")
         return await with_page_content(texts, tab, show)
 
     async def _wait_for_navigation(self) -> None:
-        """Wait for a page that is on its way: the one before it can be read no more."""
+        """Wait for a pending navigation: the previous page can no longer be read."""
         tracker = self.tab.tracker
         if tracker.destination and not await tracker.wait_until_idle() and tracker.destination:
             raise ToolError(
-                f"The page is on its way to {single_line(tracker.destination, limit=200)}, whose server"
-                " has not answered yet. Try again later, or navigate elsewhere."
+                f"The page is navigating to {single_line(tracker.destination, limit=200)}, whose server"
+                " has not responded yet. Retry later or navigate elsewhere."
             )

@@ -5,14 +5,14 @@ _MAX_NOTE = 300
 
 
 class PageEvents:
-    """What happened in the browser and has not been told yet."""
+    """Events of pages that no result has reported yet."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._dropped = 0
 
     def add(self, text: str) -> None:
-        """Have the next result tell something, once; pages have a say in it, so it is one short line."""
+        """Add an event for the next result, without duplicates; shortened to one line, since pages influence it."""
         line = single_line(text, limit=_MAX_NOTE)
         if line in self._texts:
             return
@@ -22,7 +22,7 @@ class PageEvents:
             self._dropped += 1
 
     def take(self) -> list[str]:
-        texts = [*self._texts, *([f"And {self._dropped} more of that."] if self._dropped else [])]
+        texts = [*self._texts, *([f"And {self._dropped} more events."] if self._dropped else [])]
         self._texts, self._dropped = [], 0
         return texts
 

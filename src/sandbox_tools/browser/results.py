@@ -30,7 +30,7 @@ async def with_page_content(texts: list[str], tab: Tab, show: Show) -> ToolResul
 
 
 async def wait_for_page(worked_in: Tab, tabs: Tabs) -> tuple[Tab, bool]:
-    """Wait for what was set off, in the tab that it may have opened too; tell which that is, and whether it has loaded."""
+    """Wait for the effects of an action; return the current tab and whether it has loaded."""
     has_loaded = await _wait_until_idle(worked_in)
     tab = await tabs.current()
     if tab is not worked_in:
@@ -52,6 +52,6 @@ async def _wait_until_idle(tab: Tab) -> bool:
     try:
         return await tab.tracker.wait_until_idle()
     except Error:
-        if tab.page.is_closed():  # it closed itself, which is noted
+        if tab.page.is_closed():  # closed itself; reported as an event
             return True
         raise

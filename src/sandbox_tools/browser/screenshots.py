@@ -8,7 +8,7 @@ from playwright.async_api import Locator, Page
 
 from sandbox_tools.toolkit.truncation import MAX_MESSAGE_BYTES
 
-# Models take no more than this a side when they see many pictures, and see no more in larger ones.
+# Larger images are scaled down or rejected by models.
 MAX_SIDE_PIXELS = 2_000
 _MIN_SCALE = 0.5
 _TIMEOUT_SECONDS = 15.0
@@ -17,7 +17,7 @@ _QUALITIES = (80, 50, 20, 5)
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a page, in pixels from the beginning of the document."""
+    """A part of a page, in pixels from the start of the document."""
 
     x: float
     y: float
@@ -44,7 +44,7 @@ async def of_element(page: Page, element: Locator) -> Screenshot:
     await element.scroll_into_view_if_needed()
     box = await element.bounding_box()
     if box is None or not box["width"] or not box["height"]:
-        raise ToolError("That element has no size, so there is nothing to see.")
+        raise ToolError("The element has no size, so there is nothing to capture.")
     seen = await _visible_part(page)
     region = Region(seen.x + box["x"], seen.y + box["y"], box["width"], box["height"])
     beyond = region.width > seen.width or region.height > seen.height
@@ -68,17 +68,17 @@ async def _take(page: Page, whole: Region, *, beyond: bool = False) -> Screensho
     data, kind = await _encoded(page, {"clip": clip, "captureBeyondViewport": beyond})
     about = [f"{region.width * scale:.0f} by {region.height * scale:.0f} pixels"]
     if scale < 1:
-        about.append(f"reduced to {scale:.0%}")
+        about.append(f"scaled to {scale:.0%}")
     if region != whole:
         about.append(
-            f"cut off from {whole.width:.0f} by {whole.height:.0f}; scroll to see the rest"
+            f"truncated from {whole.width:.0f} by {whole.height:.0f}; scroll to see the rest"
         )
     image = ImageContent(type="image", data=data, mime_type=f"image/{kind}")
     return Screenshot(image, f"Screenshot: {', '.join(about)}.")
 
 
 async def _encoded(page: Page, what: dict[str, Any]) -> tuple[str, str]:
-    """Take a PNG, for its sharp letters, unless photographs make it too large."""
+    """Capture a PNG, for sharp text, or a JPEG if the PNG is too large."""
     data = await _capture(page, what | {"format": "png"})
     kind = "png"
     for quality in _QUALITIES:
@@ -95,8 +95,8 @@ async def _capture(page: Page, what: dict[str, Any]) -> str:
 
 
 async def _ask(page: Page, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
-    # By Chromium's own protocol: playwright's screenshots do not shrink, and wait for fonts that may never come.
-    # Without a detach in a `finally`: that hangs as well when the page does, and a session left over costs little.
+    # Chromium's protocol: playwright's screenshots cannot be scaled and wait for fonts that may never load.
+    # No detach in a `finally`: it hangs like the page, and a leaked session costs little.
     async with asyncio.timeout(_TIMEOUT_SECONDS):
         session = await page.context.new_cdp_session(page)
         answer: dict[str, Any] = await session.send(method, parameters)

@@ -13,12 +13,12 @@ _SIGNS = {
     "bottom": (0, 1),
 }
 
-# Like a wheel: the innermost part around the element that can still move that way, or else the document.
-_SCROLL = """(given, {x, y, pixels, far}) => {
-  const around = given === given.ownerDocument.documentElement
-    ? given.ownerDocument.elementFromPoint(innerWidth / 2, innerHeight / 2) ?? given
-    : given;
-  const root = given.ownerDocument.scrollingElement ?? given.ownerDocument.documentElement;
+# Like a mouse wheel: the innermost scrollable ancestor that can still move, or else the document.
+_SCROLL = """(origin, {x, y, pixels, far}) => {
+  const around = origin === origin.ownerDocument.documentElement
+    ? origin.ownerDocument.elementFromPoint(innerWidth / 2, innerHeight / 2) ?? origin
+    : origin;
+  const root = origin.ownerDocument.scrollingElement ?? origin.ownerDocument.documentElement;
   const at = element => Math.round(x ? element.scrollLeft : element.scrollTop);
   const seen = element => x ? element.clientWidth : element.clientHeight;
   const size = element => x ? element.scrollWidth : element.scrollHeight;
@@ -36,7 +36,7 @@ _SCROLL = """(given, {x, y, pixels, far}) => {
 
 
 async def scroll(element: Locator, direction: Direction, pixels: int | None) -> str:
-    """Scroll what is around an element, and tell where it is now."""
+    """Scroll the container of an element and describe the new position."""
     if direction == "into_view":
         await element.scroll_into_view_if_needed()
         return "Scrolled the element into view."
@@ -52,4 +52,4 @@ def _describe(scrolled: dict[str, Any], *, onwards: bool) -> str:
     distance = abs(now - scrolled["before"])
     text = f"{what} scrolled by {distance} pixels and shows {now} to {end} of {scrolled['size']}."
     at_end = end >= scrolled["size"] - 1 if onwards else now <= 0
-    return f"{text} It does not go further that way." if at_end else text
+    return f"{text} This is the end in that direction." if at_end else text

@@ -7,7 +7,7 @@ _CONTEXT_LINES = 2
 
 
 async def read_outline(tab: Tab) -> list[str]:
-    """Read the text of a page and its elements with their refs, those of its frames and shadow trees as well."""
+    """Return the page's text and elements with refs, including frames and shadow trees."""
     snapshot = await tab.page.aria_snapshot(mode="ai")
     return with_tab_refs(tab, snapshot).splitlines() if snapshot.strip() else []
 
@@ -33,15 +33,15 @@ def _page_of_outline(lines: list[str], first: int) -> str:
     end = first - 1 + len(taken)
     if end == len(lines):
         return "\n".join(taken)
-    more = f"[… {len(lines) - end} of {len(lines)} lines cut; the next begins at from_line={end + 1} …]"
+    more = f"[… {len(lines) - end} of {len(lines)} lines truncated; continue with from_line={end + 1} …]"
     return "\n".join([*taken, more])
 
 
 def _matching_lines(lines: list[str], first: int, wanted: str) -> str:
-    """Show the lines that have a text, each with its number and its neighbours."""
+    """Show the lines that contain a text, with line numbers and context."""
     found = [at for at in range(first - 1, len(lines)) if wanted in lines[at].casefold()]
     if not found:
-        return f"None of the page's {len(lines)} lines has that text."
+        return f"None of the page's {len(lines)} lines contains that text."
     near = sorted(
         {near for at in found for near in range(at - _CONTEXT_LINES, at + _CONTEXT_LINES + 1)}
     )
@@ -53,7 +53,7 @@ def _matching_lines(lines: list[str], first: int, wanted: str) -> str:
         space -= len(line) + 1
         if space < 0:
             taken.append(
-                f"[… more of the {len(found)} found cut; they begin at from_line={at + 1} …]"
+                f"[… more of the {len(found)} matches truncated; continue with from_line={at + 1} …]"
             )
             break
         taken.append(line)

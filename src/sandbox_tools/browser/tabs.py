@@ -60,7 +60,7 @@ class Tabs:
         if number in self._tabs:
             return self._tabs[number]
         there = ", ".join(map(str, self._tabs)) or "none"
-        raise ToolError(f"There is no tab {number}. Open are: {there}.")
+        raise ToolError(f"No tab {number}. Open tabs: {there}.")
 
     def all(self) -> list[Tab]:
         return list(self._tabs.values())
@@ -71,7 +71,7 @@ class Tabs:
     def _resources(self, page: Page) -> None:
         before = self._current
         number = self._add(page).number
-        self._events.add(f"Tab {number} opened and is the current one now.")
+        self._events.add(f"Tab {number} was opened and is now current.")
         if before:
             before.tracker.changed.set()
 
@@ -82,7 +82,7 @@ class Tabs:
         page.on("dialog", self._dialogs.handle)
         page.on("download", self._downloads.keep)
         page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self._events.add(f"Uncaught in the page: {error}"))
+        page.on("pageerror", lambda error: self._events.add(f"Uncaught error in the page: {error}"))
         page.on("close", self._closed)
         page.on("crash", self._crashed)
         return tab
@@ -90,18 +90,18 @@ class Tabs:
     def _on_console(self, message: ConsoleMessage) -> None:
         where = message.location["url"]
         if message.type == "error" and not where.endswith("/favicon.ico"):
-            self._events.add(f"Error in the page's console: {message.text} ({where})")
+            self._events.add(f"Console error: {message.text} ({where})")
 
     def _closed(self, page: Page) -> None:
         if tab := self._forget(page):
-            self._events.add(f"Tab {tab.number} closed.")
+            self._events.add(f"Tab {tab.number} was closed.")
 
     async def _crashed(self, page: Page) -> None:
         if tab := self._forget(page):
             self._events.add(f"Tab {tab.number} crashed and was closed: {page.url}")
         try:
             await page.close()
-        except Error:  # the browser crashed with it
+        except Error:  # the browser crashed too
             return
 
     def _forget(self, page: Page) -> Tab | None:

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from sandbox_tools.coding_agents.agent import Agent
 
-# Imported when asked for: the SDK alone takes 50 MB, which an idle agent server does not need.
+# Imported on demand: the SDK alone takes 50 MB.
 _PROGRAMS = {
     "claude": ("claude", "Claude"),
     "codex": ("codex", "Codex"),
@@ -14,15 +14,15 @@ _PROGRAMS = {
 }
 
 
-def make(agent: str) -> Agent:
-    """Make what carries out one session's prompts."""
+def create_agent(agent: str) -> Agent:
+    """Create the agent of one session."""
     module, name = _PROGRAMS[agent]
     made: Agent = getattr(importlib.import_module(f"{__name__}.{module}"), name)()
     return made
 
 
 def is_installed(agent: str) -> bool:
-    """Tell whether the sandbox has this agent."""
+    """Check whether the agent is installed in this sandbox."""
     if agent == "claude":
         return find_spec("claude_agent_sdk") is not None
     return shutil.which(agent) is not None

@@ -10,19 +10,19 @@ EmitMessage = Callable[[Mapping[str, Any]], None]
 
 @dataclass
 class SessionRecord:
-    """What must be known of a session to go on with it after its process, or the agent server, has ended."""
+    """What is needed to resume a session after its process or the agent server has ended."""
 
     id: str
     agent: str
     cwd: str
-    # By what the agent's own program knows it; None until the program has said so.
+    # The id of the agent's program; None until it is known.
     own_id: str | None = None
     begun: bool = False
 
 
 @dataclass
 class Outcome:
-    """How an agent's work on a prompt ended; what failed is a sentence."""
+    """Outcome of a prompt; `failure` is a message."""
 
     output: str = ""
     cost: float | None = None
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """Where an agent works, and with what."""
+    """Session, environment and tool server of a run."""
 
     record: SessionRecord
     environment: dict[str, str] = field(repr=False)
@@ -42,13 +42,13 @@ class RunContext:
 
 
 class Agent(Protocol):
-    """Carries out the prompts of one session, one after the other."""
+    """Runs the prompts of one session, one at a time."""
 
     async def run_prompt(self, prompt: Prompt, context: RunContext, emit: EmitMessage) -> Outcome:
-        """Work until the prompt is answered, telling each message; cancelled, end at once."""
+        """Run a prompt to its end and emit each message; end at once when cancelled."""
 
     async def interrupt(self) -> bool:
-        """Have it stop working soon, in its own way, if it has begun."""
+        """Ask the agent to stop; return False if it has not started."""
 
     async def close(self) -> None:
-        """End its process, if it has one."""
+        """End the agent's process, if any."""

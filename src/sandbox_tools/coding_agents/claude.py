@@ -18,12 +18,12 @@ from sandbox_tools.coding_agents.private_files import write_private_file
 from sandbox_tools.coding_agents.prompts import Prompt
 
 _MAX_MESSAGE_BYTES = 32 << 20
-# It would be itself that it asks for help, with another session's memory of 234 MB.
+# It would call itself, at 234 MB for each session.
 _DISALLOWED_TOOLS = ["mcp__sandbox__claude_code"]
 
 
 class Claude:
-    """Claude Code by its Agent SDK: one process for several prompts, which a session outlives."""
+    """Claude Code through its Agent SDK: one process serves several prompts of a session."""
 
     def __init__(self) -> None:
         self._client: ClaudeSDKClient | None = None
@@ -32,7 +32,7 @@ class Claude:
         self._stderr_lines: deque[str] = deque(maxlen=20)
 
     async def run_prompt(self, prompt: Prompt, context: RunContext, emit: EmitMessage) -> Outcome:
-        """Ask, and tell what comes until the result of this prompt."""
+        """Send the prompt and emit messages up to its result."""
         try:
             outcome = await self._ask(prompt, context, emit)
         except ClaudeSDKError as error:
@@ -103,11 +103,11 @@ class Claude:
 
     def _failure_message(self, error: ClaudeSDKError) -> str:
         stderr = " ".join(self._stderr_lines)[-2000:]
-        return f"Claude Code failed: {error}" + (f" It stderr: {stderr}" if stderr else "")
+        return f"Claude Code failed: {error}" + (f" Its stderr: {stderr}" if stderr else "")
 
 
 def as_json(message: Message) -> dict[str, Any]:
-    """Encode a message of the SDK, with the type that the Messages API and Claude Code call it by."""
+    """Encode an SDK message with the type name of the Messages API and Claude Code."""
     encoded: dict[str, Any] = {"type": _type(message), **_plain(message)}
     if isinstance(message, SystemMessage):
         return {**message.data, "type": "system", "subtype": message.subtype}
@@ -132,7 +132,7 @@ def _each(value: Any) -> Any:
 
 
 def _built_in(tools: tuple[str, ...] | None) -> list[str] | None:
-    """Name the built-in tools among those wanted, of which some may come as a rule: `Bash(git status:*)`."""
+    """Select built-in tools; entries may be rules such as `Bash(git status:*)`."""
     if tools is None:
         return None
     names = [tool.partition("(")[0] for tool in tools]
@@ -150,7 +150,7 @@ async def _user_message(prompt: str, message_id: str) -> AsyncIterator[dict[str,
 
 
 def _is_result_of(result: ResultMessage, message_id: str) -> bool:
-    """Tell the result of a prompt from that of a turn which a background task of an earlier one began."""
+    """Check that a result belongs to the prompt, and not to a turn of an earlier background task."""
     if result.user_message_uuids is not None:
         return message_id in result.user_message_uuids
     return result.user_message_uuid in (None, message_id) and result.origin is None
@@ -166,9 +166,9 @@ def _outcome(result: ResultMessage) -> Outcome:
 
 def _failure_message(result: ResultMessage) -> str:
     if result.subtype == "error_max_turns":
-        return f"Claude Code stopped after {result.num_turns} turns, the most it was allowed."
-    said = "; ".join(result.errors or ()) or result.result or result.subtype
-    return f"Claude Code failed: {said}"
+        return f"Claude Code stopped after {result.num_turns} turns (max_turns)."
+    reason = "; ".join(result.errors or ()) or result.result or result.subtype
+    return f"Claude Code failed: {reason}"
 
 
 def _tool_server(context: RunContext) -> str | dict[str, Any]:

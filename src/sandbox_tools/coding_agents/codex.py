@@ -6,7 +6,7 @@ from sandbox_tools.coding_agents.headless import Headless, refuse_unsupported
 from sandbox_tools.coding_agents.prompts import Prompt
 
 _TOKEN = "SANDBOX_TOOLS_TOKEN"  # noqa: S105 - the name of a variable
-# Its own sandbox needs what a container rarely has; where nobody can be asked, the mode decides how far it may go.
+# Codex's own sandbox rarely works in containers; without a user to ask, the mode is the limit.
 _MODES = {
     "bypassPermissions": ["--dangerously-bypass-approvals-and-sandbox"],
     "acceptEdits": ["-c", "sandbox_mode=workspace-write"],
@@ -15,7 +15,7 @@ _MODES = {
 
 
 class Codex(Headless):
-    """Codex by `codex exec --json`."""
+    """Codex through `codex exec --json`."""
 
     name = "codex"
 
@@ -40,8 +40,8 @@ class Codex(Headless):
         elif line.get("type") == "item.completed" and item.get("type") == "agent_message":
             outcome.output = str(item.get("text", ""))
         elif line.get("type") == "turn.failed":
-            said = (line.get("error") or {}).get("message")
-            outcome.failure = f"Codex failed: {said}"
+            reason = (line.get("error") or {}).get("message")
+            outcome.failure = f"Codex failed: {reason}"
 
 
 def _tool_server(context: RunContext) -> list[str]:

@@ -13,7 +13,7 @@ _MODES = {
 
 
 class Copilot(Headless):
-    """GitHub Copilot CLI by `copilot --output-format json`."""
+    """GitHub Copilot CLI through `copilot --output-format json`."""
 
     name = "copilot"
 
@@ -37,7 +37,7 @@ class Copilot(Headless):
             outcome.failure = f"Copilot failed: {data.get('message')}"
 
     def should_emit(self, line: dict[str, Any], prompt: Prompt) -> bool:
-        """Leave out what it says anew each time something of its own changes, and the pieces of messages."""
+        """Leave out repeated status events and parts of messages."""
         return prompt.partial or not line.get("ephemeral")
 
 

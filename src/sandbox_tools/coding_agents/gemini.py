@@ -13,7 +13,7 @@ _MODES = {
 
 
 class Gemini(Headless):
-    """Gemini CLI by `gemini --output-format stream-json`."""
+    """Gemini CLI through `gemini --output-format stream-json`."""
 
     name = "gemini"
 
@@ -44,5 +44,5 @@ class Gemini(Headless):
         elif kind == "error" and line.get("severity") == "error":
             outcome.failure = f"Gemini failed: {line.get('message')}"
         elif kind == "result" and line.get("status") == "error":
-            said = (line.get("error") or {}).get("message", "it does not say why")
-            outcome.failure = f"Gemini failed: {said}"
+            reason = (line.get("error") or {}).get("message", "no reason reported")
+            outcome.failure = f"Gemini failed: {reason}"

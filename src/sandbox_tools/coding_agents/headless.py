@@ -18,7 +18,7 @@ _SECONDS_TO_DRAIN = 2
 
 
 class Headless(ABC):
-    """An agent's program that runs once for each prompt and tells what it does in lines of JSON."""
+    """A command line agent: one process per prompt, which prints JSON lines."""
 
     name: str
 
@@ -28,13 +28,13 @@ class Headless(ABC):
 
     @abstractmethod
     def command(self, prompt: Prompt, context: RunContext) -> list[str]:
-        """Put its arguments together; it reads the prompt from stdin."""
+        """Build the command line; the prompt is written to stdin."""
 
     @abstractmethod
     def parse_event(self, line: dict[str, Any], context: RunContext, outcome: Outcome) -> None:
-        """Take from a line what belongs to the outcome and to the session."""
+        """Update the outcome and the session record from an event."""
 
-    def variables(self, context: RunContext) -> dict[str, str]:  # noqa: ARG002 - for those that need some
+    def variables(self, context: RunContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         return {}
 
     def should_emit(self, line: dict[str, Any], prompt: Prompt) -> bool:  # noqa: ARG002 - as above
@@ -56,7 +56,7 @@ class Headless(ABC):
                     )
                     await _write_prompt(process, prompt.prompt)
                     outcome.exit_code = await process.wait()
-                    # What it left behind may hold its output open for as long as it likes.
+                    # Remaining child processes may hold its output open forever.
                     await asyncio.wait(reading, timeout=_SECONDS_TO_DRAIN)
                     for task in reading:
                         task.cancel()
@@ -92,7 +92,7 @@ class Headless(ABC):
         command = self.command(prompt, context)
         program = shutil.which(command[0], path=environment.get("PATH"))
         if program is None:
-            raise RequestRefused("no-such-agent", f"There is no {self.name} in this sandbox.")
+            raise RequestRefused("no-such-agent", f"{self.name} is not installed in this sandbox.")
         self._diagnostics.clear()
         self._process = await asyncio.create_subprocess_exec(
             *(program, *command[1:]),
@@ -129,12 +129,12 @@ class Headless(ABC):
     def _failure_message(self, exit_code: int) -> str:
         parsed = "\n".join(filter(None, self._diagnostics))[-2000:]
         ended = f"{self.name} ended with exit code {exit_code}."
-        return f"{ended} It said: {parsed}" if parsed else ended
+        return f"{ended} Its output: {parsed}" if parsed else ended
 
 
 def _parse(line: bytes | None) -> dict[str, Any] | str:
     if line is None:
-        return {"type": "cut", "text": "A line was too long to be passed on."}
+        return {"type": "cut", "text": "A line was too long and was dropped."}
     try:
         parsed = json.loads(line)
     except (ValueError, RecursionError):
@@ -151,13 +151,13 @@ async def _write_prompt(process: asyncio.subprocess.Process, prompt: str) -> Non
 
 
 def refuse_unsupported(agent: str, prompt: Prompt, *options: str, modes: Container[str]) -> None:
-    """Refuse what a program cannot be told: left out in silence, it would do more than it was allowed."""
+    """Refuse unsupported options: ignoring them could allow more than requested."""
     for option in options:
         if getattr(prompt, option) is not None:
-            raise RequestRefused("unsupported", f"{agent} cannot be told `{option}`. Leave it out.")
+            raise RequestRefused("unsupported", f"{agent} does not support `{option}`. Omit it.")
     if prompt.permission_mode not in modes:
         raise RequestRefused(
-            "unsupported", f"{agent} has no permission mode like {prompt.permission_mode}."
+            "unsupported", f"{agent} does not support permission_mode {prompt.permission_mode}."
         )
 
 
@@ -166,7 +166,7 @@ _CHUNK = 64 * 1024
 
 @asynccontextmanager
 async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
-    """Open one to hand to a process, whose end may then be waited for while others still hold it open."""
+    """Open a pipe for a process; its exit can be awaited while others still hold the pipe open."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     reading, writing = os.pipe()
@@ -180,7 +180,7 @@ async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, int]]:
 
 
 async def read_lines(stream: asyncio.StreamReader, *, limit: int) -> AsyncIterator[bytes | None]:
-    """Give each line, and None for one that is too long to be kept."""
+    """Yield lines, and None for each line that exceeds the limit."""
     kept = bytearray()
     too_long = False
     while chunk := await stream.read(_CHUNK):

@@ -10,7 +10,7 @@ _MODES = {"bypassPermissions": ["--auto"], "plan": ["--agent", "plan"], "default
 
 
 class Opencode(Headless):
-    """opencode by `opencode run --format json`."""
+    """opencode through `opencode run --format json`."""
 
     name = "opencode"
 

@@ -8,7 +8,7 @@ from sandbox_tools.coding_agents.agent import RunContext
 
 
 def write_private_file(name: str, document: dict[str, Any], context: RunContext) -> Path:
-    """Replace a file of this user's alone: an argument would show a token to whoever lists processes."""
+    """Write a file readable by this user only: arguments would expose tokens in process lists."""
     directory = context.state
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = directory / name

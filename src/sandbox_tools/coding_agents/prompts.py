@@ -9,7 +9,7 @@ SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
 class RequestRefused(Exception):
-    """What a client asked for cannot be done; nothing has happened."""
+    """The request is invalid or cannot be served; nothing was started."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -18,7 +18,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """What an agent is asked to do, and how; see docs/agent-server.md."""
+    """A prompt with its options; see docs/agent-server.md."""
 
     prompt: str
     agent: str | None = None
@@ -35,20 +35,20 @@ class Prompt:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> "Prompt":
-        """Take what a client sent, where null is as good as absent."""
-        given = {name: value for name, value in document.items() if value is not None}
-        unknown = given.keys() - _CHECKS.keys()
+        """Validate a client's request; null means absent."""
+        fields = {name: value for name, value in document.items() if value is not None}
+        unknown = fields.keys() - _CHECKS.keys()
         if unknown:
-            raise RequestRefused("bad-request", f"A prompt has no {', '.join(sorted(unknown))}.")
-        if "prompt" not in given:
-            raise RequestRefused("bad-request", "A prompt needs its `prompt`.")
-        for name, value in given.items():
+            raise RequestRefused("bad-request", f"Unknown fields: {', '.join(sorted(unknown))}.")
+        if "prompt" not in fields:
+            raise RequestRefused("bad-request", "`prompt` is required.")
+        for name, value in fields.items():
             is_right, wanted = _CHECKS[name]
             if not is_right(value):
                 raise RequestRefused("bad-request", f"`{name}` must be {wanted}.")
-        if "tools" in given:
-            given["tools"] = tuple(given["tools"])
-        return cls(**given)
+        if "tools" in fields:
+            fields["tools"] = tuple(fields["tools"])
+        return cls(**fields)
 
 
 def _is_text(value: Any) -> bool:
@@ -56,7 +56,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_flag(value: str) -> bool:
-    # Much of it becomes an argument of a program, where this would be another option.
+    # Values become command line arguments, where this would be an option.
     return value.startswith("-")
 
 
@@ -92,16 +92,16 @@ def _is_session_id(value: Any) -> bool:
 
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "prompt": (_is_prompt, "a text that is not empty"),
+    "prompt": (_is_prompt, "a non-empty string"),
     "agent": _one_of(*AGENTS),
     "model": (_is_text, "the name of a model"),
-    "tools": (_are_texts, "a list of names of tools"),
+    "tools": (_are_texts, "a list of tool names"),
     "permission_mode": _one_of(*PERMISSION_MODES),
     "cwd": (_is_text, "a directory"),
     "session_id": (_is_session_id, "an id of letters, digits, - and _"),
-    "max_turns": (_is_count, "a whole number from 1"),
-    "timeout_s": (_is_number, "a number of seconds above 0"),
-    "envs": (_are_envs, "an object of variables with texts as values"),
+    "max_turns": (_is_count, "an integer of at least 1"),
+    "timeout_s": (_is_number, "a positive number of seconds"),
+    "envs": (_are_envs, "an object with strings as values"),
     "partial": (lambda value: isinstance(value, bool), "true or false"),
     "on_disconnect": _one_of("continue", "interrupt"),
 }

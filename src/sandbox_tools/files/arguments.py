@@ -1,4 +1,4 @@
-"""What tools of files are told alike."""
+"""Parameters that several file tools share."""
 
 from typing import Annotated
 
@@ -6,13 +6,11 @@ from pydantic import Field
 
 FilePath = Annotated[
     str,
-    Field(
-        description="File: an absolute path, one relative to the working directory, or one with ~."
-    ),
+    Field(description="Path of the file: absolute, relative to the working directory, or with ~."),
 ]
 SearchedPath = Annotated[
     str,
     Field(
-        description="Where to look: an absolute path, one relative to the working directory, or one with ~."
+        description="Where to search: absolute path, relative to the working directory, or with ~."
     ),
 ]

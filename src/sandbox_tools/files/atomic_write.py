@@ -11,10 +11,9 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_atomically(path: Path, content: bytes) -> bool:
-    """Write a whole file, also through symlinks, and tell whether it is a new one.
+    """Write a whole file, following symlinks; return whether it is new.
 
-    Readers find the old content or the new one, except of a file whose replacement would differ in more than that: one with several
-    names, or that belongs to somebody else.
+    The replacement is atomic, except for hard-linked files and files of another owner, which are written in place.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -66,7 +65,7 @@ def _replace(path: Path, content: bytes, old: os.stat_result | None) -> None:
             file.write(content)
         if old:
             os.chown(new, -1, old.st_gid)
-            shutil.copystat(path, new)  # the mode, and the extended attributes
+            shutil.copystat(path, new)  # mode and extended attributes
             os.utime(new)
         new.replace(path)
     except OSError as error:

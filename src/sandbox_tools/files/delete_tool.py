@@ -18,40 +18,41 @@ class DeleteTool:
 
     async def delete(
         self,
-        path: Annotated[str, Field(description="The file, directory or symlink to delete.")],
+        path: Annotated[str, Field(description="File, directory or symlink to delete.")],
         *,
         recursive: Annotated[
-            bool, Field(description="Delete a directory with all that is in it.")
+            bool, Field(description="Delete a directory with all its contents.")
         ] = False,
     ) -> str:
-        """Delete a file, an empty directory or, with `recursive`, a directory with all that is in it; for good.
+        """Delete a file, an empty directory or, with `recursive`, a directory and its contents. This cannot be undone.
 
-        Of a symlink only the link is deleted, not what it leads to.
+        For a symlink only the link is deleted, not its target.
         """
         target = self._workspace.resolve(path)
         self._require_deletable(target)
         if not _delete_one(target):
             if not recursive:
                 raise ToolError(
-                    f"{target} is a directory that is not empty. Set recursive to delete it with all"
-                    " that is in it."
+                    f"{target} is not empty. Set recursive=true to delete it with all its contents."
                 )
             await _delete_all(target)
         return f"Deleted {target}."
 
     def _require_deletable(self, path: Path) -> None:
-        """Keep what the sandbox cannot do without, which a slip of the pen would delete."""
+        """Refuse to delete the working directory, the home directory and their parents."""
         if path.is_symlink():
             return
-        # Not `resolve`, for which a loop of symlinks is a RuntimeError.
+        # Path.resolve raises RuntimeError for symlink loops.
         target = Path(os.path.realpath(path))
         for kept in (self._workspace.root.resolve(), Path.home().resolve()):
             if target == kept or target in kept.parents:
-                raise ToolError(f"{kept} would be deleted, which is needed. Delete what is in it.")
+                raise ToolError(
+                    f"This would delete {kept}, which the sandbox needs. Delete its contents instead."
+                )
 
 
 def _delete_one(path: Path) -> bool:
-    """Delete what has nothing in it; whether it had nothing."""
+    """Delete a file or an empty directory; return False for a directory that is not empty."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()
         return True
@@ -65,7 +66,7 @@ def _delete_one(path: Path) -> bool:
 
 
 async def _delete_all(path: Path) -> None:
-    """Leave it to a program, which is ended with the call."""
+    """Delete with rm, which is killed when the call is cancelled."""
     process = await asyncio.create_subprocess_exec(
         *("rm", "-rf", "--", os.fspath(path)), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
     )
@@ -77,4 +78,4 @@ async def _delete_all(path: Path) -> None:
             await process.wait()
     if process.returncode:
         left = truncate_end(errors.decode(errors="replace").strip(), limit=1_000)
-        raise ToolError(f"Not all of {path} could be deleted. {left}")
+        raise ToolError(f"{path} was deleted only in part. {left}")

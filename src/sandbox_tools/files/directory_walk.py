@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sandbox_tools.toolkit.threads import CheckCancelled
 
-# What nobody looks for is not gone through, unless it is asked for by name.
+# Version control, dependencies and caches: skipped unless the path or pattern names them.
 SKIPPED_DIRECTORIES = frozenset(
     ".git .hg .svn .venv .tox .mypy_cache .pytest_cache .ruff_cache __pycache__ node_modules".split()
 )
@@ -13,7 +13,7 @@ SKIPPED_DIRECTORIES = frozenset(
 
 @dataclass(frozen=True)
 class WalkEntry:
-    """Something in a directory, by its path from where the walk began."""
+    """A directory entry; `name` is its path relative to the start of the walk."""
 
     name: str
     entry: os.DirEntry[str]
@@ -30,7 +30,7 @@ def walk(
     skipped: Collection[str] = SKIPPED_DIRECTORIES,
     depth: int | None = None,
 ) -> Iterator[WalkEntry]:
-    """Give what is in a directory and, where `depth` allows, in those in it, in the order of names; symlinks are not followed."""
+    """Yield the entries of a directory tree, sorted by name, down to `depth`; symlinks are not followed."""
     levels = [_scan(str(root), "", check_cancelled, is_needed=True)]
     while levels:
         for found in levels[-1]:
@@ -47,7 +47,7 @@ def walk(
 def _scan(
     directory: str, prefix: str, check_cancelled: CheckCancelled, *, is_needed: bool
 ) -> Iterator[WalkEntry]:
-    """List a directory; below the one that was asked for, what cannot be read is passed over."""
+    """List a directory; only the root of a walk must be readable."""
     try:
         with os.scandir(directory) as entries:
             listed = []

@@ -30,10 +30,9 @@ class EditTools:
         *,
         replace_all: Annotated[bool, Field(description=_ALL.description)] = False,
     ) -> str:
-        """Replace text in a file, exactly.
+        """Replace an exact text in a file. Encoding, line endings and mode are kept.
 
-        The rest of the file, its encoding and its mode stay as they are. Where the text is not in the file, or more than
-        once, nothing is changed and the answer says what there is.
+        If old_string is missing or not unique, the file stays unchanged and the error shows the nearest match or the line numbers.
         """
         edit = Edit(old_string=old_string, new_string=new_string, replace_all=replace_all)
         return await self._change(self._workspace.resolve(path), [edit])
@@ -43,14 +42,17 @@ class EditTools:
         path: FilePath,
         edits: Annotated[
             list[Edit],
-            Field(min_length=1, description="What to replace: each in what those before it made."),
+            Field(
+                min_length=1,
+                description="Replacements, applied in order; each sees the result of the previous ones.",
+            ),
         ],
     ) -> str:
-        """Replace several texts in one file, as edit_file does: all of them or, if one of them cannot be, none."""
+        """Apply several replacements to one file, as edit_file does. If one fails, none is applied."""
         return await self._change(self._workspace.resolve(path), edits)
 
     async def _change(self, path: Path, edits: list[Edit]) -> str:
-        async with self._locks.of(path):
+        async with self._locks.lock(path):
             return await run_in_thread(lambda _check: _change(path, edits))
 
 
@@ -62,7 +64,7 @@ def _change(path: Path, edits: list[Edit]) -> str:
             text, lines = replace(text, edit)
         except ToolError as error:
             which = f"Edit {number} of {len(edits)}: " if len(edits) > 1 else ""
-            raise ToolError(f"Nothing was changed in {path}. {which}{error}") from None
+            raise ToolError(f"{path} is unchanged. {which}{error}") from None
         done.append(format_lines(lines))
     write_atomically(path, _encode(path, encoding, text))
     return f"Changed {path} at {'; then at '.join(done)}."
@@ -72,15 +74,15 @@ def _load(path: Path) -> tuple[Encoding, str]:
     with open_regular_file(path) as file:
         content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
-        raise ToolError(f"{path} is larger than {_MAX_BYTES:,} bytes. Change it by a command.")
+        raise ToolError(f"{path} is larger than {_MAX_BYTES:,} bytes. Edit it with run_command.")
     encoding = detect_encoding(content)
     if encoding is None:
-        raise ToolError(f"{path} is not text. Change it by a command.")
+        raise ToolError(f"{path} is a binary file. Edit it with run_command.")
     try:
         return encoding, encoding.decode(content)
     except UnicodeDecodeError as error:
         raise ToolError(
-            f"{path} is {encoding.codec} only up to byte {error.start:,}. Change it by a command."
+            f"{path} is not valid {encoding.codec} at byte {error.start:,}. Edit it with run_command."
         ) from None
 
 
@@ -89,5 +91,5 @@ def _encode(path: Path, encoding: Encoding, text: str) -> bytes:
         return encoding.encode(text)
     except UnicodeEncodeError as error:
         raise ToolError(
-            f"{path} is {encoding.codec}, which cannot have {text[error.start]!a} in it. Nothing was changed."
+            f"{path} is unchanged: its encoding {encoding.codec} cannot represent {text[error.start]!a}."
         ) from None

@@ -9,24 +9,24 @@ _SEVERAL = re.compile(r"(\*\*/)+")
 
 
 class InvalidGlob(Exception):
-    """A pattern that is none, as a sentence."""
+    """The glob pattern is invalid; the message says why."""
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Make a regular expression that matches whole paths: `**` is any number of directories, `{a,b}` one of several.
+    """Compile a glob to a regular expression for whole paths: `**` is any number of directories, `{a,b}` alternatives.
 
-    What follows one `*` or `**` and comes before the next is taken where it is found first, for good (`(?>…)`): trying all
-    places would take hours for a handful of them, in which nothing else is done, as no other thread runs meanwhile.
+    The text between two wildcards matches at its first occurrence only (atomic group, `(?>…)`). Backtracking would take hours for a
+    few wildcards, and `re` holds the GIL meanwhile.
     """
     choices = list(islice(_choices(pattern), _MAX_CHOICES + 1))
     if len(choices) > _MAX_CHOICES:
         raise InvalidGlob(
-            f"The braces of a pattern may make at most {_MAX_CHOICES} of it. Use several patterns."
+            f"The braces expand to more than {_MAX_CHOICES} patterns. Use several calls."
         )
     try:
         return re.compile("|".join(f"(?:{_path(choice)})" for choice in choices), re.DOTALL)
     except re.error as error:
-        raise InvalidGlob(f"{pattern} is not a pattern for paths: {error}.") from None
+        raise InvalidGlob(f"Invalid glob {pattern}: {error}.") from None
 
 
 def _choices(pattern: str) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _split(separator: str, parts: Iterable[str]) -> list[list[str]]:
 
 
 def _after_each(anything: str, runs: Sequence[str]) -> str:
-    """Match one run after the other, each with anything before it, and the last one to the end."""
+    """Match the runs in order, each after `anything`, the last one at the end."""
     if not runs:
         return ""
     *before, last = runs

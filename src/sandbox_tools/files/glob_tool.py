@@ -28,17 +28,19 @@ class GlobTool:
             Field(
                 min_length=1,
                 max_length=1000,
-                description="What the path below `path` is to match, e.g. **/*.py, src/*.{ts,tsx} or test_?.py: * and ? match"
-                " within a name, ** any number of directories, [abc] and {a,b} one of several.",
+                description="Glob for paths below `path`, e.g. **/*.py, src/*.{ts,tsx} or test_?.py. * and ? match within"
+                " a name, ** any number of directories, [abc] and {a,b} alternatives.",
             ),
         ],
         path: SearchedPath = ".",
-        limit: Annotated[int, Field(ge=1, le=_MAX_FILES, description="How many at most.")] = _FILES,
+        limit: Annotated[
+            int, Field(ge=1, le=_MAX_FILES, description="Maximum number of files.")
+        ] = _FILES,
     ) -> str:
-        """Find files by name, the one that changed last first, as absolute paths.
+        """Find files by name. Returns absolute paths, most recently modified first.
 
-        Hidden files are found too, but nothing in .git, node_modules, __pycache__, .venv and caches unless the pattern or the
-        path names them. Use grep to find files by what is in them.
+        Includes hidden files. Skips .git, node_modules, __pycache__, .venv and caches unless the pattern or path names them. To
+        search the contents of files, use grep.
         """
         fixed, rest = _split(pattern)
         directory = self._workspace.resolve(path)
@@ -49,7 +51,7 @@ class GlobTool:
 
 
 def _split(pattern: str) -> tuple[str, str]:
-    """Split off the directories of a pattern that are names and not patterns, so that only there is looked."""
+    """Split off leading directories without wildcards, so that only they are searched."""
     parts = pattern.split("/")
     fixed = takewhile(lambda part: not _WILDCARDS & set(part), parts[:-1])
     count = len(list(fixed))
@@ -62,8 +64,8 @@ def _glob(base: Path, pattern: str, limit: int, check_cancelled: CheckCancelled)
         TruncatedLines(limit)
         .extend(str(base / name) for name in matches)
         .render(
-            none=f"No file in {base} matches {pattern}.",
-            more=f"There are {len(matches):,}: narrow the pattern, or raise the limit.",
+            none=f"No files in {base} match {pattern}.",
+            more=f"{len(matches):,} files match: narrow the pattern or raise limit.",
         )
     )
 
@@ -84,5 +86,5 @@ def _newest_first(base: Path, pattern: str, check_cancelled: CheckCancelled) -> 
 def _modified_at(found: WalkEntry) -> float:
     try:
         return found.entry.stat(follow_symlinks=False).st_mtime
-    except OSError:  # it is gone by now
+    except OSError:  # deleted meanwhile
         return 0

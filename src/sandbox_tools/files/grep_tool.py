@@ -26,7 +26,7 @@ class GrepTool:
             Field(
                 min_length=1,
                 max_length=10_000,
-                description="A regular expression, matched within lines, without look-around or back-references.",
+                description="Regular expression (ripgrep syntax), matched line by line; no look-around or back-references.",
             ),
         ],
         path: SearchedPath = ".",
@@ -34,15 +34,15 @@ class GrepTool:
             str | None,
             Field(
                 max_length=1_000,
-                description="Only in files like this: *.py and *.{ts,tsx} are about names, src/**/*.py about paths below"
-                " `path`, and !*.min.js leaves out.",
+                description="Search only matching files: *.py and *.{ts,tsx} match names, src/**/*.py paths below `path`,"
+                " !*.min.js excludes.",
             ),
         ] = None,
         mode: Annotated[
             Mode,
             Field(
-                description="content: the lines that match, as path:number:line. files: only the paths of files with a"
-                " match. count: path:number of lines that match."
+                description="content: matching lines as path:number:line. files: paths of files with a match."
+                " count: path:number of matching lines."
             ),
         ] = "content",
         *,
@@ -51,23 +51,19 @@ class GrepTool:
             Field(
                 ge=0,
                 le=_MAX_CONTEXT,
-                description="With mode=content, how many lines to show before and after each match, as path-number-line.",
+                description="Lines before and after each match, as path-number-line; only with mode=content.",
             ),
         ] = 0,
-        ignore_case: Annotated[
-            bool, Field(description="Take letters of either case for the same.")
-        ] = False,
-        literal: Annotated[
-            bool, Field(description="The pattern is plain text, not a regular expression.")
-        ] = False,
+        ignore_case: Annotated[bool, Field(description="Match case-insensitively.")] = False,
+        literal: Annotated[bool, Field(description="Treat the pattern as plain text.")] = False,
         limit: Annotated[
-            int, Field(ge=1, le=_MAX_LINES, description="How many lines of answer at most.")
+            int, Field(ge=1, le=_MAX_LINES, description="Maximum number of lines in the result.")
         ] = _LINES,
     ) -> str:
-        """Search the text of files for a pattern, in a directory and all below it, or in one file; in the order of paths.
+        """Search the contents of a file, or of all files below a directory, with ripgrep. Results are sorted by path.
 
-        Hidden and git-ignored files are searched too, but nothing in .git, node_modules, __pycache__, .venv and caches,
-        unless the path leads there, and no binary files.
+        Includes hidden and git-ignored files. Skips binary files, .git, node_modules, __pycache__, .venv and caches; to search a
+        skipped directory, pass it as path.
         """
         query = Query(
             pattern=pattern,
@@ -82,13 +78,13 @@ class GrepTool:
         _check(query)
         await search(query, lines)
         return lines.render(
-            none=f"Nothing in {query.root} matches.",
-            more="There are more: narrow the search, or raise the limit.",
+            none=f"No matches in {query.root}.",
+            more="Narrow the search or raise limit.",
         )
 
 
 def _check(query: Query) -> None:
-    # What is not there, may not be read, or is a pipe, is said here: programs that search pass it over, or wait for it.
+    # ripgrep ignores missing and unreadable files, and blocks on pipes.
     (os.scandir if query.root.is_dir() else open_regular_file)(query.root).close()
     if "\0" in f"{query.pattern}{query.glob}":
-        raise ToolError("No text has a NUL character in it, so a pattern for one has none either.")
+        raise ToolError("The pattern contains a NUL character. Remove it.")

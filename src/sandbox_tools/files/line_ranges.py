@@ -15,7 +15,7 @@ _MAX_COUNTED_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class LineRange:
-    """Some of the lines of a file; how many follow is not known of a very large one."""
+    """A range of lines; `following` is None where a large file was not counted."""
 
     skipped: int
     lines: list[str]
@@ -33,7 +33,7 @@ class LineRange:
 def read_lines(
     file: BinaryIO, encoding: Encoding, *, first: int, limit: int, check_cancelled: CheckCancelled
 ) -> LineRange:
-    """Take lines from one on, no more than can be told at once."""
+    """Read lines from `first` on, up to `limit` lines and the maximum size of a result."""
     is_large = os.fstat(file.fileno()).st_size > _MAX_COUNTED_BYTES
     lines = _lines(file, encoding, check_cancelled)
     skipped = _count(islice(lines, first - 1))
@@ -50,7 +50,7 @@ def read_lines(
 
 
 def _lines(file: BinaryIO, encoding: Encoding, check_cancelled: CheckCancelled) -> Iterator[str]:
-    """Give each line without its end; of a very long one only the beginning is ever held."""
+    """Yield lines without their ends; only the beginning of very long lines is held in memory."""
     file.seek(len(encoding.bom))
     text = io.TextIOWrapper(file, encoding.codec, errors="replace", newline="\n")
     while line := text.readline(_CHUNK_CHARACTERS):

@@ -27,13 +27,14 @@ class ListTool:
             Field(
                 ge=1,
                 le=_MAX_DEPTH,
-                description="2 also lists what is in its directories, and so on.",
+                description="Levels to list; 2 includes the contents of subdirectories.",
             ),
         ] = 1,
     ) -> str:
-        """List a directory by name, hidden files too: directories end in /, files have their size, symlinks say to where.
+        """List a directory, sorted by name, including hidden files.
 
-        With a depth, .git, node_modules, __pycache__, .venv and caches are listed but not entered. At most 1,000 entries.
+        Directories end in /, files show their size, symlinks their target. .git, node_modules, __pycache__, .venv and caches are listed
+        but not entered. Returns at most 1,000 entries.
         """
         directory = self._workspace.resolve(path)
         return await run_in_thread(lambda check_cancelled: _list(directory, depth, check_cancelled))
@@ -44,7 +45,7 @@ def _list(directory: Path, depth: int, check_cancelled: CheckCancelled) -> str:
     return (
         TruncatedLines(_MAX_ENTRIES)
         .extend(entries)
-        .render(none=f"{directory} is empty.", more="List one of its directories, or use glob.")
+        .render(none=f"{directory} is empty.", more="List a subdirectory or use glob.")
     )
 
 
@@ -57,7 +58,7 @@ def _format(found: WalkEntry) -> str:
         )
     try:
         status = found.entry.stat(follow_symlinks=False)
-    except OSError:  # it is gone by now
+    except OSError:  # deleted meanwhile
         return found.name
     if stat.S_ISREG(status.st_mode):
         return f"{found.name} ({status.st_size:,} bytes)"
@@ -67,5 +68,5 @@ def _format(found: WalkEntry) -> str:
 def _target(path: str) -> str:
     try:
         return str(Path(path).readlink())
-    except OSError:  # it is gone by now
+    except OSError:  # deleted meanwhile
         return "?"

@@ -18,19 +18,17 @@ class MoveTool:
 
     async def move(
         self,
-        source: Annotated[str, Field(description="The file, directory or symlink to move.")],
+        source: Annotated[str, Field(description="File, directory or symlink to move.")],
         destination: Annotated[
             str,
             Field(
-                description="Its new path; or a directory to move it into, one that is there or with a / at its end."
+                description="New path; or the directory to move into, if it exists or ends in /."
             ),
         ],
         *,
-        overwrite: Annotated[
-            bool, Field(description="Replace a file that is at the destination.")
-        ] = False,
+        overwrite: Annotated[bool, Field(description="Replace an existing file.")] = False,
     ) -> str:
-        """Move or rename a file or a directory; directories on the way to the destination are made."""
+        """Move or rename a file, directory or symlink. Missing parent directories are created."""
         old, new = self._workspace.resolve(source), self._workspace.resolve(destination)
         if destination.endswith("/") or new.is_dir():
             new /= old.name
@@ -38,7 +36,7 @@ class MoveTool:
 
 
 def _move(old: Path, new: Path, *, overwrite: bool) -> str:
-    old.lstat()  # a path that is not there is said here
+    old.lstat()  # raises for a missing path
     is_directory = old.is_dir() and not old.is_symlink()
     if is_directory and Path(os.path.realpath(old)) in Path(os.path.realpath(new)).parents:
         raise ToolError(f"{old} cannot be moved into itself.")
@@ -56,6 +54,6 @@ def _move(old: Path, new: Path, *, overwrite: bool) -> str:
 
 def _require_replaceable(path: Path, *, is_directory: bool, overwrite: bool) -> None:
     if is_directory or (path.is_dir() and not path.is_symlink()):
-        raise ToolError(f"{path} is there already. Delete it first, or choose another destination.")
+        raise ToolError(f"{path} already exists. Delete it first or choose another destination.")
     if not overwrite:
-        raise ToolError(f"{path} is there already. Set overwrite to replace it.")
+        raise ToolError(f"{path} already exists. Set overwrite=true to replace it.")

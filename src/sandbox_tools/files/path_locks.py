@@ -6,11 +6,11 @@ from weakref import WeakValueDictionary
 
 
 class PathLocks:
-    """Has changes of one file be made one after the other, since agents call several tools at once."""
+    """Serialize changes of the same file: agents call several tools concurrently."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def of(self, path: Path) -> AbstractAsyncContextManager[None]:
-        """Have a turn at the file that the path leads to."""
+    def lock(self, path: Path) -> AbstractAsyncContextManager[None]:
+        """Lock the file that the path resolves to."""
         return self._locks.setdefault(os.path.realpath(path), asyncio.Lock())

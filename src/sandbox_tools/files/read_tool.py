@@ -26,14 +26,14 @@ class ReadTool:
         self,
         path: FilePath,
         offset: Annotated[
-            int, Field(ge=1, description="The line to begin with; 1 is the first.")
+            int, Field(ge=1, description="First line to read; lines are numbered from 1.")
         ] = 1,
-        limit: Annotated[int, Field(ge=1, description="How many lines at most.")] = _LINES,
+        limit: Annotated[int, Field(ge=1, description="Maximum number of lines.")] = _LINES,
     ) -> str | ImageContent:
-        """Read a file: text, or a PNG, JPEG, GIF or WebP image.
+        """Read a text file, or view a PNG, JPEG, GIF or WebP image.
 
-        Text comes as lines, each after its number and a tab, which are not part of it. At most 50,000 characters come at
-        once, and of a line at most 2,000; where the file goes on, the answer's last line says with which offset to read on.
+        Each line is prefixed with its number and a tab, which are not part of the file. Returns at most 50,000 characters, and 2,000
+        per line. If more follows, the last line of the result gives the offset to continue with.
         """
         file = self._workspace.resolve(path)
         return await run_in_thread(
@@ -60,8 +60,8 @@ def _read(
 
 def _not_text(path: Path, file: BinaryIO) -> ToolError:
     return ToolError(
-        f"{path} is neither text nor an image: it is {os.fstat(file.fileno()).st_size:,} binary bytes."
-        " Look into it by a command such as file, xxd or strings."
+        f"{path} is a binary file of {os.fstat(file.fileno()).st_size:,} bytes."
+        " Inspect it in run_command with file, xxd or strings."
     )
 
 
@@ -69,9 +69,7 @@ def _format(path: Path, encoding: Encoding, lines_read: LineRange) -> str:
     if not lines_read.lines:
         if lines_read.skipped == 0:
             return f"[{path} is empty.]"
-        raise ToolError(
-            f"{path} has only {lines_read.skipped} lines. Read it with a smaller offset."
-        )
+        raise ToolError(f"{path} has only {lines_read.skipped} lines. Use a smaller offset.")
     numbered = (
         f"{number}\t{line}" for number, line in enumerate(lines_read.lines, lines_read.skipped + 1)
     )
@@ -83,10 +81,10 @@ def _notes(encoding: Encoding, lines_read: LineRange) -> list[str]:
     if lines_read.following != 0:
         of = "" if lines_read.total is None else f" of {lines_read.total}"
         notes.append(
-            f"[Lines {lines_read.skipped + 1} to {lines_read.last}{of}. Read on with offset={lines_read.last + 1}.]"
+            f"[Lines {lines_read.skipped + 1} to {lines_read.last}{of}. Continue with offset={lines_read.last + 1}.]"
         )
     if encoding.codec != "utf-8":
-        notes.append(f"[The file is not UTF-8, but read as {encoding.codec}.]")
+        notes.append(f"[The file is not UTF-8; it was read as {encoding.codec}.]")
     return notes
 
 
@@ -99,7 +97,7 @@ _MAGIC_BYTES = {
 
 
 def detect_image_type(beginning: bytes) -> str | None:
-    """Tell the type of an image that models can see."""
+    """Return the MIME type of an image that models accept, or None."""
     if beginning[:4] == b"RIFF" and beginning[8:12] == b"WEBP":
         return "image/webp"
     known = (kind for magic, kind in _MAGIC_BYTES.items() if beginning.startswith(magic))
@@ -110,8 +108,8 @@ def read_image(path: Path, beginning: bytes, rest: BinaryIO, kind: str) -> Image
     size = os.fstat(rest.fileno()).st_size
     if size > MAX_IMAGE_BYTES:
         raise ToolError(
-            f"{path} is an image ({kind}) of {size:,} bytes, and at most {MAX_IMAGE_BYTES:,} can be shown."
-            " Make a smaller copy of it and read that."
+            f"{path} is an image ({kind}) of {size:,} bytes; the limit is {MAX_IMAGE_BYTES:,}."
+            " Create a smaller copy and read that."
         )
     content = base64.b64encode(beginning + rest.read(MAX_IMAGE_BYTES)).decode()
     return ImageContent(type="image", data=content, mime_type=kind)

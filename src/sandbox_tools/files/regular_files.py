@@ -13,7 +13,7 @@ _KINDS = {
 
 
 def open_regular_file(path: Path) -> BinaryIO:
-    """Open a file for reading; what is none, such as a pipe, would be waited for without an end."""
+    """Open a regular file for reading; opening a pipe would block forever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         require_regular_file(path, os.fstat(descriptor).st_mode)
@@ -29,4 +29,4 @@ def require_regular_file(path: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = _KINDS.get(stat.S_IFMT(mode), "something else")
-    raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+    raise OSError(errno.EINVAL, f"{kind}, not a regular file", str(path))

@@ -18,7 +18,7 @@ Mode = Literal["content", "files", "count"]
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What is looked for, and how it is told."""
+    """A search and the form of its result."""
 
     pattern: str
     root: Path
@@ -32,8 +32,8 @@ class Query:
     def directory(self) -> Path:
         return self.root if self.root.is_dir() else self.root.parent
 
-    def told(self, name: str) -> str:
-        """Name a file as agents are told it, so that other tools find it."""
+    def absolute(self, name: str) -> str:
+        """Return the absolute path, which other tools accept."""
         return str(self.directory / name)
 
 
@@ -49,7 +49,7 @@ _NUMBERED = re.compile(r"\d+([:-])")
 
 
 def command(query: Query, program: str) -> list[str]:
-    """Say how it is run, in the directory where the globs are to begin."""
+    """Build the command line, to be run in `query.directory`, where globs start."""
     return [
         *(program, *_FIXED, *_MODES[query.mode], *_search_options(query)),
         *("--regexp", query.pattern, "--", f"./{query.root.relative_to(query.directory)}"),
@@ -67,16 +67,16 @@ def _search_options(query: Query) -> list[str]:
     ]
 
 
-def told(query: Query, line: str) -> str | None:
-    """Tell a line of its output as it is told to agents."""
+def format_line(query: Query, line: str) -> str | None:
+    """Convert a line of ripgrep's output to a line of the result; None to leave it out."""
     if query.mode == "files" or line == "--":
-        return query.told(line) if query.mode == "files" else line
+        return query.absolute(line) if query.mode == "files" else line
     name, _, rest = line.partition("\0")
     if query.mode == "count":
-        return f"{query.told(name)}:{rest}"
+        return f"{query.absolute(name)}:{rest}"
     number = _NUMBERED.match(rest)
-    # What has no number is about a binary file, in which nothing is shown.
-    return f"{query.told(name)}{number[1]}{rest}" if number else None
+    # Lines without a number are notes about binary files.
+    return f"{query.absolute(name)}{number[1]}{rest}" if number else None
 
 
 _MATCHES, _NO_MATCHES = 0, 1
@@ -87,7 +87,7 @@ async def search(query: Query, lines: TruncatedLines) -> None:
     async with _running(query) as process:
         assert process.stdout is not None
         async for line in process.stdout:
-            found = told(query, line.decode(errors="replace").rstrip("\r\n"))
+            found = format_line(query, line.decode(errors="replace").rstrip("\r\n"))
             if found is not None and not lines.add(found):
                 return
         await _require_success(process)

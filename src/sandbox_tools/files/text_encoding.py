@@ -6,7 +6,7 @@ SAMPLE = 65_536
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the bytes of a text file are characters, and can be again."""
+    """Encoding of a text file, with its byte order mark."""
 
     codec: str
     bom: bytes = b""
@@ -26,7 +26,7 @@ _WITH_BOM = (
 
 
 def detect_encoding(content: bytes) -> Encoding | None:
-    """Tell by its beginning how a file is text; None means that it is none."""
+    """Detect the encoding from the beginning of a file; None for a binary file."""
     sample = content[:SAMPLE]
     for encoding in _WITH_BOM:
         if sample.startswith(encoding.bom):
@@ -36,5 +36,7 @@ def detect_encoding(content: bytes) -> Encoding | None:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=len(content) <= SAMPLE)
     except UnicodeDecodeError:
-        return Encoding("latin-1")  # any bytes are, and stay as they are when they are written back
+        return Encoding(
+            "latin-1"
+        )  # decodes any bytes, and preserves them when they are written back
     return Encoding("utf-8")

@@ -14,27 +14,27 @@ class Edit(BaseModel):
     """One replacement in a file."""
 
     old_string: str = Field(
-        description="The exact text to replace, with all its whitespace, and without read_file's line"
-        " numbers. It has to be there once, unless replace_all is set."
+        description="Exact text to replace, including whitespace, without read_file's line numbers."
+        " Must be unique in the file unless replace_all is set."
     )
-    new_string: str = Field(description="The text to put there; empty to remove it.")
+    new_string: str = Field(description="Replacement; empty to delete the text.")
     replace_all: bool = Field(default=False, description="Replace every occurrence.")
 
 
 def replace(text: str, edit: Edit) -> tuple[str, list[int]]:
-    """Give the text after the edit, and the lines at which it was made."""
+    """Return the new text and the numbers of the changed lines."""
     old, new = _with_line_endings_of(text, edit)
     if not old:
-        raise ToolError("old_string is empty. Use write_file to write a whole file.")
+        raise ToolError("old_string is empty. To write a whole file, use write_file.")
     if old == new:
-        raise ToolError("old_string and new_string are the same, so there is nothing to do.")
+        raise ToolError("old_string and new_string are identical.")
     lines = _find(text, old)
     if not lines:
-        raise ToolError(f"old_string is not in the file. {describe_nearest_match(text, old)}")
+        raise ToolError(f"old_string was not found. {describe_nearest_match(text, old)}")
     if len(lines) > 1 and not edit.replace_all:
         raise ToolError(
-            f"old_string is {len(lines)} times in the file, at {format_lines(lines)}. Add text around it"
-            " until it is there once, or set replace_all."
+            f"old_string occurs {len(lines)} times, at {format_lines(lines)}. Include surrounding text"
+            " to make it unique, or set replace_all=true."
         )
     return text.replace(old, new), lines
 
@@ -46,7 +46,7 @@ def format_lines(lines: list[int]) -> str:
 
 
 def _with_line_endings_of(text: str, edit: Edit) -> tuple[str, str]:
-    """Have the ends of lines be the file's: agents see no carriage returns, and write none."""
+    """Use the file's line endings: agents neither see nor write carriage returns."""
     old, new = edit.old_string, edit.new_string
     ends = text.count("\r\n")
     if not ends or ends != text.count("\n") or "\r" in old + new:
@@ -71,22 +71,22 @@ _NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
 
 def describe_nearest_match(text: str, wanted: str) -> str:
-    """Say what in a text is nearly what was looked for, and differs in which way."""
+    """Describe the most similar text and how it differs."""
     unnumbered = _NUMBER.sub("", wanted)
     if unnumbered != wanted and unnumbered in text:
-        return "Without the line numbers of read_file it is: leave them out."
+        return "It contains the line numbers of read_file: remove them."
     lines, wanted_lines = text.splitlines(), _strip_blank_lines(wanted.splitlines())
     if not wanted_lines:
-        return "It is only whitespace: add the text around it."
+        return "It is only whitespace: include surrounding text."
     if (start := _find_ignoring_whitespace(lines, wanted_lines)) is not None:
-        return f"With other whitespace it is:\n{_show(lines, start, len(wanted_lines))}"
+        return f"It occurs with different whitespace:\n{_show(lines, start, len(wanted_lines))}"
     if (start := _find_similar(lines, wanted_lines)) is not None:
-        return f"The nearest is:\n{_show(lines, start, len(wanted_lines))}"
-    return "Nothing is near to it: read the file again."
+        return f"The nearest match is:\n{_show(lines, start, len(wanted_lines))}"
+    return "Nothing similar was found: read the file again."
 
 
 def _strip_blank_lines(lines: list[str]) -> list[str]:
-    """Leave out empty lines at the beginning and at the end."""
+    """Remove blank lines at both ends."""
     for _ in range(2):
         lines = list(dropwhile(lambda line: not line.strip(), lines))[::-1]
     return lines
@@ -99,7 +99,7 @@ def _find_ignoring_whitespace(lines: list[str], wanted_lines: list[str]) -> int 
 
 
 def _find_similar(lines: list[str], wanted_lines: list[str]) -> int | None:
-    """Find by its longest line where the text might be."""
+    """Locate the text by its longest line."""
     longest = max(range(len(wanted_lines)), key=lambda number: len(wanted_lines[number].strip()))
     compared = {
         line.strip()[:_MAX_COMPARED]: number for number, line in enumerate(lines[:_MAX_COMPARED])

@@ -20,20 +20,17 @@ class WriteTool:
         path: FilePath,
         content: Annotated[
             str,
-            Field(
-                description="All of the file's text, at most about 3 MB; it is written as UTF-8."
-            ),
+            Field(description="Complete content, written as UTF-8; at most about 3 MB."),
         ],
     ) -> str:
-        """Write a file as a whole.
+        """Create a file or overwrite an existing one with the given content.
 
-        A new one is made with the directories on the way to it; one that is there loses all that it had in it, and keeps its
-        mode. Use edit_file to change a part of a file.
+        Missing parent directories are created. An existing file keeps its mode. To change part of a file, use edit_file.
         """
         file = self._workspace.resolve(path)
-        async with self._locks.of(file):
+        async with self._locks.lock(file):
             is_new = await run_in_thread(lambda _check: write_atomically(file, _encode(content)))
-        return f"{'Made' if is_new else 'Overwrote'} {file} with {_count_lines(content)}."
+        return f"{'Created' if is_new else 'Overwrote'} {file} with {_count_lines(content)}."
 
 
 def _encode(content: str) -> bytes:
@@ -42,7 +39,7 @@ def _encode(content: str) -> bytes:
     except UnicodeEncodeError as error:
         character = f"U+{ord(content[error.start]):04X}"
         raise ToolError(
-            f"The content has a lone surrogate in it, {character}, which no text has."
+            f"The content contains a lone surrogate, {character}, which is not valid Unicode. Remove it."
         ) from None
 
 

@@ -1,9 +1,9 @@
-"""The user's own MCP servers behind ours: their tools under a prefix, their processes under guard.
+"""MCP gateway: the user's own MCP servers behind this one, with prefixed tools and guarded processes.
 
     Sources (which servers there are) → Gateway (has exactly those connected) → Upstream (one of them: connects, lists, calls, tries again)
       → over_stdio (a process_guard.py process with the server's below it) or over_http
 
-fastmcp's own proxy is not used: it asks every server whenever tools are listed, leaves processes behind, and costs 9 MB.
+fastmcp's own proxy is not used: it queries every server for each listing, leaves processes behind, and costs 9 MB.
 """
 
 import os

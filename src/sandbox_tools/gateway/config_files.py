@@ -18,22 +18,22 @@ _BUILT_IN = {
         "disabled": True,
         "description": "Claude Code's own tools",
     },
-    # The last version that has it: of 0.154 and later, `codex mcp-server` fails.
+    # The last version with a working `codex mcp-server`; it fails in 0.154 and later.
     "codex": {
         "command": "npx",
         "args": ["-y", "@openai/codex@0.153.0", "mcp-server"],
         "disabled": True,
-        "description": "Codex 0.153 as tools with threads to go on with; the tool `codex` runs the one installed here",
+        "description": "Codex 0.153 as tools with resumable threads; the tool `codex` runs the installed version",
     },
 }
 
 
 class InvalidConfigFile(Exception):
-    """A document of servers that is not one, as a sentence."""
+    """A configuration file is invalid; the message says why."""
 
 
 class ConfigFile:
-    """A file of `mcpServers` that others replace; read again only when it is another one."""
+    """A file with `mcpServers`, which others may replace; parsed again only when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class ConfigFile:
         self._content: Mapping[str, Any] = {}
 
     def read(self) -> Mapping[str, Any]:
-        """Give what it says; while it says nothing sensible, what it said before."""
+        """Return the content; while the file is invalid, its last valid content."""
         try:
             status = self.path.stat()
         except OSError:
@@ -58,15 +58,17 @@ class ConfigFile:
         return self._content
 
     def load(self) -> dict[str, Any]:
-        """Read it now, or raise what is wrong with it."""
+        """Parse the file; raise InvalidConfigFile if it is invalid."""
         try:
             content = from_json(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise InvalidConfigFile(f"{self.path} cannot be read: {error.strerror}.") from error
+            raise InvalidConfigFile(f"Cannot read {self.path}: {error.strerror}.") from error
         except ValueError as error:
-            raise InvalidConfigFile(f"{self.path} is no JSON; correct it or delete it.") from error
+            raise InvalidConfigFile(
+                f"{self.path} is not valid JSON. Correct or delete it."
+            ) from error
         servers = content.get("mcpServers", {}) if isinstance(content, dict) else None
         if not isinstance(servers, dict):
             raise InvalidConfigFile(
@@ -75,7 +77,7 @@ class ConfigFile:
         return dict(content)
 
     def replace(self, content: Mapping[str, Any]) -> None:
-        """Write it for its owner alone, in one step."""
+        """Replace the file atomically, readable by its owner only."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         new.unlink(missing_ok=True)
@@ -86,7 +88,7 @@ class ConfigFile:
 
 
 class ConfigFiles:
-    """All that is said about which servers there are."""
+    """The configured servers of all sources."""
 
     def __init__(self, settings: SettingsFile, *, shipped: Path, user: Path) -> None:
         self.settings = settings
@@ -94,7 +96,7 @@ class ConfigFiles:
         self.user = ConfigFile(user)
 
     def configs(self) -> dict[str, ServerConfig]:
-        """Give each server as the last one who names it does, on or off as it was switched since."""
+        """Merge the sources: later ones override earlier ones, and the user's switches override `disabled`."""
         user = self.user.read()
         sources: tuple[tuple[ConfigSource, Mapping[str, Any]], ...] = (
             (ConfigSource.BUILT_IN, _BUILT_IN),

@@ -9,14 +9,14 @@ MAX_MESSAGE = 16 << 20
 
 @dataclass
 class Connection:
-    """Two streams of messages to and from a server, and the word that they are at their end."""
+    """The message streams to and from a server, and an event for their end."""
 
     received: Any
     sent: Any
     ended: Event = field(default_factory=Event)
     failure: UpstreamError | None = None
     refusal: UpstreamError | None = None
-    """Why the last request was refused, which the client of MCP does not say."""
+    """Why the last HTTP request failed, which the MCP client does not report."""
     reports_exit: bool = False
 
     def end(self, failure: UpstreamError) -> None:

@@ -8,7 +8,7 @@ _MAX_DETAILS = 500
 
 
 class UpstreamError(Exception):
-    """Why a server is not there: a sentence for everybody, and for those who may call its tools what it said itself."""
+    """Why a server is unavailable: `message` may be public, `details` may contain its own output."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class UpstreamError(Exception):
 
     @classmethod
     def of(cls, error: BaseException) -> "UpstreamError":
-        """Tell any failure of a connection, of which task groups make groups of groups."""
+        """Describe any failure of a connection; task groups nest exception groups."""
         leaves = list(_flatten(error))
         return next((leaf for leaf in leaves if isinstance(leaf, cls)), None) or cls(
             *_told(leaves[0])
@@ -44,24 +44,27 @@ def _told(error: Any) -> tuple[str, str]:
         case httpx2.HTTPStatusError():
             description = _describe_status(error.response.status_code), ""
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
-            description = "Nothing answers at its url. Is it started, and is the url right?", ""
+            description = (
+                "Connection refused. Check that it is running and that the url is correct.",
+                "",
+            )
         case httpx2.HTTPError():
-            description = "The connection to it broke.", type(error).__name__
+            description = "The connection was lost.", type(error).__name__
         case TimeoutError():
-            description = "It did not answer in time as an MCP server does.", ""
+            description = "It did not complete the MCP handshake in time.", ""
         case MCPError():
-            description = "It refused to be connected.", f"It said: {error.error.message}"
+            description = "It rejected the connection.", f"Its error: {error.error.message}"
         case OSError():
-            description = "It could not be started.", error.strerror or ""
+            description = "It failed to start.", error.strerror or ""
         case _:
-            description = "It does not speak MCP as it should.", f"{type(error).__name__}: {error}"
+            description = "It sent invalid MCP messages.", f"{type(error).__name__}: {error}"
     return description
 
 
 def _describe_status(status: int) -> str:
     match status:
         case 401 | 403:
-            return f"It answered {status}: its headers lack a credential that it accepts."
+            return f"HTTP status {status}: check the credentials in its headers."
         case 404 | 405:
-            return f"It answered {status}: the path of its url is not that of an MCP endpoint."
-    return f"It answered {status}."
+            return f"HTTP status {status}: the path of its url is not an MCP endpoint."
+    return f"HTTP status {status}."

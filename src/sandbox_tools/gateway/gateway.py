@@ -15,13 +15,13 @@ _MAX_SERVERS = 100
 _MAX_LIST_BYTES = 768 * 1024
 _POLL_INTERVAL_SECONDS = 0.5
 _NOT_LISTED = UpstreamError(
-    "Its tools are not listed, since those of other servers are all that clients can be told. Disable some."
+    "Its tools are not listed: the tool list has reached its maximum size. Disable other servers."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """How a server of the user's is."""
+    """Status of a configured server."""
 
     config: ServerConfig
     state: State
@@ -31,7 +31,7 @@ class Status:
 
 
 class Gateway:
-    """Has exactly those servers connected that are wanted at this moment."""
+    """Keeps exactly the configured and enabled servers connected."""
 
     def __init__(
         self, sources: ConfigFiles, *, directory: Path, logs: Path, timeouts: Timeouts | None = None
@@ -60,8 +60,8 @@ class Gateway:
                 self.upstreams.clear()
 
     async def reconcile(self) -> None:
-        """Start, stop and start again what differs from what is wanted now, and nothing else."""
-        # Whoever gives up waiting for it leaves no server half stopped.
+        """Start, stop and restart servers whose configuration has changed."""
+        # Shielded: a cancelled caller must not leave a server half stopped.
         await asyncio.shield(asyncio.create_task(self._reconcile()))
 
     async def _reconcile(self) -> None:
@@ -81,11 +81,11 @@ class Gateway:
                 self.changed()
 
     def variables(self) -> dict[str, str]:
-        """Give the environment of servers, of which also their entries' values may be made."""
+        """Return the servers' environment, also used to expand variables in their configuration."""
         return {**os.environ, **self.sources.settings.read().envs}
 
     def listed(self) -> list[Upstream]:
-        """Choose whose tools are told to clients, which lose a list that is too long."""
+        """Select the servers whose tools fit into the list; clients drop longer lists."""
         room, chosen = _MAX_LIST_BYTES, list[Upstream]()
         for _, upstream in sorted(self.upstreams.items()):
             if upstream.size <= room:
@@ -101,11 +101,11 @@ class Gateway:
         return None if config is None else self._status(config)
 
     def health(self) -> Mapping[str, Mapping[str, Any]]:
-        """Tell what anybody may know: names, states, and what is wrong in words of ours."""
+        """Return the public part: names, states and our own error messages."""
         return {status.config.name[:64]: _health(status) for status in self.statuses()}
 
     async def wait_until_ready(self, seconds: float) -> None:
-        """Wait for servers until they are ready or have failed, or were started that long ago."""
+        """Wait for starting servers to be ready or failed, at most `seconds` after their start."""
         if starting := [one for one in self.upstreams.values() if not one.has_started]:
             await asyncio.gather(*(upstream.wait_since_start(seconds) for upstream in starting))
 

@@ -12,12 +12,12 @@ from sandbox_tools.gateway.server_config import LaunchSpec
 
 _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 24 * 3600.0
-"""A tool may say nothing for as long as it works; whoever called it cancels it."""
+"""Tools may be silent while they work; callers cancel them."""
 
 
 @asynccontextmanager
 async def over_http(launch: LaunchSpec) -> AsyncIterator[Connection]:
-    """Talk to a server by HTTP, with the headers of its entry and none of anybody's who calls its tools."""
+    """Connect over streamable HTTP, with the configured headers only, never the caller's."""
     timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
     async with (
         create_mcp_http_client(headers=dict(launch.headers), timeout=timeout) as client,
@@ -32,7 +32,7 @@ async def over_http(launch: LaunchSpec) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def over_sse(launch: LaunchSpec) -> AsyncIterator[Connection]:
-    """Talk to a server by the older transport, of which some servers have no other."""
+    """Connect over HTTP with SSE, the older transport, which some servers still require."""
     headers = dict(launch.headers)
     async with sse_client(
         launch.url, headers, timeout=_CONNECT_SECONDS, sse_read_timeout=_READ_SECONDS

@@ -1,9 +1,9 @@
-"""Run a command for as long as it and its parent live, and leave none of its processes behind.
+"""Run a command while it and the parent process live, and leave no processes behind.
 
     python -I -S process_guard.py PARENT-PID LOG-FILE COMMAND…
 
-It is a program of its own, of the standard library alone: who is killed can end nobody. What the command writes to stderr goes to a
-file of bounded size; stdin and stdout are the command's, not the guard's. SIGTERM ends all. The status is the command's.
+A separate program that uses the standard library only: it also works when the tool server is killed. The command's stderr goes to a
+file of bounded size; stdin and stdout belong to the command. SIGTERM ends all processes. The exit status is the command's.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 
 
 class Log:
-    """A file that begins anew when it is full, and keeps the one before."""
+    """A log file that is rotated once when it is full."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class Log:
                 self._path.replace(self._path.with_suffix(".log.1"))
                 self._open()
             os.write(self._file, data)
-        except OSError:  # a full disk is no reason to end a server
+        except OSError:  # a full disk must not end the server
             return
 
     def _open(self) -> None:
@@ -53,7 +53,7 @@ class Log:
 
 def main(arguments: list[str]) -> int:
     parent, log, *command = arguments
-    # Before anything is started, so that whatever loses its parent becomes a child of this process.
+    # Before the start: orphaned descendants are reparented to this process.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     wakeup = _signal_socket()
     try:
@@ -80,7 +80,7 @@ def _signal_socket() -> socket.socket:
 
 
 def _start(command: list[str]) -> tuple[int, int]:
-    """Start the command in a session of its own, and let go of its stdin and stdout."""
+    """Start the command in its own session, and release its stdin and stdout."""
     errors, its_errors = os.pipe()
     try:
         child = os.posix_spawnp(
@@ -118,11 +118,11 @@ def _watch(
                     _read_remaining(errors, log)
                     return status
         elif ready - {errors}:
-            return 128 + signal.SIGTERM  # the parent is gone
+            return 128 + signal.SIGTERM  # the parent has ended
 
 
 def _read_remaining(errors: int, log: Log) -> None:
-    """Keep what the command said last, which often is why it ended."""
+    """Log the last output, which often says why the command ended."""
     os.set_blocking(errors, False)
     try:
         log.write(os.read(errors, _CHUNK))
@@ -143,14 +143,14 @@ def _reap() -> Iterator[tuple[int, int]]:
 
 
 def _terminate_descendants() -> None:
-    """End all descendants: kindly, and after a moment by force. What became another user's by sudo cannot be ended."""
-    asked: set[int] = set()
+    """Terminate, then kill all descendants. Those that became another user's through sudo survive."""
+    signalled: set[int] = set()
     began = time.monotonic()
     while (left := _descendants()) and time.monotonic() < began + _GRACE_SECONDS + _FORCE_SECONDS:
         kindly = time.monotonic() < began + _GRACE_SECONDS
-        for pid in left - asked if kindly else left:
+        for pid in left - signalled if kindly else left:
             _send(pid, signal.SIGTERM if kindly else signal.SIGKILL)
-        asked |= left
+        signalled |= left
         time.sleep(0.01)
         for _ in _reap():
             pass
@@ -164,7 +164,7 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _descendants() -> set[int]:
-    """List the living ones; what has ended and waits for somebody to look counts as gone."""
+    """List live descendants, without zombies."""
     parents: dict[int, int] = {}
     for config in Path("/proc").iterdir():
         if config.name.isdigit() and (parent := _parent(config)):

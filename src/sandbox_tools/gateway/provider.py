@@ -25,7 +25,7 @@ _PROGRESS_TIMEOUT_SECONDS = 5
 
 
 class GatewayTool(Tool):
-    """A tool of one of the user's servers, under its prefix."""
+    """A tool of one of the user's servers, with its prefix."""
 
     _gateway: Gateway = PrivateAttr()
     _server: str = PrivateAttr()
@@ -62,25 +62,25 @@ class GatewayTool(Tool):
         status = self._gateway.status(self._server)
         if status is not None and status.failure is not None:
             raise status.failure
-        raise UpstreamError("It is disabled. Switch it on by mcp_enable_server.")
+        raise UpstreamError("It is disabled. Enable it with mcp_enable_server.")
 
 
 def _bounded(result: CallToolResult) -> CallToolResult:
-    """Cut what clients would lose for its length, if that can be done to it."""
+    """Truncate a text result that clients would drop for its size."""
     size = len(result.model_dump_json(by_alias=True).encode())
     if size <= MAX_MESSAGE_BYTES:
         return result
     texts = [part.text for part in result.content if isinstance(part, TextContent)]
     if len(texts) < len(result.content) or result.structured_content is not None:
         raise UpstreamError(
-            f"It answered with {size:,} bytes, and at most {MAX_MESSAGE_BYTES:,} can be passed on. Ask it for less."
+            f"Its result has {size:,} bytes; the limit is {MAX_MESSAGE_BYTES:,}. Request less."
         )
     cut = TextContent(type="text", text=truncate_middle("\n".join(texts)))
     return result.model_copy(update={"content": [cut]})
 
 
 class _Progress:
-    """Passes on what a server tells of its progress, in a task of its own that knows nothing of the call, to whoever called."""
+    """Forwards progress to the caller, from tasks that do not have the call's context."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -97,13 +97,13 @@ class _Progress:
         await asyncio.wait({task})
 
     async def flush(self) -> None:
-        """Have the result follow what was told before it."""
+        """Wait for pending reports, so that the result comes last."""
         if self._notifying:
             await asyncio.wait(self._notifying, timeout=_PROGRESS_TIMEOUT_SECONDS)
 
 
 class GatewayProvider(Provider):
-    """Offers the tools of all servers that are ready."""
+    """Provides the tools of all ready servers."""
 
     def __init__(self, gateway: Gateway) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class GatewayProvider(Provider):
     async def _get_tool(
         self,
         name: str,
-        version: VersionSpec | None = None,  # noqa: ARG002 - tools of servers have none
+        version: VersionSpec | None = None,  # noqa: ARG002 - upstream tools have no versions
     ) -> Tool | None:
         server, separator, tool = name.partition(SEPARATOR)
         if not separator or self._gateway.status(server) is None:
@@ -129,7 +129,7 @@ class GatewayProvider(Provider):
             await upstream.wait_until_ready(_CALL_TIMEOUT_SECONDS)
             if upstream.state is State.READY:
                 return self._tools(upstream).get(name)
-        # Called by its name it tells why it is not there, which "unknown tool" would not.
+        # A placeholder whose call says why the server is unavailable, instead of "unknown tool".
         return GatewayTool.of(
             self._gateway, server, ToolOfServer(name=tool, input_schema={"type": "object"})
         )

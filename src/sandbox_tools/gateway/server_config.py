@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 SEPARATOR = "__"
-"""Between a server's name and its tool's. No own tool and no server's name has it, so no two tools can have one name."""
+"""Between the names of server and tool. No built-in tool or server name contains it, so names are unique."""
 
 _MAX_NAME = 40
 _NAME = re.compile(r"[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
@@ -13,7 +13,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ConfigSource(StrEnum):
-    """Who says that there is a server; a later one is believed rather than those before it."""
+    """Where a server is configured; later sources override earlier ones."""
 
     BUILT_IN = "built-in"
     SHIPPED = "shipped"
@@ -37,12 +37,12 @@ _TRANSPORTS = {
 
 
 class InvalidServerConfig(Exception):
-    """What is wrong with an entry, as a sentence that repeats no value of it."""
+    """The configuration of a server is invalid; the message contains none of its values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchSpec:
-    """How a server is reached. Two that are equal need no restart."""
+    """How to start or reach a server; a restart is needed only if it changes."""
 
     transport: Transport
     command: str = ""
@@ -65,7 +65,7 @@ class ServerConfig:
 
     @classmethod
     def of(cls, name: str, document: object, source: ConfigSource) -> "ServerConfig":
-        # What is wrong with it is told where it is launched, so that it can be listed and switched off.
+        # Validated at launch, so that invalid servers can still be listed and disabled.
         known = document if isinstance(document, dict) else {}
         return cls(
             name=name,
@@ -83,12 +83,12 @@ class ServerConfig:
         return _TRANSPORTS.get(kind) if isinstance(kind, str) else None
 
     def launch(self, variables: Mapping[str, str]) -> LaunchSpec:
-        """Put the variables in, or raise what is wrong with the entry."""
+        """Validate the configuration and expand its variables."""
         check_name(self.name)
         values = _Values(self.document, variables)
         match self.transport:
             case None:
-                raise InvalidServerConfig(f"Its type is none of {', '.join(_TRANSPORTS)}.")
+                raise InvalidServerConfig(f"type must be one of {', '.join(_TRANSPORTS)}.")
             case Transport.STDIO:
                 return LaunchSpec(
                     transport=Transport.STDIO,
@@ -100,15 +100,15 @@ class ServerConfig:
             case transport:
                 url = values.text("url")
                 if not url.startswith(("http://", "https://")):
-                    raise InvalidServerConfig("Its url must begin with http:// or https://.")
+                    raise InvalidServerConfig("url must start with http:// or https://.")
                 return LaunchSpec(transport=transport, url=url, headers=values.mapping("headers"))
 
 
 def check_name(name: str) -> None:
     if len(name) > _MAX_NAME or not _NAME.fullmatch(name):
         raise InvalidServerConfig(
-            f"A server's name has at most {_MAX_NAME} letters, digits, '-' and '_', with"
-            " no '_' at its ends nor next to another."
+            f"Invalid server name: use at most {_MAX_NAME} letters, digits, '-' and '_', without"
+            " leading, trailing or double '_'."
         )
 
 
@@ -120,24 +120,24 @@ class _Values:
     def text(self, key: str) -> str:
         value = self.document.get(key)
         if not isinstance(value, str) or not value:
-            raise InvalidServerConfig(f"It needs a {key}, a text that is not empty.")
+            raise InvalidServerConfig(f"{key} must be a non-empty string.")
         return self._expanded(value, key)
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.document.get(key) or []
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise InvalidServerConfig(f"Its {key} must be a list of texts.")
+            raise InvalidServerConfig(f"{key} must be a list of strings.")
         return tuple(self._expanded(one, key) for one in value)
 
     def mapping(self, key: str) -> dict[str, str]:
         value = self.document.get(key) or {}
         if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise InvalidServerConfig(f"Its {key} must be an object whose values are texts.")
+            raise InvalidServerConfig(f"{key} must be an object with strings as values.")
         return {name: self._expanded(one, key) for name, one in value.items()}
 
     def _expanded(self, text: str, key: str) -> str:
         if "\0" in text:
-            raise InvalidServerConfig(f"Its {key} has a NUL character.")
+            raise InvalidServerConfig(f"{key} contains a NUL character.")
         return _VARIABLE.sub(self._replacement(key), text)
 
     def _replacement(self, key: str) -> Callable[[re.Match[str]], str]:
@@ -148,8 +148,8 @@ class _Values:
                 return default
             if value is None:
                 raise InvalidServerConfig(
-                    f"Its {key} wants the variable {name}, which is not set. Set it in the sandbox's"
-                    f" envs, or write ${{{name}:-DEFAULT}}."
+                    f"{key} uses the variable {name}, which is not set. Set it in the sandbox's"
+                    f" envs or write ${{{name}:-DEFAULT}}."
                 )
             return value
 

@@ -29,15 +29,15 @@ _GUARD_SECONDS = 6.0
 async def over_stdio(
     launch: LaunchSpec, *, directory: Path, log: Path
 ) -> AsyncIterator[Connection]:
-    """Start a server and talk over its stdin and stdout; its processes end with the context.
+    """Start a server and connect to its stdin and stdout; its processes end with the context.
 
-    mcp's own client reads lines of any length and logs each that it cannot parse, so it is not used: what a server writes is not trusted.
+    mcp's own client is not used: it reads lines of any length and logs each invalid one, but servers are not trusted.
     """
     starting = asyncio.ensure_future(_start_upstream(launch, directory, log))
     try:
         process = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # asyncio would kill the guard, which could then end nothing.
+        # asyncio would kill the guard, which could then not end the server's processes.
         await _uninterrupted(_end(await starting))
         raise
     try:
@@ -61,12 +61,14 @@ async def over_stdio(
 
 
 async def _start_upstream(launch: LaunchSpec, directory: Path, log: Path) -> Process:
-    cwd = directory / os.path.expanduser(launch.cwd or ".")  # noqa: PTH111 - Path's fails for users whom there are not
+    cwd = directory / os.path.expanduser(launch.cwd or ".")  # noqa: PTH111 - Path.expanduser raises for unknown users
     if not cwd.is_dir():
-        raise UpstreamError("Its cwd is no directory.", str(cwd))
+        raise UpstreamError("Its cwd is not a directory.", str(cwd))
     program = shutil.which(launch.command, path=launch.env.get("PATH"))
     if program is None and not (os.sep in launch.command and (cwd / launch.command).is_file()):
-        raise UpstreamError("Its command is not installed.", f"No {launch.command!r} on its PATH.")
+        raise UpstreamError(
+            "Its command is not installed.", f"{launch.command!r} was not found in PATH."
+        )
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", process_guard.__file__, str(os.getpid()), str(log)),
         *(launch.command, *launch.args),
@@ -80,7 +82,7 @@ async def _start_upstream(launch: LaunchSpec, directory: Path, log: Path) -> Pro
 
 
 async def _read(process: Process, inbox: Any, connection: Connection) -> None:
-    """Pass on what is MCP; some servers also print a banner, which is passed over."""
+    """Forward MCP messages; other lines, such as banners, are ignored."""
     assert process.stdout is not None
     garbage = 0
     async with inbox:
@@ -90,7 +92,7 @@ async def _read(process: Process, inbox: Any, connection: Connection) -> None:
             except (ValueError, RecursionError):
                 garbage += len(line) + 1
                 if garbage > _MAX_INVALID_BYTES:
-                    connection.end(UpstreamError("What it writes to stdout is not MCP."))
+                    connection.end(UpstreamError("Its stdout is not MCP."))
                     return
             else:
                 await inbox.send(SessionMessage(message))
@@ -98,7 +100,7 @@ async def _read(process: Process, inbox: Any, connection: Connection) -> None:
 
 
 def _parsed(line: bytes) -> JSONRPCMessage:
-    """Read a message; half a character in it, which JSON allows and pydantic does not, becomes a question mark."""
+    """Parse a message; lone surrogates, which pydantic rejects, become question marks."""
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
@@ -107,7 +109,7 @@ def _parsed(line: bytes) -> JSONRPCMessage:
 
 
 async def _lines(stdout: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Split what comes into lines; what is longer than any message is one without its end."""
+    """Split into lines; a line that exceeds the maximum message is yielded in parts."""
     begun = bytearray()
     while chunk := await stdout.read(_CHUNK):
         *ended, rest = chunk.split(b"\n")
@@ -130,7 +132,7 @@ async def _exit_failure(process: Process) -> UpstreamError:
 
 async def _write(process: Process, outbox: Any) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(ConnectionError):  # it is ending, which its reader tells
+    with contextlib.suppress(ConnectionError):  # it is ending; the reader reports it
         async with outbox:
             async for message in outbox:
                 document = message.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -139,7 +141,7 @@ async def _write(process: Process, outbox: Any) -> None:
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Wait until it is done, however often anyio's scopes cancel the one who waits."""
+    """Wait for completion, even if anyio's cancel scopes cancel the caller repeatedly."""
     task, cancelled = asyncio.ensure_future(work), False
     while not task.done():
         try:
@@ -152,10 +154,10 @@ async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Close its stdin, by which a server knows that it shall end; have the guard end what does not."""
+    """Close stdin, which asks a server to exit; the guard terminates it otherwise."""
     assert process.stdin is not None
     process.stdin.close()
-    # asyncio sees no process end before its stdout is read to the end.
+    # asyncio reports the end of a process only after EOF on its stdout.
     draining = asyncio.create_task(_drain(process))
     for seconds, end in (
         (_EXIT_SECONDS, process.terminate),
@@ -167,7 +169,7 @@ async def _end(process: Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             end()
     else:
-        # Somebody whom the guard may not end holds the pipe open.
+        # A process that the guard may not signal holds the pipe open.
         process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
     await process.wait()
     draining.cancel()

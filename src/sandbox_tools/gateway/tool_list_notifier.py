@@ -11,14 +11,14 @@ _SECONDS_PER_CLIENT = 5
 
 
 class ToolListNotifier(Middleware):
-    """Tells every connected client when the list of tools has changed; fastmcp tells only the one whose call changed it."""
+    """Notifies every client of changes of the tool list; fastmcp notifies only the client whose call changed it."""
 
     def __init__(self, server: FastMCP) -> None:
         self._connections: set[Connection] = set()
         self._bus = InMemorySubscriptionBus()
         self._notifying: asyncio.Task[None] | None = None
         self._again = False
-        # Clients of the protocol of 2026 ask for it by a request that fastmcp has no handler for.
+        # Clients of protocol 2026 subscribe with a request that fastmcp does not handle.
         server._mcp_server.add_request_handler(  # noqa: SLF001
             "subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(self._bus)
         )
@@ -27,11 +27,11 @@ class ToolListNotifier(Middleware):
         self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]
     ) -> Any:
         if context.fastmcp_context is not None and context.fastmcp_context.request_context:
-            self._remember(context.fastmcp_context.session._connection)  # noqa: SLF001 - as fastmcp's own do
+            self._remember(context.fastmcp_context.session._connection)  # noqa: SLF001 - as fastmcp's own middleware does
         return await call_next(context)
 
     def notify(self) -> None:
-        """Tell all, soon and once for what changes at the same time."""
+        """Notify all clients soon; simultaneous changes are combined."""
         self._again = True
         if self._notifying is None or self._notifying.done():
             self._notifying = asyncio.create_task(self._notify_all())

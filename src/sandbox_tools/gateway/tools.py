@@ -15,41 +15,37 @@ from sandbox_tools.gateway.server_config import (
 _READY_TIMEOUT_SECONDS = 30
 _MAX_LOG = 2000
 
-Name = Annotated[str, Field(description="The server's name, as mcp_list_servers has it.")]
+Name = Annotated[str, Field(description="Name of the server, from mcp_list_servers.")]
 
 
 class ServerStatus(BaseModel):
     name: str
-    state: str = Field(
-        description="ready; starting; failed, which is tried again by itself; or disabled"
-    )
-    error: str | None = Field(default=None, description="What is wrong with it, if anything.")
-    tools: list[str] = Field(description=f"Its tools, as they are called: NAME{SEPARATOR}TOOL.")
+    state: str = Field(description="ready, starting, failed (retried automatically) or disabled")
+    error: str | None = Field(default=None, description="Why it failed or what is missing.")
+    tools: list[str] = Field(description=f"Full tool names: NAME{SEPARATOR}TOOL.")
     transport: str | None = Field(description="stdio, http or sse")
     source: str = Field(
-        description="Who named it: built-in, shipped, user (mcp_add_server) or settings (the sandbox's server)"
+        description="Where it is configured: built-in, shipped, user (mcp_add_server) or settings (the sandbox's server)"
     )
     description: str = ""
-    log: str | None = Field(default=None, description="The file with what it writes to stderr.")
-    log_end: str | None = Field(
-        default=None, description="The end of that file, if something is wrong."
-    )
+    log: str | None = Field(default=None, description="Log file with its stderr.")
+    log_end: str | None = Field(default=None, description="End of the log file, if it failed.")
 
 
 class ServerList(BaseModel):
     servers: list[ServerStatus]
-    problems: list[str] = Field(description="Files of servers that could not be read, and why.")
+    problems: list[str] = Field(description="Configuration files that are invalid, and why.")
 
 
 class GatewayTools:
-    """What agents do with the servers behind the gateway."""
+    """Tools that manage the MCP servers behind the gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._user = gateway.sources.user
 
     async def mcp_list_servers(self) -> ServerList:
-        """List the MCP servers behind this one: which are on, whether they work and why not, and the names of their tools."""
+        """List the configured MCP servers with state, error and tool names."""
         await self._gateway.reconcile()
         return ServerList(
             servers=[_told(status) for status in self._gateway.statuses()],
@@ -60,41 +56,40 @@ class GatewayTools:
         self,
         name: Annotated[
             str,
-            Field(description=f"Its tools will be called NAME{SEPARATOR}TOOL.", max_length=40),
+            Field(
+                description=f"Name of the server; its tools are named NAME{SEPARATOR}TOOL.",
+                max_length=40,
+            ),
         ],
         command: Annotated[
             str | None,
-            Field(description="For a server that talks over stdio: the program, such as npx."),
+            Field(description="Program of a stdio server, e.g. npx."),
         ] = None,
-        args: Annotated[list[str] | None, Field(description="The program's arguments.")] = None,
+        args: Annotated[list[str] | None, Field(description="Arguments of the program.")] = None,
         env: Annotated[
             dict[str, str] | None,
-            Field(description="Environment variables it gets besides the sandbox's own."),
+            Field(description="Additional environment variables."),
         ] = None,
         cwd: Annotated[
-            str | None, Field(description="Directory to run it in. Default: the working directory.")
+            str | None, Field(description="Directory to run in. Default: the working directory.")
         ] = None,
-        url: Annotated[
-            str | None, Field(description="For a server that talks over HTTP: its address.")
-        ] = None,
+        url: Annotated[str | None, Field(description="URL of an HTTP server.")] = None,
         headers: Annotated[
-            dict[str, str] | None, Field(description="HTTP headers it wants, as Authorization.")
+            dict[str, str] | None, Field(description="HTTP headers, e.g. Authorization.")
         ] = None,
-        type: Annotated[  # noqa: A002 - as the files have it
+        type: Annotated[  # noqa: A002 - the name in mcpServers files
             str | None,
-            Field(
-                description="stdio, http or sse; by default stdio with a command, http with a url"
-            ),
+            Field(description="stdio, http or sse. Default: stdio with command, http with url."),
         ] = None,
     ) -> ServerStatus:
-        """Add an MCP server, or replace the one of this name that was added before, and start it.
+        """Add or replace an MCP server and start it. Waits up to 30 s; returns its state and tool names.
 
-        Give either `command` or `url`. `${VAR}` and `${VAR:-default}` in values stand for the sandbox's environment variables: write
-        secrets so. Waits up to 30 s for its tools. It is kept in ~/.config/sandbox/mcp.json, and started again with the sandbox.
+        Pass either `command` or `url`. `${VAR}` and `${VAR:-default}` in values are expanded from the sandbox's environment; use this
+        for secrets. The server is stored in ~/.config/sandbox/mcp.json and started again with the sandbox.
         """
         if (command is None) == (url is None):
-            raise ToolError("Give either a command or a url.")
-        given = {
+            raise ToolError("Pass either command or url.")
+        fields = {
             "type": type,
             "command": command,
             "args": args,
@@ -103,7 +98,7 @@ class GatewayTools:
             "url": url,
             "headers": headers,
         }
-        document = {key: value for key, value in given.items() if value}
+        document = {key: value for key, value in fields.items() if value}
         self._check(ServerConfig.of(name, document, ConfigSource.USER))
         content = self._content()
         content["mcpServers"] = {**content.get("mcpServers", {}), name: document}
@@ -111,14 +106,14 @@ class GatewayTools:
         return await self._apply(name, content)
 
     async def mcp_remove_server(self, name: Name) -> ServerList:
-        """Remove an MCP server that was added by mcp_add_server, and end its processes."""
+        """Remove an MCP server that mcp_add_server added, and end its processes. Returns the remaining servers."""
         content = self._content()
         servers = dict(content.get("mcpServers", {}))
         if servers.pop(name, None) is None:
             known = self._known(name)
             raise ToolError(
-                f"{name} is {known.config.source}, not added here, and cannot be removed."
-                " Switch it off by mcp_disable_server."
+                f"{name} was not added with mcp_add_server (source: {known.config.source}) and cannot be removed."
+                " Disable it with mcp_disable_server."
             )
         content["mcpServers"] = servers
         _enabled_overrides(content).pop(name, None)
@@ -126,11 +121,11 @@ class GatewayTools:
         return await self.mcp_list_servers()
 
     async def mcp_enable_server(self, name: Name) -> ServerStatus:
-        """Switch an MCP server on and wait up to 30 s for its tools. It stays on until it is switched off."""
+        """Enable an MCP server permanently. Waits up to 30 s; returns its state and tool names."""
         return await self._set_enabled(name, on=True)
 
     async def mcp_disable_server(self, name: Name) -> ServerStatus:
-        """Switch an MCP server off: its tools go and its processes end. It stays off until it is switched on."""
+        """Disable an MCP server permanently: removes its tools and ends its processes."""
         return await self._set_enabled(name, on=False)
 
     async def _set_enabled(self, name: str, *, on: bool) -> ServerStatus:
@@ -156,12 +151,14 @@ class GatewayTools:
         if status := self._gateway.status(name):
             return status
         names = ", ".join(status.config.name for status in self._gateway.statuses())
-        raise ToolError(f"There is no MCP server {name!r}. There are: {names}.")
+        raise ToolError(f"No MCP server {name!r}. Configured servers: {names}.")
 
     def _check(self, config: ServerConfig) -> None:
         known = self._gateway.status(config.name)
         if known is not None and known.config.source is ConfigSource.SETTINGS:
-            raise ToolError(f"{config.name} is given by the sandbox's server. Take another name.")
+            raise ToolError(
+                f"{config.name} is configured by the sandbox's server. Choose another name."
+            )
         try:
             config.launch(self._gateway.variables())
         except InvalidServerConfig as error:

@@ -29,9 +29,7 @@ from sandbox_tools.gateway.stdio_transport import over_stdio
 _MAX_TOOLS = 1000
 _MAX_PAGES = 50
 _MAX_SERVER_LIST_BYTES = 256 * 1024
-_TOOLS_LEFT_OUT = (
-    "{} of its {} tools are left out: their descriptions are longer than what clients can be told."
-)
+_TOOLS_LEFT_OUT = "{} of its {} tools are not listed: the tool list has reached its maximum size."
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +43,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long servers are waited for, in seconds."""
+    """Timeouts and intervals, in seconds."""
 
-    start: float = 120  # `npx` may have to fetch a package first
+    start: float = 120  # `npx` may have to download a package
     retry: float = 1
     longest_retry: float = 60
     probe: float = 30
@@ -56,11 +54,11 @@ class Timeouts:
 
 class _Session(ClientSession):
     async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
-        """Leave it to whoever called: what is passed on is not ours to judge."""
+        """Do nothing: the caller validates results."""
 
 
 class Upstream:
-    """One server of the user's, connected as long as it is wanted, and again when it was lost."""
+    """One of the user's servers: connects, reconnects, and keeps its list of tools."""
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class Upstream:
         self.state = State.STARTING
         self.tools: tuple[Tool, ...] = ()
         self.failure: UpstreamError | None = None
-        self.size = 0  # in bytes, of the list of its tools
+        self.size = 0  # of its tool list, in bytes
         self._directory = directory
         self._timeouts = timeouts
         self._apply = changed
@@ -87,18 +85,18 @@ class Upstream:
         self._began = asyncio.get_running_loop().time()
         self._started_event = asyncio.Event()
         self._refresh = asyncio.Event()
-        # It outlives the call that may have started it, and shall know nothing of whose that was.
+        # An empty context: the task outlives the call that started it and must not inherit its variables.
         self._task = asyncio.create_task(
             self._run(), name=f"mcp-{name}", context=contextvars.Context()
         )
 
     async def stop(self) -> None:
-        """End the connection, and the processes behind it."""
+        """End the connection and the server's processes."""
         self._task.cancel()
         await asyncio.wait({self._task})
 
     async def wait_until_ready(self, seconds: float) -> None:
-        """Wait until it is ready or has failed for the first time, but no longer than that."""
+        """Wait until the first start has succeeded or failed, at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._started_event.wait(), seconds)
 
@@ -114,7 +112,7 @@ class Upstream:
     async def call(
         self, tool: str, arguments: dict[str, object], progress: ProgressFnT
     ) -> CallToolResult:
-        """Have it carry out a tool; cancelled, it is told so."""
+        """Call a tool; cancellation is forwarded to the server."""
         session = self._session
         if session is None:
             raise self._unavailable()
@@ -126,7 +124,9 @@ class Upstream:
             if error.code == CONNECTION_CLOSED:
                 if self._session is session:
                     self._session, self.state, self.failure = None, State.STARTING, None
-                raise UpstreamError("It ended during the call; it is started again.") from error
+                raise UpstreamError(
+                    "The server ended during the call and is being restarted. Try again."
+                ) from error
             raise UpstreamError("", error.error.message) from error
         except ValidationError as error:
             raise UpstreamError.of(error) from error
@@ -135,10 +135,8 @@ class Upstream:
 
     def _unavailable(self) -> UpstreamError:
         if self.failure is None:
-            return UpstreamError("It is still being started. Try again in some seconds.")
-        return UpstreamError(
-            f"{self.failure} It is tried again by itself; mcp_list_servers tells more."
-        )
+            return UpstreamError("The server is still starting. Try again in a few seconds.")
+        return UpstreamError(f"{self.failure} It is retried automatically; see mcp_list_servers.")
 
     async def _run(self) -> None:
         retry = self._timeouts.retry
@@ -147,7 +145,7 @@ class Upstream:
             try:
                 async with self._connected() as (connection, session):
                     await self._follow(connection, session)
-            except Exception as error:  # noqa: BLE001 - whatever it fails of is told, and it is tried again
+            except Exception as error:  # noqa: BLE001 - any failure is reported and retried
                 self._fail(UpstreamError.of(error))
             if asyncio.get_running_loop().time() - began > 2 * self._timeouts.longest_retry:
                 retry = self._timeouts.retry
@@ -187,7 +185,7 @@ class Upstream:
             if connection.failure is not None:
                 raise connection.failure
             if self._calls and not self._refresh.is_set():
-                continue  # it is there, and may be too busy to say so
+                continue  # alive, but perhaps too busy to respond
             self._refresh.clear()
             with _raising_failure(connection):
                 async with asyncio.timeout(self._timeouts.start):
@@ -196,7 +194,7 @@ class Upstream:
                 await asyncio.wait_for(connection.ended.wait(), self._timeouts.relist)
 
     async def _wait_for_event(self, connection: Connection) -> None:
-        # A process is seen to end; whether somebody still listens at a url shows only when it is asked.
+        # The end of a process is an event; an HTTP server has to be probed.
         seconds = None if connection.reports_exit else self._timeouts.probe
         waits = [asyncio.ensure_future(event.wait()) for event in (connection.ended, self._refresh)]
         try:
@@ -211,12 +209,12 @@ class Upstream:
 
     def _fail(self, failure: UpstreamError) -> None:
         if self.failure is None or self.failure.message != failure.message:
-            _log.warning("mcp server failed name=%s why=%s", self.name, failure.message)
+            _log.warning("mcp_server_failed name=%s error=%s", self.name, failure.message)
         self.failure, self.state = failure, State.FAILED
         self._set_tools(())
 
     def _accept_tools(self, listed: Sequence[Tool]) -> None:
-        """Offer those of its tools that do not keep clients from being told of all others."""
+        """Accept the tools that fit into the maximum size of a list."""
         room, accepted = _MAX_SERVER_LIST_BYTES, list[Tool]()
         for tool in listed:
             if (size := len(tool.model_dump_json(by_alias=True).encode())) <= room:
@@ -238,7 +236,7 @@ class Upstream:
 
 @contextlib.contextmanager
 def _raising_failure(connection: Connection) -> Iterator[None]:
-    """Of a connection that broke, tell the reason rather than that it did."""
+    """Raise the cause of a broken connection instead of the generic error."""
     try:
         yield
     except MCPError:
@@ -248,7 +246,7 @@ def _raising_failure(connection: Connection) -> Iterator[None]:
 
 
 async def _handshake(session: _Session) -> None:
-    """Agree on a version: the handshake first, since by it a server also tells of changes unasked."""
+    """Negotiate the version; the handshake first, since only then servers announce changes unasked."""
     try:
         await session.initialize()
     except MCPError as error:

@@ -9,13 +9,13 @@ from sandbox_tools.toolkit.settings_file import SettingsFile
 
 
 class ExposedPort(BaseModel):
-    """Where a port of this sandbox is reached from outside."""
+    """Public URL of a port."""
 
-    url: str = Field(description="Where the port answers to HTTP and WebSockets from outside.")
-    listening: bool = Field(description="Whether a server listens on the port at this moment.")
+    url: str = Field(description="Public URL for HTTP and WebSockets.")
+    listening: bool = Field(description="Whether a server is listening on the port now.")
 
 
-class Exposing:
+class PortTools:
     def __init__(self, settings: SettingsFile) -> None:
         self._settings = settings
 
@@ -26,33 +26,33 @@ class Exposing:
             Field(
                 ge=1,
                 le=65535,
-                description="What the server listens on, at any address, also 127.0.0.1.",
+                description="Port of the server, on any address including 127.0.0.1.",
             ),
         ],
     ) -> ExposedPort:
-        """Tell the URL where people outside of this sandbox reach a server that listens on a port in it.
+        """Get the public URL of a port in this sandbox.
 
-        Ports need not be opened: the URL answers as soon as something listens. Whoever opens it needs access to this sandbox,
-        by its server's API key or by a link to the port that is made with one.
+        No port has to be opened: the URL works as soon as a server listens. Visitors need the API key of the sandbox's server, or a
+        preview link created with it.
         """
         ports_url = self._settings.read().ports_url
         if ports_url is None:
             raise ToolError(
-                "This sandbox was not told where its ports are reached; ask whoever runs its server."
+                "No public URL is configured for this sandbox. Ask the operator of its server."
             )
         return ExposedPort(
             url=ports_url.replace("{port}", str(port)),
-            listening=await to_thread(is_listened_to, port),
+            listening=await to_thread(has_listener, port),
         )
 
 
-# One table for each version of IP; where there is none of a version, nobody listens by it.
+# One table per IP version; a missing table means that the version is not in use.
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LISTENING = "0A"
 
 
-def is_listened_to(port: int) -> bool:
-    """Tell whether a server in this sandbox listens on the port, at whichever address, without connecting to it."""
+def has_listener(port: int) -> bool:
+    """Check for a listener on any address, without connecting to it."""
     return any(
         state == _LISTENING and int(local.rpartition(":")[2], 16) == port
         for table in _TABLES

@@ -5,14 +5,14 @@ from pathlib import Path
 
 
 class OutputFiles:
-    """The files with what commands wrote, of which the newest are kept."""
+    """Files with the output of commands; only the newest are kept."""
 
     def __init__(self, directory: Path, *, kept: int = 20) -> None:
         self._directory = directory
         self._kept = kept
 
     def open(self) -> tuple[int, Path]:
-        """Make one more, and remove the oldest beyond those that are kept."""
+        """Create a file and remove the oldest ones."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, path = tempfile.mkstemp(
             prefix="command-", suffix=".txt", dir=self._directory, text=False
@@ -33,7 +33,7 @@ def _changed(path: Path) -> int:
 
 
 class CommandOutput:
-    """What a command writes: its beginning and end at hand, the whole in a file once it is long."""
+    """Output of a command: beginning and end in memory, all of it in a file once it is long."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class CommandOutput:
             del self._end[: -self._tail_size]
 
     def spill(self) -> Path | None:
-        """Have a file with all that was and will be written, if there is room for one."""
+        """Write past and future output to a file, if one can be created."""
         if self.file is None and self._spill_error is None:
             try:
                 self._descriptor, self.file = self._open_file()
@@ -83,33 +83,33 @@ class CommandOutput:
             self._descriptor = None
 
     def last_line(self, limit: int = 200) -> str:
-        """Give the last line with anything in it, for who watches."""
+        """Return the last line that is not blank, for progress reports."""
         seen = (self._end or self._head)[-4 * limit :].decode(errors="replace")
         lines = [line for line in seen.replace("\r", "\n").split("\n") if line.strip()]
         return lines[-1].strip()[-limit:] if lines else ""
 
     def text(self) -> str:
-        """Give it whole, or its beginning and end with what is between them counted."""
+        """Return all of it, or its beginning and end with the number of bytes omitted."""
         head, tail = self._head, self._end[-self._tail_size :]
         cut = self.size - len(head) - len(tail)
         if cut <= 0:
             return (head + tail).decode(errors="replace")
-        between = f"\n[… {cut} bytes cut; {self._describe_file()} …]\n"
+        between = f"\n[… {cut} bytes truncated; {self._describe_file()} …]\n"
         return f"{_decode_piece(head)}{between}{_decode_piece(tail)}"
 
     def _describe_file(self) -> str:
         if self.file is None:
-            return f"they could not be kept: {self._spill_error}"
+            return f"the rest could not be stored: {self._spill_error}"
         if self._in_file < self.size:
-            return f"the first {self._in_file} bytes are in {self.file}"
-        return f"the whole is in {self.file}"
+            return f"the first {self._in_file} bytes: {self.file}"
+        return f"full output: {self.file}"
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)[: max(0, self._max_file_bytes - self._in_file)]
         while view and self._descriptor is not None:
             try:
                 written = os.write(self._descriptor, view)
-            except OSError:  # the disk is full: what is there stays
+            except OSError:  # disk full: keep what was written
                 self.close()
                 return
             self._in_file += written
@@ -117,5 +117,5 @@ class CommandOutput:
 
 
 def _decode_piece(piece: bytes | bytearray) -> str:
-    """Decode a piece that may begin or end within a character."""
+    """Decode a part that may begin or end within a character."""
     return piece.decode(errors="replace").strip("\ufffd")

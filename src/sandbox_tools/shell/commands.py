@@ -8,13 +8,13 @@ from fastmcp.exceptions import ToolError
 from pydantic import Field
 
 from sandbox_tools.shell.command_output import CommandOutput, OutputFiles
-from sandbox_tools.shell.directories import directory
+from sandbox_tools.shell.directories import working_directory
 from sandbox_tools.shell.environment import inherited_environment, sandbox_environment
 from sandbox_tools.shell.process import CommandResult, run
 from sandbox_tools.shell.shells import Shells
 from sandbox_tools.toolkit.context import ToolsetContext
 
-_MAX_BYTES = 128 * 1024 - 1  # what Linux lets one argument have, with its end
+_MAX_BYTES = 128 * 1024 - 1  # Linux's limit for one argument, without the terminating NUL
 _KILLED = 128 + signal.SIGKILL
 
 
@@ -29,30 +29,28 @@ class Commands:
         context: Context,
         command: Annotated[
             str,
-            Field(min_length=1, description="For `bash -lc`: any script, of several lines too."),
+            Field(min_length=1, description="Script for `bash -lc`; may have several lines."),
         ],
         timeout_s: Annotated[
-            float, Field(gt=0, le=86_400, description="After so many seconds it is killed.")
+            float, Field(gt=0, le=86_400, description="Kill the command after this many seconds.")
         ] = 120,
         cwd: Annotated[
-            str | None, Field(description="Directory to run it in. Default: the working directory.")
+            str | None, Field(description="Directory to run in. Default: the working directory.")
         ] = None,
         *,
         background: Annotated[
             bool,
-            Field(
-                description="Let it run without waiting, with a terminal: for servers and watchers."
-            ),
+            Field(description="Start in a terminal and return at once: for servers and watchers."),
         ] = False,
     ) -> str:
-        """Run a command to its end, and give its output (stdout and stderr as they came) and exit code.
+        """Run a command and wait for it. Returns stdout and stderr, interleaved, and the exit code.
 
-        Each call has a bash of its own: `cd` and variables do not last (shell_open gives a shell in which they do). There is no
-        terminal, and stdin is empty. At the timeout, and when the call is cancelled, all its processes but daemons are killed. Long
-        output is cut in the middle; the answer names the file that has the whole. With `background` the answer is a name by
-        which shell_view shows its output and exit code, shell_write gives it input, and shell_kill ends it.
+        Every call starts a new bash: `cd` and variables do not persist; use shell_open for that. No terminal; stdin is empty. On
+        timeout or cancellation all processes of the command are killed, except daemons. Long output is truncated in the middle; the
+        result names the file with the full output. With background=true it returns a name at once: use shell_view for output and
+        exit code, shell_write for input, shell_kill to end it.
         """
-        where = directory(self._context.workspace, cwd)
+        where = working_directory(self._context.workspace, cwd)
         if background:
             return await self._start(check_command(command), where)
         output = CommandOutput(self._files.open)
@@ -79,19 +77,19 @@ class Commands:
         environment = sandbox_environment(self._context.settings)
         shell = await self._shells.start(command, cwd=cwd, environment=environment)
         return (
-            f"{shell.name} runs in the background. See its output with shell_view, end it with shell_kill. What its"
-            f" terminal gets is in {shell.directory.recorded(1)}. A person joins it with:"
+            f"{shell.name} is running in the background. View it with shell_view, end it with shell_kill. Terminal"
+            f" output: {shell.directory.output_path(1)}. To attach from a terminal:"
             f" {self._shells.tmux.attach_command(shell.name)}"
         )
 
 
 def check_command(command: str) -> str:
-    """Refuse what no process can be given."""
+    """Reject commands that Linux cannot execute."""
     if "\0" in command:
-        raise ToolError("The command has a NUL character, which no command can have.")
+        raise ToolError("The command contains a NUL character. Remove it.")
     if len(command.encode(errors="surrogateescape")) > _MAX_BYTES:
         raise ToolError(
-            "The command is longer than 128 KiB. Write it to a file with write_file, and run that."
+            "The command is longer than 128 KiB. Write it to a file with write_file and run the file."
         )
     return command
 
@@ -102,16 +100,17 @@ def end_with_newline(text: str) -> str:
 
 def _describe_result(ended: CommandResult, output: CommandOutput, timeout_s: float) -> str:
     if ended.timed_out or ended.exit_code is None:
-        how = "killed" if not ended.survived else "some of it cannot be killed and still runs"
-        return (
-            f"{how}: it had not ended after {timeout_s:g} s. Give it a larger timeout_s, or run it"
-            " with background=true"
+        how = (
+            "timed out and killed"
+            if not ended.survived
+            else "timed out; some processes could not be killed"
         )
+        return f"{how} after {timeout_s:g} s. Raise timeout_s, or run it with background=true"
     text = describe_exit(ended.exit_code)
     if not output.size:
         text = f"no output; {text}"
     if ended.left_running:
-        text += f"; processes that it started still run, and write to {output.file or 'nowhere'}"
+        text += f"; processes that it started are still running; their output: {output.file or 'discarded'}"
     return text
 
 
@@ -121,5 +120,5 @@ def describe_exit(exit_code: int) -> str:
     else:
         text = f"exit code {exit_code}"
     if exit_code in (_KILLED, -signal.SIGKILL):
-        text += ", perhaps since the sandbox had no memory left"
+        text += "; the sandbox may be out of memory"
     return text

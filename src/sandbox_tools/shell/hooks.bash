@@ -1,7 +1,7 @@
-# What a shell of shell_open reads first. It is as a login shell is, takes commands from the tool server and tells when they end:
-# the server writes NUMBER.command and a request, and sends the keys below, which readline alone answers, at a prompt.
-# $__sandbox_number has the command that runs. It is begun when NUMBER.begun is there, and has ended with the code in NUMBER.end.
-# Marks in what the terminal gets tell where its output begins and ends; a word that is new each time tells them from other text.
+# Startup file of the shells of shell_open. It reads the login files, accepts commands from the tool server and reports their end.
+# The server writes NUMBER.command and a request, then sends the keys bound below, which only readline handles, at a prompt.
+# $__sandbox_number is the running command. NUMBER.begun marks its start, NUMBER.end contains its exit code.
+# Marks in the terminal output enclose the output of a command; a random word in them distinguishes them from other text.
 
 __sandbox=$SANDBOX_SHELL
 unset SANDBOX_SHELL
@@ -19,7 +19,7 @@ for __sandbox_file in ~/.bash_profile ~/.bash_login ~/.profile; do
     fi
 done
 unset __sandbox_file
-HISTCONTROL=${HISTCONTROL:-ignoreboth} # the line that runs a command begins with a space
+HISTCONTROL=${HISTCONTROL:-ignoreboth} # lines that run commands start with a space
 
 __sandbox_take() {
     local number= word=
@@ -27,13 +27,13 @@ __sandbox_take() {
     [[ ! -r $__sandbox/request ]] || IFS=' ' builtin read -r number word <"$__sandbox/request" || :
     if [[ -n $number && $number != "$__sandbox_last" ]]; then
         __sandbox_number=$number __sandbox_last=$number __sandbox_word=$word
-        # It is run from a file at the top level, since a function would keep to itself what the command declares, and
-        # an unfinished line typed would wait for its rest.
+        # The command is sourced at top level: a function would make its declarations local, and an incomplete command typed
+        # at the prompt would wait for more input.
         READLINE_LINE=' . "$__sandbox/run"' READLINE_POINT=19
     fi
 }
 
-# Shows a person the command instead of the line that runs it.
+# Shows the command in the terminal instead of the line that runs it.
 __sandbox_begin() {
     local code=$? text prompt=${PS1@P}
     {
@@ -56,7 +56,7 @@ __sandbox_end() {
         builtin printf . 1<>"$__sandbox/wake"
         __sandbox_number=
     fi
-    # What a command interrupted by C-c leaves undone is done at the prompt.
+    # If C-c interrupted the command, its end is reported at the next prompt.
     case "${PROMPT_COMMAND[*]-}" in
     *__sandbox_prompt*) ;;
     *) PROMPT_COMMAND=(__sandbox_prompt "${PROMPT_COMMAND[@]}") ;;

@@ -14,7 +14,7 @@ from sandbox_tools.shell.process_tree import terminate_process_tree
 from sandbox_tools.shell.shell_monitor import wait_for_exit
 
 _CHUNK_BYTES = 64 * 1024
-_MAX_PIPE_BYTES = 1024 * 1024  # what a pipe may hold at most, unless root made it larger
+_MAX_PIPE_BYTES = 1024 * 1024  # maximum size of a pipe without privileges
 _PROGRESS_INTERVAL_S = 1.0
 
 ReportProgress = Callable[[float, str], Awaitable[None]]
@@ -22,10 +22,10 @@ ReportProgress = Callable[[float, str], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    exit_code: int | None  # negative: the signal that ended it
+    exit_code: int | None  # negative: signal number
     timed_out: bool
-    survived: bool  # not all of it could be killed
-    left_running: bool  # processes of it still hold its output open
+    survived: bool  # some processes could not be killed
+    left_running: bool  # its processes still hold the output pipe open
 
 
 async def run(
@@ -37,7 +37,7 @@ async def run(
     output: CommandOutput,
     report: ReportProgress,
 ) -> CommandResult:
-    """Run a command until it ends, or its time is over, or the call is cancelled, and all of it ends then."""
+    """Run a command; on timeout or cancellation terminate its process tree."""
     with _started(command, cwd=cwd, environment=environment) as (process, reading):
         survived = False
         with _read_into(output, reading):
@@ -47,7 +47,7 @@ async def run(
                 if process.poll() is None:
                     with anyio.CancelScope(shield=True):
                         survived = not await terminate_process_tree(process.pid)
-                    process.poll()  # where the call was cancelled, nobody asks for its end any more
+                    process.poll()  # reap it even if the call was cancelled
         left_running = _read_remaining(output, reading)
         if left_running:
             _drain_in_background(output, reading)
@@ -67,9 +67,9 @@ def _started(
     os.set_blocking(reading, False)
     try:
         try:
-            # Not asyncio's: uvloop leaves the pipe open in the command a second time, and so in all that it starts.
-            process = subprocess.Popen(  # noqa: S603 - it is what is asked for
-                ("bash", "-lc", command),  # noqa: S607 - the one that a person's PATH has
+            # Not asyncio's: uvloop leaks a second copy of the pipe into the command and its children.
+            process = subprocess.Popen(  # noqa: S603 - running commands is the purpose
+                ("bash", "-lc", command),  # noqa: S607 - bash from PATH
                 cwd=cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -87,7 +87,7 @@ def _started(
 async def _wait(
     pid: int, timeout: timedelta, output: CommandOutput, report: ReportProgress
 ) -> bool:
-    """Tell now and then how far it is; false if it has not ended in time."""
+    """Report progress until the process ends; return False on timeout."""
     now = asyncio.get_running_loop().time
     start = now()
     ended = asyncio.ensure_future(wait_for_exit(pid))
@@ -121,7 +121,7 @@ def _read_into(output: CommandOutput, reading: int) -> Iterator[None]:
 
 
 def _read_remaining(output: CommandOutput, reading: int) -> bool:
-    """Read what was written before the end; whether others may write more."""
+    """Read what is left in the pipe; return whether other processes still hold it open."""
     read = 0
     while read < _MAX_PIPE_BYTES:
         try:
@@ -136,7 +136,7 @@ def _read_remaining(output: CommandOutput, reading: int) -> bool:
 
 
 def _drain_in_background(output: CommandOutput, reading: int) -> None:
-    """Have another process write down what comes, so that nobody who still writes waits or is killed for it."""
+    """Let a `cat` process drain the pipe, so that remaining writers neither block nor get SIGPIPE."""
     os.set_blocking(reading, True)
     kept = os.open(output.spill() or os.devnull, os.O_WRONLY | os.O_APPEND)
     try:

@@ -16,13 +16,13 @@ _SUDO_TIMEOUT_S = 5.0
 @dataclass(frozen=True)
 class Process:
     pid: int
-    started: int  # in ticks since boot: with the pid it names a process for good
+    started: int  # ticks since boot; pid and start time identify a process
     parent: int
     session: int
 
 
 def find_process_tree(leader: int) -> set[Process]:
-    """Find who belongs to a command: its session, and all their descendants in whatever session."""
+    """Find the processes of a command: its session and all descendants, in any session."""
     living = list(_running_processes())
     children: dict[int, list[Process]] = {}
     for process in living:
@@ -38,7 +38,7 @@ def find_process_tree(leader: int) -> set[Process]:
 
 
 async def terminate_process_tree(leader: int, also: Iterable[Process] = ()) -> bool:
-    """Ask all processes of a command to end, and after 2 s kill those that have not; whether all are gone."""
+    """Send SIGTERM to all processes of a command, and SIGKILL after 2 s; return whether all have ended."""
     signalled = find_process_tree(leader) | set(also)
     await _signal(_remaining(leader, signalled), signal.SIGTERM)
     for attempt in range(_MAX_POLLS):
@@ -46,7 +46,7 @@ async def terminate_process_tree(leader: int, also: Iterable[Process] = ()) -> b
         left = _remaining(leader, signalled)
         if not left:
             return True
-        if attempt >= _POLLS_BEFORE_KILL:  # again and again: some may have started others meanwhile
+        if attempt >= _POLLS_BEFORE_KILL:  # repeatedly: some may have forked meanwhile
             await _signal(left, signal.SIGKILL)
     return False
 
@@ -72,17 +72,17 @@ async def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
 
 
 async def _signal_with_sudo(pids: Iterable[int], number: signal.Signals) -> None:
-    """Have root do it, as what became another user's did by sudo, where it asks for no password."""
+    """Signal processes that became another user's through sudo, if sudo needs no password."""
     arguments = ("-n", "kill", f"-{number}", *map(str, pids))
     with suppress(FileNotFoundError, TimeoutError):
-        signalled = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             "sudo", *arguments, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
         )
-        await asyncio.wait_for(signalled.wait(), _SUDO_TIMEOUT_S)
+        await asyncio.wait_for(process.wait(), _SUDO_TIMEOUT_S)
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether there is such a process, and it has not ended."""
+    """Check that the process exists and is not a zombie."""
     return _find(Path(f"/proc/{pid}")) is not None
 
 
@@ -102,7 +102,7 @@ def _find(directory: Path) -> Process | None:
 
 
 def _parse(stat: bytes) -> Process | None:
-    # The name of the program, in parentheses, may have anything in it.
+    # The program's name, in parentheses, may contain any character.
     pid, _, rest = stat.partition(b" ")
     fields = rest.rpartition(b")")[2].split()
     if fields[0] in (b"Z", b"X"):

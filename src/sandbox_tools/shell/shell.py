@@ -7,7 +7,7 @@ from sandbox_tools.shell.tmux import Pane
 
 @dataclass(frozen=True)
 class Shell:
-    """A shell, or a command in the background, with what tmux and its directory tell about it."""
+    """A shell or background command: its tmux pane and its directory."""
 
     pane: Pane
     directory: ShellDirectory
@@ -18,7 +18,7 @@ class Shell:
         return self.pane.shell
 
     def is_running(self) -> bool:
-        """Whether something other than its prompt has the terminal, started by shell_run or typed into it."""
+        """Check whether a program has the terminal, started by shell_run or typed by a person."""
         if self.pane.exit_code is not None:
             return False
         return (
@@ -29,7 +29,7 @@ class Shell:
 
 
 def _foreground_group(shell: int) -> int:
-    """Find the process group that has the terminal: at its prompt the shell itself."""
+    """Return the foreground process group; at its prompt it is the shell."""
     try:
         stat = Path(f"/proc/{shell}/stat").read_bytes()
     except FileNotFoundError:

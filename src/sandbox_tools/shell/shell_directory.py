@@ -14,14 +14,14 @@ _KEPT = 5
 
 
 class ShellDirectory:
-    """The directory by which a shell and the tool server tell each other things; see hooks.bash."""
+    """The directory through which a shell and the tool server communicate; see hooks.bash."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.wake = path / "wake"
 
     def make(self, environment: Mapping[str, str]) -> None:
-        """Begin anew, whatever a shell of that name before it left."""
+        """Create the directory, and remove what an earlier shell of this name left."""
         self.remove()
         self.path.mkdir(parents=True, mode=0o700)
         os.mkfifo(self.wake, 0o600)
@@ -40,7 +40,7 @@ class ShellDirectory:
         self._write("shell.json", json.dumps({"pane": pane, "pid": pid, "background": background}))
 
     def description(self) -> dict[str, str | int | None]:
-        """Give what `describe` was text, or nothing if there is no shell."""
+        """Return what `describe` stored; empty if there is no shell."""
         try:
             described = json.loads((self.path / "shell.json").read_bytes())
         except (OSError, ValueError):
@@ -48,28 +48,28 @@ class ShellDirectory:
         return described if isinstance(described, dict) else {}
 
     def last(self) -> int:
-        """Give the number of the last command, 0 for none."""
+        """Return the number of the last command; 0 if there was none."""
         numbers = (path.name.partition(".")[0] for path in self.path.glob("*.command"))
         return max((int(number) for number in numbers if number.isdigit()), default=0)
 
     def request(self, number: int, command: str) -> "Recording":
-        """Lay down a command for the shell to take, and forget those of long ago."""
+        """Write a command for the shell to accept, and remove old ones."""
         nonce = secrets.token_hex(8)
-        self.recorded(number).touch(0o600)
+        self.output_path(number).touch(0o600)
         self._write(f"{number}.command", f"{command}\n")
         self._write("request", f"{number} {nonce}\n")
         for old in self.path.glob(f"{number - _KEPT}.*"):
             old.unlink(missing_ok=True)
-        return Recording(self.recorded(number), nonce)
+        return Recording(self.output_path(number), nonce)
 
     def withdraw(self) -> None:
-        """Have the shell not take later what it has not taken in time."""
+        """Withdraw a command that the shell has not accepted in time."""
         (self.path / "request").unlink(missing_ok=True)
 
     def forget(self, number: int) -> None:
         (self.path / f"{number}.command").unlink(missing_ok=True)
 
-    def recorded(self, number: int) -> Path:
+    def output_path(self, number: int) -> Path:
         return self.path / f"{number}.output"
 
     def command(self, number: int) -> str:
@@ -85,7 +85,7 @@ class ShellDirectory:
         return (self.path / f"{number}.begun").stat().st_mtime
 
     def exit_code(self, number: int) -> int | None:
-        """Give that of a command that has ended."""
+        """Return the exit code of a command; None while it runs."""
         try:
             text = (self.path / f"{number}.end").read_text()
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class ShellDirectory:
         return int(text) if text.endswith("\n") and text.strip().isdigit() else None
 
     def running(self) -> int | None:
-        """Give the number of the command that the shell was asked to run and has not ended."""
+        """Return the number of the running command, if any."""
         last = self.last()
         begun = last and self.has_begun(last) and self.exit_code(last) is None
         return last if begun else None
@@ -107,7 +107,7 @@ class ShellDirectory:
 
 
 class Recording:
-    """What the terminal got since a command was begun, in which marks tell what the command wrote."""
+    """Terminal output since the start of a command; marks enclose the command's own output."""
 
     def __init__(self, path: Path, nonce: str) -> None:
         self.path = path
@@ -125,7 +125,7 @@ class Recording:
         return self._extent()[2]
 
     def ends(self, *, head: int, tail: int) -> tuple[bytes, bytes, int]:
-        """Give the beginning and the end of what the command wrote, and how much is between them."""
+        """Return beginning and end of the command's output, and the number of bytes between them."""
         begin, end, _ = self._extent()
         if end - begin <= head + tail:
             return self._read(begin, end), b"", 0

@@ -8,7 +8,7 @@ from typing import Self
 
 
 class ShellMonitor:
-    """Wakes who waits for a shell: when it tells something, and when it ends."""
+    """Waits for events of a shell: messages through its FIFO, and its end."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -16,11 +16,11 @@ class ShellMonitor:
 
     @classmethod
     @contextmanager
-    def of(cls, wake: Path, pid: int) -> Iterator[Self]:
-        """Watch a shell by the FIFO that it writes to and by its process."""
+    def open(cls, wake: Path, pid: int) -> Iterator[Self]:
+        """Monitor a shell by its FIFO and its process."""
         monitor = cls()
         loop = asyncio.get_running_loop()
-        # Opened for writing too, so that it is not at its end whenever no shell has it open.
+        # Opened for writing too: otherwise it is at EOF whenever the shell has it closed.
         fifo = os.open(wake, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         loop.add_reader(fifo, monitor._on_wake, fifo)
         try:
@@ -31,7 +31,7 @@ class ShellMonitor:
             os.close(fifo)
 
     async def wait_for_change(self, within_s: float) -> None:
-        """Wait until something has changed since this was asked last, but only so long."""
+        """Wait for an event since the last call, or until the timeout."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), within_s)
         self._event.clear()
@@ -47,7 +47,7 @@ class ShellMonitor:
 
 
 async def wait_for_exit(pid: int) -> None:
-    """Wait until a process has ended."""
+    """Wait until the process has ended."""
     ended = asyncio.Event()
     with _on_end(asyncio.get_running_loop(), pid, ended.set):
         await ended.wait()

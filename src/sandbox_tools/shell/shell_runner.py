@@ -13,9 +13,7 @@ from sandbox_tools.shell.shells import Shells
 from sandbox_tools.shell.terminal_text import render_terminal_text
 from sandbox_tools.shell.tmux import MAX_RECORDED_BYTES, recording
 
-_TAKE_KEYS = [
-    f"{byte:02x}" for byte in b"\x1b[7770~\r"
-]  # the keys that hooks.bash binds, and Enter
+_TAKE_KEYS = [f"{byte:02x}" for byte in b"\x1b[7770~\r"]  # the keys bound by hooks.bash, and Enter
 _ACCEPT_TIMEOUT_S = 15.0
 _RECORDING_TIMEOUT_S = 5.0
 _POLL_INTERVAL_S = 1.0
@@ -25,7 +23,7 @@ ReportProgress = Callable[[float, str], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class ShellResult:
-    """A command in a shell: how it ended, or with neither code nor `over` that it still runs."""
+    """Result of a command in a shell; without exit code and `shell_ended` it is still running."""
 
     recording: Recording
     exit_code: int | None
@@ -33,7 +31,7 @@ class ShellResult:
 
 
 class ShellRunner:
-    """Has shells run commands, each one at a time."""
+    """Runs commands in shells, one at a time per shell."""
 
     def __init__(self, shells: Shells) -> None:
         self._shells = shells
@@ -43,16 +41,16 @@ class ShellRunner:
     async def run(
         self, name: str, command: str, *, timeout: timedelta, report: ReportProgress
     ) -> ShellResult:
-        """Have a shell run a command, until it ends or its time is over; then it runs on."""
+        """Run a command and wait; on timeout it keeps running."""
         if name in self._busy:
             raise ToolError(
-                f"Another shell_run is going on in {name}. Wait for it, or open another shell."
+                f"Another shell_run is in progress in {name}. Wait for it or open another shell."
             )
         self._busy.add(name)
         try:
             shell = await self._shells.find(name)
             _check_idle(shell)
-            with ShellMonitor.of(shell.directory.wake, shell.pane.pid) as monitor:
+            with ShellMonitor.open(shell.directory.wake, shell.pane.pid) as monitor:
                 number, recorded = await self._send(shell, command, monitor)
                 try:
                     return await self._wait(shell, number, recorded, monitor, timeout, report)
@@ -70,7 +68,12 @@ class ShellRunner:
         number = directory.last() + 1
         recorded = directory.request(number, command)
         await self._tmux.run(
-            ("copy-mode", "-q", "-t", pane),  # in which a person may be, and keys would go to
+            (
+                "copy-mode",
+                "-q",
+                "-t",
+                pane,
+            ),  # a person may have entered copy mode, which would receive the keys
             recording(pane, recorded.path),
             ("send-keys", "-t", pane, "-H", *_TAKE_KEYS),
         )
@@ -80,8 +83,8 @@ class ShellRunner:
                 directory.withdraw()
                 directory.forget(number)
                 raise ToolError(
-                    f"The shell {shell.name} does not take the command: it is not at its prompt. Look at it with"
-                    " shell_view; interrupt what runs with shell_write and the keys C-c, or open another shell."
+                    f"Shell {shell.name} did not accept the command: it is not at its prompt. Check it with shell_view;"
+                    ' interrupt the running program with shell_write keys=["C-c"], or open another shell.'
                 )
             await monitor.wait_for_change(_POLL_INTERVAL_S)
         return number, recorded
@@ -113,7 +116,7 @@ class ShellRunner:
         return ShellResult(recording=recorded, exit_code=code, shell_ended=False)
 
     async def _exit_code_of_ended(self, shell: Shell) -> int | None:
-        """Ask tmux, which may see the end of a process later than others."""
+        """Get the exit code from tmux, which may notice the end of a process late."""
         for _ in range(40):
             panes = [pane for pane in await self._tmux.panes() if pane.id == shell.pane.id]
             if not panes or panes[0].exit_code is not None:
@@ -125,21 +128,21 @@ class ShellRunner:
 def _check_idle(shell: Shell) -> None:
     if shell.background is not None:
         raise ToolError(
-            f"{shell.name} is a command in the background, which runs no others. Open a shell with shell_open."
+            f"{shell.name} is a background command, not a shell. Open a shell with shell_open."
         )
     if shell.pane.exit_code is not None:
-        raise ToolError(f"The shell {shell.name} has ended. Open it anew with shell_open.")
+        raise ToolError(f"Shell {shell.name} has ended. Open a new one with shell_open.")
     if shell.is_running():
         running = shell.directory.running()
         what = shell.directory.command(running) if running is not None else shell.pane.program
         raise ToolError(
-            f"The shell {shell.name} still runs: {what[:200]}\nWait with shell_view and wait_s, give it input with"
-            " shell_write, interrupt it with shell_write and the keys C-c, or open another shell."
+            f"Shell {shell.name} is busy, still running: {what[:200]}\nWait with shell_view wait_s, send input with"
+            ' shell_write, interrupt with shell_write keys=["C-c"], or open another shell.'
         )
 
 
 async def _wait_until_complete(recorded: Recording) -> None:
-    """Wait for the last of the output: it takes another way than the news of the end."""
+    """Wait until tmux has recorded the end of the output: it may arrive after the exit code."""
     end = asyncio.get_running_loop().time() + _RECORDING_TIMEOUT_S
     while not recorded.is_complete() and recorded.size < MAX_RECORDED_BYTES:
         if asyncio.get_running_loop().time() > end:

@@ -28,7 +28,7 @@ class Shells:
         self._opening = asyncio.Lock()
 
     async def all(self) -> list[Shell]:
-        """Find those there are, whoever opened them; the oldest first."""
+        """List all shells, oldest first, including those opened by earlier tool servers."""
         found = [self._find_shell(pane) for pane in await self.tmux.panes()]
         return sorted((s for s in found if s), key=lambda shell: shell.pane.created)
 
@@ -38,17 +38,15 @@ class Shells:
             if shell.name == name:
                 return shell
         others = ", ".join(shell.name for shell in shells) or "none"
-        raise ToolError(
-            f"There is no shell {name} (there are: {others}). Open one with shell_open."
-        )
+        raise ToolError(f"No shell {name} (open: {others}). Open one with shell_open.")
 
     async def open(self, name: str | None, *, cwd: Path, environment: Mapping[str, str]) -> Shell:
-        """Start a shell, and wait until it is at its prompt."""
+        """Start a shell and wait for its prompt."""
         start = ("bash", "--rcfile", str(_HOOKS), "-i")
         async with self._opening:
             shell = await self._start(name or "shell", start, cwd, environment, fixed=bool(name))
         with (
-            ShellMonitor.of(shell.directory.wake, shell.pane.pid) as monitor,
+            ShellMonitor.open(shell.directory.wake, shell.pane.pid) as monitor,
             suppress(TimeoutError),
         ):
             async with asyncio.timeout(_OPEN_TIMEOUT_S):
@@ -59,7 +57,7 @@ class Shells:
         return shell
 
     async def start(self, command: str, *, cwd: Path, environment: Mapping[str, str]) -> Shell:
-        """Start a command in the background, with a terminal of its own."""
+        """Start a background command in a terminal of its own."""
         script = '. "$SANDBOX_SHELL/environment"; rm -f "$SANDBOX_SHELL/environment"; '
         script += 'set -- "$SANDBOX_SHELL"; unset SANDBOX_SHELL; exec bash -lc "$(<"$1/1.command")"'
         async with self._opening:
@@ -98,35 +96,35 @@ class Shells:
                     *start,
                 ),
             ),
-            recording(f"={name}:", directory.recorded(1)),
+            recording(f"={name}:", directory.output_path(1)),
         )
         pane, pid = output.split()
         directory.describe(pane=pane, pid=int(pid), background=command)
         return await self.find(name)
 
     async def _replace_ended(self, name: str, shells: list[Shell]) -> list[Shell]:
-        """Forget the one of that name, which must have ended."""
+        """Remove an ended shell of this name; fail if it is still open."""
         for shell in shells:
             if shell.name == name and shell.pane.exit_code is None:
-                raise ToolError(f"There is a shell {name} already. Use it, or choose another name.")
+                raise ToolError(f"Shell {name} already exists. Use it or choose another name.")
             if shell.name == name:
                 await self.kill(shell)
         return [shell for shell in shells if shell.name != name]
 
     async def _evict_ended(self, shells: Sequence[Shell]) -> None:
-        """Forget the oldest that has ended if there are as many as may be."""
+        """Remove the oldest ended shell if the maximum is reached."""
         if len(shells) < MAX_SHELLS:
             return
         ended = [shell for shell in shells if shell.pane.exit_code is not None]
         if not ended:
             names = ", ".join(shell.name for shell in shells)
             raise ToolError(
-                f"{MAX_SHELLS} shells are open, and more there may not be. End one with shell_kill: {names}."
+                f"The maximum of {MAX_SHELLS} shells is open. End one with shell_kill: {names}."
             )
         await self.kill(ended[0])
 
     def _remove_leftovers(self, names: AbstractSet[str]) -> None:
-        """Remove what shells left that ended with their tmux server, as when the sandbox's memory was not kept."""
+        """Remove the directories of shells whose tmux server is gone, as after a restart without memory."""
         for path in self._directory.glob("*"):
             directory = ShellDirectory(path)
             pid = directory.description().get("pid")
@@ -137,8 +135,8 @@ class Shells:
         screen = await self._last_screen(shell)
         await self.kill(shell)
         return ToolError(
-            f"The shell did not come to its prompt in {_OPEN_TIMEOUT_S:g} s, so there is none. Perhaps ~/.bashrc"
-            f" or ~/.profile holds it up or ends it. It showed:\n{screen}"
+            f"The shell showed no prompt within {_OPEN_TIMEOUT_S:g} s and was closed. Check ~/.bashrc and"
+            f" ~/.profile: one of them may block or exit. Its screen:\n{screen}"
         )
 
     async def _last_screen(self, shell: Shell) -> str:
@@ -161,16 +159,16 @@ class Shells:
         await self.tmux.run(*commands, stdin=text.encode(errors="surrogateescape"))
 
     async def kill(self, shell: Shell) -> bool:
-        """End a shell with all that it started; whether all of it is gone."""
-        ours = find_process_tree(shell.pane.pid) if shell.pane.exit_code is None else set()
+        """End a shell and its processes; return whether all have ended."""
+        processes = find_process_tree(shell.pane.pid) if shell.pane.exit_code is None else set()
         with suppress(TmuxTargetNotFound):
             await self.tmux.run(("kill-session", "-t", f"={shell.name}"))
-        is_gone = not ours or await terminate_process_tree(shell.pane.pid, ours)
+        is_gone = not processes or await terminate_process_tree(shell.pane.pid, processes)
         shell.directory.remove()
         return is_gone
 
     def _find_shell(self, pane: Pane) -> Shell | None:
-        """Tell ours from what a person started on the same tmux server, in the same session too."""
+        """Return our shell of this pane; None for panes that a person created on the same tmux server."""
         if not re.fullmatch(NAME, pane.shell):
             return None
         directory = ShellDirectory(self._directory / pane.shell)

@@ -1,13 +1,13 @@
-"""What a terminal would show, as text, of what it was sent; only lines are followed, not the places on its screen."""
+"""Text that a terminal would show for its input, line by line; cursor positions on the screen are ignored."""
 
 import re
 
 _FULL_SCREEN = re.compile(r"\x1b\[\?(?:1049|1047|47)h.*?\x1b\[\?(?:1049|1047|47)l", re.DOTALL)
-_ERASE = "\ue000"  # of private use: the rest of the line is erased
+_ERASE = "\ue000"  # private use character: erase to end of line
 _ERASING = re.compile(r"\x1b\[0?K")
 _SEQUENCE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, places
-    r"|\x1b[PX^_\]][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and the like
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor positions
+    r"|\x1b[PX^_\]][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles
     r"|\x1b[ -/]*[0-~]"
     r"|[\x0e\x0f]"
 )
@@ -23,7 +23,7 @@ def render_terminal_text(data: bytes) -> str:
 
 
 def _overwrite_line(line: str) -> str:
-    """Write over what a carriage return or backspace goes back to, as progress bars do."""
+    """Apply carriage returns and backspaces, as progress bars use them."""
     if not _MOVING.search(line):
         return line
     cells: list[str] = []

@@ -30,7 +30,7 @@ MAX_RECORDED_BYTES = _RECORDED_BLOCKS * 512
 
 
 class TmuxTargetNotFound(Exception):
-    """There is no tmux server, or it does not have what was asked for."""
+    """The tmux server is not running or has no such target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class Pane:
     id: str
     pid: int
     server: int
-    is_ending: bool  # its process has ended, and tmux does not know yet how
-    exit_code: int | None  # negative: the signal that ended it
+    is_ending: bool  # the process has ended, but tmux has no status yet
+    exit_code: int | None  # negative: signal number
     created: int
     full_screen: bool
     program: str
@@ -48,7 +48,7 @@ class Pane:
 
 
 class Tmux:
-    """The tmux server that has the shells; it outlives the tool server."""
+    """The tmux server of the shells; it outlives the tool server."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,15 +57,13 @@ class Tmux:
         return f"tmux -L {self._name} attach -t {shell}"
 
     async def run(self, *commands: Sequence[str], stdin: bytes | None = None) -> str:
-        """Have commands carried out one after the other, and give what they print."""
+        """Run tmux commands in order and return their output."""
         arguments = ["tmux", "-u", "-L", self._name, "-f", str(_CONFIGURATION)]
         for command in commands:
             arguments += [*map(_escaped, command), ";"]
         for _ in range(_TRIES):
             done = await _run_tmux(arguments[:-1], stdin or b"")
-            if (
-                _SERVER_EXITING not in done.stderr
-            ):  # an old server was about to end, and has done nothing
+            if _SERVER_EXITING not in done.stderr:  # an exiting server did nothing
                 break
             await asyncio.sleep(0.05)
         if done.returncode:
@@ -90,20 +88,20 @@ class Tmux:
         return [_parse(line) for line in output.splitlines()]
 
     async def screen(self, pane: Pane, *, above: int = 0) -> str:
-        """Give what the terminal shows, and so many lines that have left it at the top."""
+        """Return the visible screen, preceded by `above` lines of the scrollback."""
         output = await self.run(("capture-pane", "-p", "-J", "-t", pane.id, "-S", str(-above)))
         return "\n".join(line.rstrip() for line in output.rstrip().split("\n"))
 
 
 def _send_sigchld(server: int) -> None:
-    """Have tmux look whether children of its have ended: of one in five it never hears (3.3a), though it is output."""
+    """Make tmux reap its children: version 3.3a misses every fifth SIGCHLD."""
     with suppress(ProcessLookupError):
         os.kill(server, signal.SIGCHLD)
 
 
 async def _run_tmux(arguments: Sequence[str], stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     try:
-        # In a thread, not asyncio's: uvloop leaves its pipes open in the tmux server, which never closes them.
+        # In a thread, not asyncio's: uvloop leaks its pipes into the tmux server, which never closes them.
         return await asyncio.to_thread(
             subprocess.run,
             arguments,
@@ -116,31 +114,31 @@ async def _run_tmux(arguments: Sequence[str], stdin: bytes) -> subprocess.Comple
         )
     except FileNotFoundError:
         raise ToolError(
-            "There are no shells and nothing runs in the background, since tmux is not installed."
-            " Install it (sudo apt-get install tmux), or use run_command alone."
+            "Shells and background commands need tmux, which is not installed."
+            " Install it (sudo apt-get install tmux), or use run_command without background."
         ) from None
     except subprocess.TimeoutExpired:
         raise ToolError(
-            "tmux, which shells run in, does not answer. Use run_command meanwhile."
+            "tmux, which runs the shells, does not respond. Use run_command instead."
         ) from None
 
 
 def recording(pane: str, path: Path) -> Sequence[str]:
-    """Make the command that has all that a terminal gets written down, until it is too much."""
-    # The limit is the system's: it holds whether or not a tool server lives.
+    """Build the tmux command that records a pane's output to a file, up to a maximum size."""
+    # ulimit: enforced by the kernel, also while no tool server runs.
     script = f"ulimit -f {_RECORDED_BLOCKS}; exec cat >> {shlex.quote(str(path))}"
     return ("pipe-pane", "-t", pane, script.replace("#", "##").replace("%", "%%"))
 
 
 def _escaped(argument: str) -> str:
-    """Keep a semicolon at the end from ending the command."""
+    """Escape a trailing semicolon, which would end the command."""
     return f"{argument[:-1]}\\;" if argument.endswith(";") else argument
 
 
 def _raise_error(output: str) -> None:
     if any(sign in output for sign in _GONE) or not output:
         raise TmuxTargetNotFound(output)
-    raise ToolError(f"tmux, which shells run in, refused: {output}.")
+    raise ToolError(f"tmux failed: {output}.")
 
 
 def _parse(line: str) -> Pane:

@@ -9,7 +9,7 @@ from fastmcp.exceptions import ToolError
 from pydantic import BaseModel, Field
 
 from sandbox_tools.shell.commands import check_command, describe_exit, end_with_newline
-from sandbox_tools.shell.directories import directory
+from sandbox_tools.shell.directories import working_directory
 from sandbox_tools.shell.environment import sandbox_environment
 from sandbox_tools.shell.shell import Shell
 from sandbox_tools.shell.shell_monitor import ShellMonitor
@@ -21,23 +21,23 @@ from sandbox_tools.toolkit.context import ToolsetContext
 from sandbox_tools.toolkit.truncation import truncate_middle
 
 _HEAD, _TAIL = 10_000, 20_000
-_MAX_ESCAPE_RATIO = 4  # so many times longer may be what a terminal gets than what it shows
+_MAX_ESCAPE_RATIO = 4  # terminal output may be this much longer than its text
 _KEY = re.compile(
     r"(?:[CMS]-)*(?:[!-~]|Enter|Escape|Tab|BTab|Space|BSpace|Up|Down|Left|Right|Home|End"
     r"|PageUp|PageDown|PPage|NPage|IC|DC|F(?:[1-9]|1[0-2]))"
 )
 _REDRAW_INTERVAL_S = 0.2
 
-ShellName = Annotated[str, Field(description="Its name, as shell_open or shell_list tell it.")]
+ShellName = Annotated[str, Field(description="Name of the shell, from shell_open or shell_list.")]
 
 
 class ShellState(BaseModel):
     name: str
-    state: str = Field(description="idle (at its prompt), running, or ended")
-    command: str | None = Field(description="What runs, or ran last")
-    exit_code: int | None = Field(description="Of the last command, or of what has ended")
+    state: str = Field(description="idle (at its prompt), running or ended")
+    command: str | None = Field(description="The running or last command")
+    exit_code: int | None = Field(description="Exit code of the last command")
     cwd: str
-    attach: str = Field(description="By which a person joins it at a terminal in the sandbox")
+    attach: str = Field(description="Command to attach to it from a terminal in the sandbox")
 
 
 class ShellStates(BaseModel):
@@ -54,41 +54,48 @@ class ShellTools:
         self,
         name: Annotated[
             str | None,
-            Field(pattern=f"^{NAME}$", description="By default shell-1, shell-2, …"),
+            Field(
+                pattern=f"^{NAME}$", description="Name of the shell. Default: shell-1, shell-2, …"
+            ),
         ] = None,
         cwd: Annotated[
             str | None, Field(description="Directory to start in. Default: the working directory.")
         ] = None,
     ) -> str:
-        """Open a shell that stays: a bash with a terminal, in which `cd`, variables and functions last from command to command.
+        """Open a persistent bash with a terminal: `cd`, variables and functions persist between commands.
 
-        Use shell_run to run commands in it. It stays until shell_kill, also when this connection ends. The name of one that has
-        ended may be given again.
+        Run commands in it with shell_run. It survives this connection and ends with shell_kill. Names of ended shells can be reused.
         """
         shell = await self._shells.open(
             name,
-            cwd=directory(self._context.workspace, cwd),
+            cwd=working_directory(self._context.workspace, cwd),
             environment=self._environment(),
         )
         attach = self._shells.tmux.attach_command(shell.name)
         return (
-            f"The shell {shell.name} is open in {shell.pane.cwd}. A person joins it with: {attach}"
+            f"Shell {shell.name} is open in {shell.pane.cwd}. To attach from a terminal: {attach}"
         )
 
     async def shell_run(
         self,
         context: Context,
         shell: ShellName,
-        command: Annotated[str, Field(min_length=1, description="For bash, of several lines too.")],
+        command: Annotated[
+            str, Field(min_length=1, description="Command for bash; may have several lines.")
+        ],
         timeout_s: Annotated[
             float,
-            Field(gt=0, le=86_400, description="How many seconds to wait for it; then it runs on."),
+            Field(
+                gt=0,
+                le=86_400,
+                description="Seconds to wait; afterwards the command keeps running.",
+            ),
         ] = 120,
     ) -> str:
-        """Run a command in an open shell, wait until it ends, and give its output and exit code.
+        """Run a command in an open shell and wait for it. Returns its output and exit code.
 
-        What has not ended in time runs on, and the answer has its output so far: wait longer with shell_view and wait_s, answer what
-        it asks with shell_write, or interrupt it with shell_write and the keys C-c, as happens when the call is cancelled.
+        On timeout the command keeps running and the output so far is returned: wait with shell_view wait_s, send input with
+        shell_write, or interrupt with shell_write keys=["C-c"]. Cancelling the call interrupts the command.
         """
 
         async def report(seconds: float, line: str) -> None:
@@ -107,18 +114,19 @@ class ShellTools:
         context: Context,
         shell: ShellName,
         lines_above: Annotated[
-            int, Field(ge=0, le=2000, description="How many lines that scrolled away to add.")
+            int,
+            Field(ge=0, le=2000, description="Lines of scrollback to include above the screen."),
         ] = 0,
         wait_s: Annotated[
             float,
             Field(
                 ge=0,
                 le=3600,
-                description="How many seconds at most to wait for what runs in it to end.",
+                description="Seconds to wait for the running command to end.",
             ),
         ] = 0,
     ) -> str:
-        """See what the terminal of a shell, or of a command in the background, shows, and whether something runs in it."""
+        """Show the screen of a shell or background command, and whether it is running, idle or ended."""
         found = await self._shells.find(shell)
         if wait_s:
             await _wait_until_ended(found, wait_s, context)
@@ -129,43 +137,41 @@ class ShellTools:
         self,
         shell: ShellName,
         text: Annotated[
-            str, Field(max_length=65_536, description="Typed as it is; a newline is Enter.")
+            str, Field(max_length=65_536, description="Text to type; a newline is Enter.")
         ] = "",
         *,
-        enter: Annotated[
-            bool, Field(description="Whether to press Enter after the text, if there is any.")
-        ] = True,
+        enter: Annotated[bool, Field(description="Press Enter after the text.")] = True,
         keys: Annotated[
             list[str] | None,
             Field(
                 max_length=100,
-                description="Keys to press after the text: C-c, C-d, Escape, Tab, Up, PageDown, F1, M-x, y, …",
+                description="Keys to press after the text, e.g. C-c, C-d, Escape, Tab, Up, PageDown, F1, M-x, y.",
             ),
         ] = None,
     ) -> str:
-        """Type text into a shell or press keys in it: input for the program that runs, and see what it shows then."""
+        """Send text or keys to the program running in a shell. Returns the screen afterwards."""
         pressed = [*(["Enter"] if text and enter else []), *_check_keys(keys or [])]
         if not text and not pressed:
-            raise ToolError("There is nothing to write: give a text, or keys, or both.")
+            raise ToolError("Pass text, keys or both.")
         found = await self._shells.find(shell)
         if found.pane.exit_code is not None:
-            raise ToolError(f"{shell} has ended, and reads nothing. Open a shell with shell_open.")
+            raise ToolError(f"{shell} has ended. Open a shell with shell_open.")
         await self._shells.write(found, text, pressed)
         await self._wait_until_redrawn(found)
         return await self._view(await self._shells.find(shell), 0)
 
     async def shell_kill(self, shell: ShellName) -> str:
-        """End a shell, or a command in the background, with all that runs in it."""
+        """End a shell or background command and all its processes."""
         found = await self._shells.find(shell)
         is_gone = await self._shells.kill(found)
-        return f"{shell} has ended{'' if is_gone else ', but some of what it started cannot be killed'}."
+        return f"{shell} has ended{'' if is_gone else ', but some of its processes could not be killed'}."
 
     async def shell_list(self) -> ShellStates:
-        """List the shells and the commands in the background: what runs in each, or how it ended."""
+        """List shells and background commands with their state, command and exit code."""
         return ShellStates(shells=[self._state(shell) for shell in await self._shells.all()])
 
     def _environment(self) -> dict[str, str]:
-        # A pager would wait for somebody to leave it.
+        # A pager would wait for a key.
         pagers = dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat")
         return pagers | sandbox_environment(self._context.settings)
 
@@ -176,10 +182,10 @@ class ShellTools:
             if shell.pane.full_screen
             else await self._output(name, ran)
         )
-        return f"{end_with_newline(text)}[still running after {timeout_s:g} s; see shell_view and shell_write]"
+        return f"{end_with_newline(text)}[still running after {timeout_s:g} s; use shell_view or shell_write]"
 
     async def _output(self, name: str, ran: ShellResult) -> str:
-        """Give what the command wrote, its beginning and end if that is much."""
+        """Return the command's output; if it is long, its beginning and end."""
         head, tail, between = await asyncio.to_thread(
             ran.recording.ends, head=_HEAD * _MAX_ESCAPE_RATIO, tail=_TAIL * _MAX_ESCAPE_RATIO
         )
@@ -192,8 +198,8 @@ class ShellTools:
         elif not between:
             first, last = first[:-_TAIL], first[-_TAIL:]
         return (
-            f"{first[:_HEAD]}\n[… cut; {'the beginning' if ran.recording.size >= MAX_RECORDED_BYTES else 'the whole'},"
-            f" as the terminal got it, is in {ran.recording.path} …]\n{last[-_TAIL:]}"
+            f"{first[:_HEAD]}\n[… truncated; {'beginning of the output' if ran.recording.size >= MAX_RECORDED_BYTES else 'full output'}"
+            f" as sent to the terminal: {ran.recording.path} …]\n{last[-_TAIL:]}"
         )
 
     async def _view(self, shell: Shell, lines_above: int) -> str:
@@ -217,10 +223,10 @@ class ShellTools:
     def _state(self, shell: Shell) -> ShellState:
         last = shell.directory.last()
         running = shell.is_running()
-        signalled = (
+        runs_our_command = (
             shell.background is not None or shell.directory.running() is not None or not running
         )
-        command = shell.directory.command(last)[:500] if signalled else shell.pane.program
+        command = shell.directory.command(last)[:500] if runs_our_command else shell.pane.program
         ended = shell.pane.exit_code
         return ShellState(
             name=shell.name,
@@ -236,7 +242,7 @@ class ShellTools:
         )
 
     async def _wait_until_redrawn(self, shell: Shell) -> None:
-        """Give a program a moment to show what it makes of its input."""
+        """Give the program a moment to react to its input."""
         before = None
         for _ in range(10):
             await asyncio.sleep(_REDRAW_INTERVAL_S)
@@ -248,7 +254,7 @@ class ShellTools:
 
 async def _wait_until_ended(shell: Shell, within_s: float, context: Context) -> None:
     end = asyncio.get_running_loop().time() + within_s
-    with ShellMonitor.of(shell.directory.wake, shell.pane.pid) as monitor:
+    with ShellMonitor.open(shell.directory.wake, shell.pane.pid) as monitor:
         while shell.is_running() and not monitor.ended:
             left = end - asyncio.get_running_loop().time()
             if left <= 0:
@@ -261,9 +267,9 @@ def _check_keys(keys: list[str]) -> list[str]:
     for key in keys:
         if not _KEY.fullmatch(key):
             raise ToolError(
-                f"There is no key {key[:50]!r}. Keys are a character, Enter, Escape, Tab, Space, BSpace, Up, Down, Left,"
-                " Right, Home, End, PageUp, PageDown, F1 to F12, with C- or M- before them for Ctrl and Alt. Type text"
-                " with `text`."
+                f"Unknown key {key[:50]!r}. Keys: a character, Enter, Escape, Tab, Space, BSpace, Up, Down, Left, Right,"
+                " Home, End, PageUp, PageDown, F1 to F12, with prefix C- for Ctrl or M- for Alt. Use the parameter text"
+                " for text."
             )
     return keys
 
@@ -274,4 +280,4 @@ def _describe_result(name: str, ran: ShellResult, text: str) -> str:
         assert ran.exit_code is not None
         return prefix + describe_exit(ran.exit_code)
     how = f" ({describe_exit(ran.exit_code)})" if ran.exit_code is not None else ""
-    return f"{prefix}the shell {name} has ended{how}"
+    return f"{prefix}shell {name} has ended{how}"

@@ -1,4 +1,4 @@
-"""What tools tell clients about themselves, so that these know what to ask their user about."""
+"""Annotations by which clients decide which tool calls need their user's confirmation."""
 
 from mcp_types import ToolAnnotations
 

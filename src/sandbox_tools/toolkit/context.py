@@ -14,13 +14,13 @@ HealthCheck = Callable[[], object]
 
 
 class Health:
-    """What `GET /health` tells anybody who asks, so nothing secret: no paths, no values, no texts of others."""
+    """The content of `GET /health`. It needs no token, so it contains no paths, values or texts of others."""
 
     def __init__(self) -> None:
         self._parts: dict[str, HealthCheck] = {}
 
     def add(self, name: str, check: HealthCheck) -> None:
-        """Have `check()`, which must not wait for anything, be the value of `name`."""
+        """Report `check()`, which must not block, as `name`."""
         self._parts[name] = check
 
     def endpoint(self, server: FastMCP) -> Callable[[Request], Awaitable[Response]]:
@@ -36,7 +36,7 @@ Resource = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class ToolsetContext:
-    """What all toolsets stand on."""
+    """Settings, working directory, health and lifespan, shared by all toolsets."""
 
     def __init__(self, settings: SettingsFile, workspace: Workspace) -> None:
         self.settings = settings
@@ -45,7 +45,7 @@ class ToolsetContext:
         self._resources: list[Resource] = []
 
     def add_lifespan(self, opened: Resource) -> None:
-        """Enter what `opened` gives when the server starts, and leave it, in reverse order, when it ends."""
+        """Enter the context manager at the start of the server and leave it at its end, in reverse order."""
         self._resources.append(opened)
 
     @asynccontextmanager

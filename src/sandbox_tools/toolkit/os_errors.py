@@ -10,7 +10,7 @@ _MAX_LISTED = 5
 
 
 def describe_os_error(error: OSError) -> str:
-    """Say what is wrong with a file, and what to do, for who sees neither errno nor the machine."""
+    """Say what is wrong with the file and what to do next."""
     if not isinstance(error.filename, str | os.PathLike):
         return f"{error.strerror}."
     path = Path(error.filename)
@@ -18,7 +18,7 @@ def describe_os_error(error: OSError) -> str:
         case FileNotFoundError():
             return _about_absent(path)
         case IsADirectoryError():
-            return f"{path} is a directory. Use list_directory to see what is in it."
+            return f"{path} is a directory. List it with list_directory."
         case NotADirectoryError():
             return _about_no_directory(path)
         case PermissionError():
@@ -29,18 +29,18 @@ def describe_os_error(error: OSError) -> str:
 def _about_absent(path: Path) -> str:
     there = next((parent for parent in path.parents if os.path.lexists(parent)), path.parent)
     if path.is_symlink():
-        return f"{path} is a symlink to {path.readlink()}, which is not there."
+        return f"{path} is a symlink to {path.readlink()}, which does not exist."
     if there != path.parent:
-        return f"There is no {path}: of this path only {there} exists."
+        return f"{path} does not exist. The deepest existing directory is {there}."
     near = get_close_matches(path.name, _names(there), n=_MAX_LISTED, cutoff=0.6)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"There is no {path.name} in {there}.{hint}"
+    return f"{path.name} does not exist in {there}.{hint}"
 
 
 def _about_no_directory(path: Path) -> str:
     if os.path.lexists(path):
-        return f"{path} is a file, not a directory. Use read_file to see what is in it."
-    return f"There is no {path}: a part of this path is a file, not a directory."
+        return f"{path} is a file, not a directory. Read it with read_file."
+    return f"{path} does not exist: a parent in this path is a file."
 
 
 def _names(directory: Path) -> list[str]:
@@ -55,10 +55,10 @@ def _about_forbidden(path: Path) -> str:
     try:
         status = path.lstat()
     except OSError:
-        return f"The tools run as {_name(os.geteuid())}, who may not get to {path}."
+        return f"Permission denied: {path} is not accessible for {_name(os.geteuid())}, the user of the tools."
     return (
-        f"The tools run as {_name(os.geteuid())}, who may not do this to {path}: it belongs to"
-        f" {_name(status.st_uid)}, with the mode {stat.filemode(status.st_mode)}."
+        f"Permission denied: {path} (owner {_name(status.st_uid)}, mode {stat.filemode(status.st_mode)})."
+        f" The tools run as {_name(os.geteuid())}; use sudo in run_command if it is available."
     )
 
 

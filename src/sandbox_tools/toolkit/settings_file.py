@@ -11,7 +11,7 @@ TEXTS = ("token", "password", "sandbox_id", "api_url", "ports_url")
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxSettings:
-    """What the server of a sandbox tells those in it; see docs/in-the-sandbox.md."""
+    """Settings that the server writes into the sandbox; see docs/in-the-sandbox.md."""
 
     token: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
@@ -23,7 +23,7 @@ class SandboxSettings:
 
 
 class SettingsFile:
-    """The file that a sandbox's server writes, and replaces while its readers run."""
+    """The settings file, which the server may replace at any time."""
 
     def __init__(self, path: Path = PATH) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class SettingsFile:
         self._settings = SandboxSettings()
 
     def read(self) -> SandboxSettings:
-        """Give what the file says now; it is read again only when it is another one."""
+        """Return the current settings; the file is parsed again only when it was replaced."""
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -45,7 +45,7 @@ class SettingsFile:
 
 
 def _read(content: bytes) -> SandboxSettings:
-    """Take what is known and of its type; whatever else a newer server says is for a newer reader."""
+    """Ignore unknown fields and wrong types: a newer server may write more than this version reads."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):

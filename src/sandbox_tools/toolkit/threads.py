@@ -8,21 +8,21 @@ T = TypeVar("T")
 CheckCancelled = Callable[[], None]
 
 
-# Of asyncio's own there are six where there are two processors, and as many long searches would hold up all else.
+# asyncio's default is six on two processors; six long searches would block everything else.
 _MAX_THREADS = 64
 
 
 def enlarge_thread_pool() -> None:
-    """Let so much be done at once in the threads of this loop; those that are needed are started."""
+    """Replace the event loop's default executor by a larger one."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MAX_THREADS))
 
 
 class CallCancelled(Exception):
-    """The call that some work was for has been cancelled."""
+    """The tool call was cancelled."""
 
 
 async def run_in_thread(work: Callable[[CheckCancelled], T]) -> T:
-    """Do what blocks in a thread; the `check` that it gets, called now and then, ends it when the call is cancelled."""
+    """Run blocking work in a thread; the function it receives raises once the call was cancelled."""
     cancelled = threading.Event()
 
     def check() -> None:

@@ -6,15 +6,17 @@ from fastmcp.exceptions import ToolError
 
 @dataclass(frozen=True)
 class Workspace:
-    """The directory that agents work in: what paths are relative to, and where commands run."""
+    """The working directory: base of relative paths and of commands."""
 
     root: Path
 
     def resolve(self, path: str) -> Path:
-        """Make a path absolute, with `~` as the home directory; symlinks and `..` stay as they are."""
+        """Make a path absolute and expand `~`; symlinks and `..` are kept."""
         if "\0" in path:
-            raise ToolError("A path has no NUL character in it.")
+            raise ToolError("The path contains a NUL character. Remove it.")
         try:
             return self.root / Path(path).expanduser()
         except RuntimeError:
-            raise ToolError(f"There is no user {path.partition('/')[0]} with a home.") from None
+            raise ToolError(
+                f"{path.partition('/')[0]} has no home directory. Use an absolute path."
+            ) from None

@@ -16,7 +16,7 @@ def test_files_that_are_new_gone_or_different_have_changed(tmp_path):
     write(tmp_path, "sub/new", "node_modules/y")
     (tmp_path / "other").write_text("something else")
     (tmp_path / "gone").unlink()
-    assert changed_files.changed(before, changed_files.snapshot(tmp_path)) == [
+    assert changed_files.diff(before, changed_files.snapshot(tmp_path)) == [
         "gone",
         "other",
         "sub/new",
@@ -39,8 +39,8 @@ def test_in_a_repository_what_git_ignores_does_not_count_and_commits_hide_nothin
     write(tmp_path, "build/out", "new")
     git("add", ".")
     git("commit", "-m", "one")
-    assert changed_files.changed(before, changed_files.snapshot(tmp_path)) == ["new"]
+    assert changed_files.diff(before, changed_files.snapshot(tmp_path)) == ["new"]
 
 
 def test_where_nobody_could_look_it_is_not_known():
-    assert changed_files.changed({}, None) is None
+    assert changed_files.diff({}, None) is None

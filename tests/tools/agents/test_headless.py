@@ -108,5 +108,5 @@ async def test_only_so_many_agents_run_at_once(client):
 async def test_options_that_a_program_does_not_have_are_refused(client):
     events = await client.prompt("go", max_turns=3, **doing("say('no')"))
     assert events[-1]["state"] == "failed"
-    assert events[-1]["output"] == "opencode cannot be told `max_turns`. Leave it out."
+    assert events[-1]["output"] == "opencode does not support `max_turns`. Omit it."
     assert json.dumps(events).count("say") == 0

@@ -79,7 +79,7 @@ async def test_a_refusal_is_a_failed_result(agent_server):
     async with run_agent(agent_server, prompt="hello", agent="gemini") as process:
         [result] = await lines_of(process)
     assert (process.returncode, result["state"]) == (1, "failed")
-    assert "There is no gemini in this sandbox." in result["output"]
+    assert "gemini is not installed in this sandbox." in result["output"]
 
 
 async def test_without_settings_a_run_fails_with_a_sentence(agent_server):

@@ -64,7 +64,7 @@ async def test_a_cancelled_call_stops_the_agent(tools, agent_server):
 
 
 async def test_what_fails_is_told_with_the_session_to_go_on_with(tools):
-    with pytest.raises(ToolError, match=r"(?s)the most it was allowed.*session_id"):
+    with pytest.raises(ToolError, match=r"(?s)max_turns.*session_id"):
         await tools.call_tool("claude_code", {"prompt": "model, run: true", "max_turns": 1})
 
 

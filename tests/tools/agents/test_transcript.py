@@ -61,7 +61,7 @@ def test_an_event_of_any_size_fits(event):
     encoded = encode_event({"seq": 1, "type": "message", "message": event})
     assert len(encoded) <= MAX_EVENT
     assert json.loads(encoded)["seq"] == 1
-    assert b"cut" in encoded
+    assert b"truncated" in encoded
 
 
 def test_half_a_character_becomes_one_that_all_can_read():

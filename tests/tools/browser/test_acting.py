@@ -28,7 +28,7 @@ async def test_enter_sends_a_form_and_keys_are_pressed(browse, site):
 
 async def test_an_option_that_is_not_there_is_told_with_those_that_are(browse, site):
     await browse.open(site.serve("/", "<select><option>Red<option>Blue</select>"))
-    with pytest.raises(ToolError, match=r"no option 'Green'\. There are: 'Red', 'Blue'"):
+    with pytest.raises(ToolError, match=r"No option 'Green'\. Available: 'Red', 'Blue'"):
         await browse("select", options=["Green"], selector="select")
 
 
@@ -37,7 +37,7 @@ async def test_files_of_the_workspace_are_given_to_a_page(browse, site, tool_ser
     page = "<input type=file onchange='document.title = files[0].name + files[0].size'>"
     await browse.open(site.serve("/", page))
     assert ": mine.txt4\n" in await browse("type", text="mine.txt", selector="input")
-    with pytest.raises(ToolError, match="There is no file"):
+    with pytest.raises(ToolError, match="does not exist"):
         await browse("type", text="other.txt", selector="input")
 
 
@@ -46,7 +46,7 @@ async def test_a_ref_of_a_page_that_is_left_is_refused(browse, site):
     ref = await browse.ref('button "Keep"')
     await browse.open(site.serve("/two", "<button onclick='document.title = 1'>Delete</button>"))
     for _ in range(2):
-        with pytest.raises(ToolError, match=f"There is no {ref} any more"):
+        with pytest.raises(ToolError, match=f"{ref} no longer exists"):
             await browse("click", ref=ref)
         await browse("view")
 
@@ -56,7 +56,7 @@ async def test_a_ref_of_an_element_that_is_gone_is_refused_and_that_of_another_i
     await browse.open(site.serve("/", page))
     goes, stays = await browse.ref('button "Go"'), await browse.ref('button "Stay"')
     await browse("click", ref=goes)
-    with pytest.raises(ToolError, match=f"There is no {goes} any more"):
+    with pytest.raises(ToolError, match=f"{goes} no longer exists"):
         await browse("click", ref=goes)
     assert ": stays\n" in await browse("click", ref=stays)
 
@@ -66,13 +66,13 @@ async def test_an_element_that_cannot_be_clicked_is_told_with_the_reason(browse,
       <div style="position: absolute; inset: 0 0 0 60px"></div>"""
     await browse.open(site.serve("/", page))
     for named, why in (
-        ({}, "by either ref or selector"),
-        ({"ref": "e1", "selector": "p"}, "by either ref or selector"),
-        ({"ref": "#send"}, "is no ref"),
+        ({}, "exactly one of ref and selector"),
+        ({"ref": "e1", "selector": "p"}, "exactly one of ref and selector"),
+        ({"ref": "#send"}, "is not a ref"),
         ({"selector": "button"}, "matches several elements"),
-        ({"selector": "#nothing"}, "Nothing on the page matches that"),
+        ({"selector": "#nothing"}, "No element matches"),
         ({"selector": "#off"}, "it is disabled"),
-        ({"selector": "#covered"}, "it is covered: <div"),
+        ({"selector": "#covered"}, "another element covers it: <div"),
         ({"selector": "a[["}, "css selector"),
     ):
         with pytest.raises(ToolError, match=why):
@@ -88,7 +88,7 @@ async def test_a_page_and_a_part_of_it_are_scrolled(browse, site):
     assert "shows 0 to" in await browse("scroll", direction="top")
     told = await browse("scroll", selector="#part p", direction="bottom")
     assert "A part of the page scrolled by 900 pixels and shows 900 to 1000 of 1000" in told
-    assert "It does not go further that way" in await browse("scroll", direction="bottom")
+    assert "This is the end in that direction" in await browse("scroll", direction="bottom")
     await browse("scroll", direction="top")
     await browse("scroll", direction="into_view", selector="#end")
     assert "scrolled by 0 pixels" in await browse("scroll", direction="down")

@@ -22,16 +22,16 @@ def current_tab(told):
 async def test_a_tab_that_a_page_opens_comes_to_the_front(browse, site):
     site.serve("/popup", "<title>Popup</title><button onclick='window.close()'>Close</button>")
     opener = current_tab(await browse.open(site.serve("/", POPUP)))
-    told = await browse.until(" opened and is the current one", "click", selector="text=Open")
+    told = await browse.until(" was opened and is now current", "click", selector="text=Open")
     popup = opener + 1
-    assert f"Tab {popup} opened and is the current one now." in told
+    assert f"Tab {popup} was opened and is now current." in told
     assert "Popup" in await browse("view", wait_for="Close")
-    assert f"Tab {popup}: Popup\nURL: {site.url}/popup (the current one)" in await browse("tabs")
+    assert f"Tab {popup}: Popup\nURL: {site.url}/popup (current)" in await browse("tabs")
     assert f"Tab {opener}: Opener" in await browse("tabs", action="switch", tab=opener)
     await browse("tabs", action="switch", tab=popup)
-    await browse.until(f"Tab {popup} closed.", "click", selector="button")
+    await browse.until(f"Tab {popup} was closed.", "click", selector="button")
     assert f"Tab {opener}: Opener" in await browse("view")
-    with pytest.raises(ToolError, match=f"There is no tab {popup}. Open are: {opener}."):
+    with pytest.raises(ToolError, match=f"No tab {popup}. Open tabs: {opener}."):
         await browse("tabs", action="switch", tab=popup)
 
 
@@ -40,7 +40,7 @@ async def test_a_ref_of_another_tab_is_refused(browse, site):
     here = await browse.ref('button "Here"')
     opened = await browse("tabs", action="open", url=site.serve("/other", "<button>There</button>"))
     there = await browse.ref('button "There"')
-    with pytest.raises(ToolError, match=rf"{here} is an element of tab \d+, and the current one"):
+    with pytest.raises(ToolError, match=rf"{here} belongs to tab \d+, but"):
         await browse("click", ref=here)
     await browse("click", ref=there)
     await browse("tabs", action="close", tab=current_tab(opened))
@@ -52,15 +52,15 @@ async def test_dialogs_are_answered_as_asked_and_told(browse, site):
       <button onclick="document.title = confirm('sure?')">Confirm</button>
       <button onclick="document.title = prompt('who?')">Prompt</button>"""
     await browse.open(site.serve("/", page))
-    assert "The page showed an alert: beware" in await browse("click", selector="text=Alert")
+    assert "Alert shown by the page: beware" in await browse("click", selector="text=Alert")
     told = await browse("click", selector="text=Confirm")
     assert ": false\n" in told
-    assert 'A confirm was dismissed; do it again with dialog="accept"' in told
+    assert 'Dismissed the confirm; to accept it, repeat the call with dialog="accept"' in told
     assert '"sure?"' in told
     assert ": true\n" in await browse("click", selector="text=Confirm", dialog="accept")
     told = await browse("click", selector="text=Prompt", dialog="accept", dialog_text="Ann")
     assert ": Ann\n" in told
-    assert 'The prompt was accepted: "who?"' in told
+    assert 'Accepted the prompt: "who?"' in told
 
 
 async def test_a_page_that_asks_not_to_be_left_is_left(browse, site):
@@ -69,7 +69,7 @@ async def test_a_page_that_asks_not_to_be_left_is_left(browse, site):
     await browse("click", selector="button")
     told = await browse.open(site.serve("/next", "<title>Next</title>"))
     assert ": Next\n" in told
-    assert "asked whether to be left, and was" in told
+    assert "asked to confirm leaving; confirmed" in told
 
 
 async def test_what_happened_is_told_within_bounds(browse, site):
@@ -77,7 +77,7 @@ async def test_what_happened_is_told_within_bounds(browse, site):
     await browse.open(site.serve("/", page))
     told = await browse("click", selector="button")
     assert len(told) < 6_000
-    assert "And 28 more of that." in told
+    assert "And 28 more events." in told
 
 
 async def test_downloads_go_to_the_workspace_under_names_that_are_free(browse, site, tool_server):
@@ -111,7 +111,7 @@ async def test_a_browser_that_was_killed_is_started_again(browse, site, tool_ser
     (chromium,) = running_of(driver, "--remote-debugging-pipe")
     os.kill(chromium, signal.SIGKILL)
     told = await browse_after_a_crash(browse, site.url)
-    assert "The browser had ended by itself and was started again" in told
+    assert "The browser crashed and was restarted" in told
     assert ": There\n" in told
 
 

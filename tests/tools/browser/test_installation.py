@@ -36,7 +36,7 @@ def test_a_profile_is_one_browsers_and_a_lock_left_over_keeps_nobody_out(tmp_pat
     with _locked_profile(tmp_path) as profile:
         profile.mkdir()
         (profile / "SingletonLock").symlink_to("another-host-4711")
-        with pytest.raises(ToolError, match="Another tool server"), _locked_profile(tmp_path):
+        with pytest.raises(ToolError, match="another tool server"), _locked_profile(tmp_path):
             pass
     with _locked_profile(tmp_path):
         assert not (profile / "SingletonLock").is_symlink()
@@ -64,5 +64,5 @@ def test_what_one_types_into_a_browser_becomes_an_address(given, url):
 
 @pytest.mark.parametrize("given", ["javascript:alert(1)", "chrome://settings", "ftp://example.org"])
 def test_other_schemes_are_refused(given):
-    with pytest.raises(ToolError, match="only http, https, file, data and about can"):
+    with pytest.raises(ToolError, match="Use http, https, file, data or about"):
         complete_url(given, Workspace(Path("/work")))

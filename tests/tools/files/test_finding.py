@@ -65,9 +65,9 @@ async def test_a_long_listing_is_cut_where_it_says_so(directory, text_of, refusa
         (directory / f"{number:04}").touch()
     *told, last = (await text_of("list_directory", path=directory)).splitlines()
     assert len(told) == 1_000
-    assert last.startswith("[Cut after 1,000 lines.")
-    assert "There is no x" in await refusal_of("list_directory", path=directory / "x")
-    assert "Use read_file" in await refusal_of("list_directory", path=directory / "0001")
+    assert last.startswith("[Truncated after 1,000 lines.")
+    assert "x does not exist" in await refusal_of("list_directory", path=directory / "x")
+    assert "with read_file" in await refusal_of("list_directory", path=directory / "0001")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ async def test_names_that_are_no_text_are_told_as_far_as_they_are(directory, tex
 
 async def test_what_no_file_matches_and_what_too_many_do_is_said(directory, text_of, refusal_of):
     make(directory, "a.py", "b.py", "c.py")
-    assert "No file in" in await text_of("glob", pattern="*.rs", path=directory)
+    assert "No files in" in await text_of("glob", pattern="*.rs", path=directory)
     told = await text_of("glob", pattern="*.py", path=directory, limit=2)
-    assert told.splitlines()[-1].startswith("[Cut after 2 lines. There are 3:")
-    assert "not a pattern for paths" in await refusal_of("glob", pattern="[z-a]", path=directory)
-    assert "There is no x" in await refusal_of("glob", pattern="x/*", path=directory)
+    assert told.splitlines()[-1].startswith("[Truncated after 2 lines. 3 files match:")
+    assert "Invalid glob" in await refusal_of("glob", pattern="[z-a]", path=directory)
+    assert "x does not exist" in await refusal_of("glob", pattern="x/*", path=directory)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_lines_are_found_with_their_path_and_number(grep, tmp_path):
     assert await grep("(x)", literal=True) == ["src/b.py:2:the Needle: (x)"]
     assert await grep("needle", path="a.py") == ["a.py:1:needle"]
     assert await grep("needle", path="node_modules") == ["node_modules/d:1:needle"]
-    assert await grep("--needle") == [f"[Nothing in {tmp_path} matches.]"]
+    assert await grep("--needle") == [f"[No matches in {tmp_path}.]"]
 
 
 async def test_context_is_told_apart_from_what_matches(grep, tmp_path):
@@ -213,7 +213,7 @@ async def test_an_answer_is_bounded_in_lines_and_in_their_length(grep, tmp_path)
     told = await grep("x", limit=3)
     assert len(told) == 4
     assert all(2_000 < len(line) < 2_100 and line.endswith("]") for line in told[:3])
-    assert told[3].startswith("[Cut after 3 lines.")
+    assert told[3].startswith("[Truncated after 3 lines.")
     assert sum(map(len, await grep("x"))) < 60_000
 
 
@@ -241,7 +241,7 @@ async def test_grep__a_missing_ripgrep_is_an_error_that_names_the_package(grep, 
 async def test_what_cannot_be_searched_is_said(directory, refusal_of):
     os.mkfifo(directory / "pipe")
     said = await refusal_of("grep", pattern="x", path=directory / "pipe")
-    assert said.endswith("pipe: it is a pipe, not a file.")
+    assert said.endswith("pipe: a pipe, not a regular file.")
     assert "NUL" in await refusal_of("grep", pattern="x\0y", path=directory)
 
 
@@ -254,4 +254,4 @@ async def test_the_tool_searches_the_workspace(directory, text_of, refusal_of):
     make(directory, "a.txt")
     told = await text_of("grep", pattern="needle", path=Path(directory.name))
     assert told == f"{directory}/a.txt:1:needle"
-    assert "There is no x" in await refusal_of("grep", pattern="x", path=directory / "x")
+    assert "x does not exist" in await refusal_of("grep", pattern="x", path=directory / "x")

@@ -32,13 +32,13 @@ async def test_what_cannot_be_moved_is_said(directory, refusal_of):
     assert "cannot be moved into itself" in said
     for source, destination in (("a", "in"), ("a", "file")):
         move = {"source": directory / source, "destination": directory / destination}
-        assert "is there already" in await refusal_of("move", **move, overwrite=True)
-    assert "There is no x" in await refusal_of("move", source=directory / "x", destination="y")
+        assert "already exists" in await refusal_of("move", **move, overwrite=True)
+    assert "x does not exist" in await refusal_of("move", source=directory / "x", destination="y")
     (directory / "loop").symlink_to("loop")
     for source, destination, why in (
-        ("a", "loop/x", "a part of this path"),
-        ("a", "file/x", "a part of this path"),
-        ("file", "file/", "a part of this path"),
+        ("a", "loop/x", "a parent in this path"),
+        ("a", "file/x", "a parent in this path"),
+        ("file", "file/", "a parent in this path"),
         ("loop/x", "y", "Too many levels of symbolic links"),
     ):
         move = {"source": directory / source, "destination": f"{directory}/{destination}"}
@@ -67,7 +67,7 @@ async def test_directories_are_deleted_with_what_is_in_them_only_on_request(
         await text_of("delete", path=directory / "tree", recursive=True)
         == f"Deleted {directory}/tree."
     )
-    assert "There is no tree" in await refusal_of("delete", path=directory / "tree")
+    assert "tree does not exist" in await refusal_of("delete", path=directory / "tree")
 
 
 async def test_of_a_symlink_only_the_link_is_deleted(tool_server, directory, text_of):
@@ -95,4 +95,4 @@ async def test_the_workspace_and_the_home_are_not_deleted(tool_server, refusal_o
         tool_server.workspace.parent,
         f"{tool_server.workspace}/../workspace",
     ):
-        assert "which is needed" in await refusal_of("delete", path=path, recursive=True)
+        assert "which the sandbox needs" in await refusal_of("delete", path=path, recursive=True)

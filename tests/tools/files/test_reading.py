@@ -24,7 +24,7 @@ async def test_paths_are_taken_from_the_workspace_and_the_home(tool_server, dire
 async def test_a_part_of_a_file_says_how_to_read_on(directory, text_of):
     (directory / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 101)))
     got = await text_of("read_file", path=directory / "a.txt", offset=40, limit=2)
-    assert got == "40\tline 40\n41\tline 41\n[Lines 40 to 41 of 100. Read on with offset=42.]"
+    assert got == "40\tline 40\n41\tline 41\n[Lines 40 to 41 of 100. Continue with offset=42.]"
     assert await text_of("read_file", path=directory / "a.txt", offset=100) == "100\tline 100"
 
 
@@ -49,7 +49,7 @@ async def test_of_a_very_long_line_the_beginning_comes_with_the_cut_marked(direc
     for length in (2_000, 2_001, 65_536, 65_537, 300_000):
         (directory / "a.txt").write_text(f"{'x' * length}\nnext\n")
         first, second = (await text_of("read_file", path=directory / "a.txt")).splitlines()
-        cut = f" [… {length - 2_000} characters cut]" if length > 2_000 else ""
+        cut = f" [… {length - 2_000} characters truncated]" if length > 2_000 else ""
         assert first == f"1\t{'x' * 2_000}{cut}"
         assert second == "2\tnext"
 
@@ -68,9 +68,9 @@ async def test_an_empty_file_and_one_that_is_too_short_are_said(directory, text_
         ("grün\n".encode("utf-8-sig"), "1\tgrün"),
         (
             "grün\nzwei\n".encode("utf-16"),
-            "1\tgrün\n2\tzwei\n[The file is not UTF-8, but read as utf-16-le.]",
+            "1\tgrün\n2\tzwei\n[The file is not UTF-8; it was read as utf-16-le.]",
         ),
-        (b"gr\xfcn\n", "1\tgrün\n[The file is not UTF-8, but read as latin-1.]"),
+        (b"gr\xfcn\n", "1\tgrün\n[The file is not UTF-8; it was read as latin-1.]"),
     ],
 )
 async def test_text_of_other_encodings_is_text_too(directory, text_of, content, told):
@@ -94,13 +94,13 @@ async def test_an_image_that_is_too_large_is_refused(directory, refusal_of):
 
 async def test_what_is_no_text_is_refused_with_its_size(directory, refusal_of):
     (directory / "a").write_bytes(b"\x7fELF\0" * 300)
-    assert "1,500 binary bytes" in await refusal_of("read_file", path=directory / "a")
+    assert "a binary file of 1,500 bytes" in await refusal_of("read_file", path=directory / "a")
 
 
 async def test_what_is_no_file_is_refused_at_once(directory, refusal_of):
     os.mkfifo(directory / "pipe")
-    assert "is a pipe, not a file" in await refusal_of("read_file", path=directory / "pipe")
-    assert "is a device, not a file" in await refusal_of("read_file", path="/dev/zero")
+    assert "a pipe, not a regular file" in await refusal_of("read_file", path=directory / "pipe")
+    assert "a device, not a regular file" in await refusal_of("read_file", path="/dev/zero")
     assert "list_directory" in await refusal_of("read_file", path=directory)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.relpath(directory / "socket"))
@@ -110,8 +110,8 @@ async def test_what_is_no_file_is_refused_at_once(directory, refusal_of):
 async def test_a_name_that_is_not_there_is_told_with_those_near_it(directory, refusal_of):
     (directory / "settings.py").write_text("")
     said = await refusal_of("read_file", path=directory / "setings.py")
-    assert said == f"There is no setings.py in {directory}. Did you mean settings.py?"
+    assert said == f"setings.py does not exist in {directory}. Did you mean settings.py?"
     said = await refusal_of("read_file", path=directory / "src" / "a.py")
-    assert said.endswith(f"of this path only {directory} exists.")
+    assert said.endswith(f"The deepest existing directory is {directory}.")
     (directory / "link").symlink_to("nowhere")
     assert "a symlink to nowhere" in await refusal_of("read_file", path=directory / "link")

@@ -6,7 +6,7 @@ import pytest
 
 async def test_a_new_file_is_made_with_its_directories(directory, text_of):
     said = await text_of("write_file", path=directory / "src" / "new" / "a.txt", content="grün\n")
-    assert said == f"Made {directory}/src/new/a.txt with 1 line."
+    assert said == f"Created {directory}/src/new/a.txt with 1 line."
     assert (directory / "src" / "new" / "a.txt").read_text("utf-8") == "grün\n"
 
 
@@ -37,11 +37,13 @@ async def test_a_file_with_several_names_keeps_them(directory, text_of):
 
 async def test_what_is_no_file_is_not_written(directory, refusal_of):
     os.mkfifo(directory / "pipe")
-    assert "is a pipe" in await refusal_of("write_file", path=directory / "pipe", content="")
+    assert "a pipe" in await refusal_of("write_file", path=directory / "pipe", content="")
     assert "is a directory" in await refusal_of("write_file", path=directory, content="")
     (directory / "a.txt").write_text("a")
     below = directory / "a.txt" / "b" / "c"
-    assert "a part of this path is a file" in await refusal_of("write_file", path=below, content="")
+    assert "a parent in this path is a file" in await refusal_of(
+        "write_file", path=below, content=""
+    )
     (directory / "loop").symlink_to("loop")
     assert "symbolic links" in await refusal_of("write_file", path=directory / "loop", content="")
 
@@ -60,7 +62,7 @@ async def test_text_that_is_there_several_times_is_replaced_only_on_request(
 ):
     (directory / "a.txt").write_text("x\ny\nx\n")
     change = {"path": directory / "a.txt", "old_string": "x", "new_string": "z"}
-    assert "2 times in the file, at lines 1, 3" in await refusal_of("edit_file", **change)
+    assert "occurs 2 times, at lines 1, 3" in await refusal_of("edit_file", **change)
     assert (directory / "a.txt").read_text() == "x\ny\nx\n"
     await text_of("edit_file", **change, replace_all=True)
     assert (directory / "a.txt").read_text() == "z\ny\nz\n"
@@ -69,9 +71,9 @@ async def test_text_that_is_there_several_times_is_replaced_only_on_request(
 @pytest.mark.parametrize(
     ("old", "hint"),
     [
-        ("if x:\n  go()", "With other whitespace it is:\n2\tif x:\n3\t\tgo()"),
-        ("2\tif x:\n3\t\tgo()", "leave them out"),
-        ("if x:\n\tgo_on()", "The nearest is:\n2\tif x:\n3\t\tgo()"),
+        ("if x:\n  go()", "It occurs with different whitespace:\n2\tif x:\n3\t\tgo()"),
+        ("2\tif x:\n3\t\tgo()", "remove them"),
+        ("if x:\n\tgo_on()", "The nearest match is:\n2\tif x:\n3\t\tgo()"),
         ("something else", "read the file again"),
         (" \n", "only whitespace"),
     ],
@@ -79,13 +81,13 @@ async def test_text_that_is_there_several_times_is_replaced_only_on_request(
 async def test_text_that_is_not_there_is_told_with_what_is_near(directory, refusal_of, old, hint):
     (directory / "a.py").write_text("x = 1\nif x:\n\tgo()\n")
     said = await refusal_of("edit_file", path=directory / "a.py", old_string=old, new_string="")
-    assert "old_string is not in the file" in said
+    assert "old_string was not found" in said
     assert hint in said
 
 
 async def test_an_edit_without_a_meaning_is_refused(directory, refusal_of):
     (directory / "a.txt").write_text("a")
-    for old, new, said in (("", "b", "is empty"), ("a", "a", "nothing to do")):
+    for old, new, said in (("", "b", "is empty"), ("a", "a", "identical")):
         edit = {"old_string": old, "new_string": new}
         assert said in await refusal_of("edit_file", path=directory / "a.txt", **edit)
 
@@ -114,19 +116,19 @@ async def test_ends_of_lines_and_encodings_stay(directory, text_of, before, afte
 async def test_a_character_that_the_encoding_lacks_changes_nothing(directory, refusal_of):
     (directory / "a.txt").write_bytes(b"gr\xfcn")
     said = await refusal_of("edit_file", path=directory / "a.txt", old_string="gr", new_string="→")
-    assert "latin-1, which cannot have '\\u2192' in it" in said
+    assert "latin-1 cannot represent '\\u2192'" in said
     assert (directory / "a.txt").read_bytes() == b"gr\xfcn"
 
 
 async def test_what_is_no_text_is_not_edited(directory, refusal_of):
     edit = {"path": directory / "a", "old_string": "a", "new_string": "b"}
     (directory / "a").write_bytes(b"a\0")
-    assert "is not text" in await refusal_of("edit_file", **edit)
+    assert "is a binary file" in await refusal_of("edit_file", **edit)
     (directory / "a").write_bytes(b"a" * 100_000 + b"\xff")
-    assert "is utf-8 only up to byte 100,000" in await refusal_of("edit_file", **edit)
+    assert "is not valid utf-8 at byte 100,000" in await refusal_of("edit_file", **edit)
     with (directory / "a").open("ab") as file:
         file.truncate(2**33)
-    assert "Change it by a command" in await refusal_of("edit_file", **edit)
+    assert "Edit it with run_command" in await refusal_of("edit_file", **edit)
 
 
 async def test_many_edits_are_made_in_their_order_or_none_is(directory, text_of, refusal_of):
@@ -136,8 +138,8 @@ async def test_many_edits_are_made_in_their_order_or_none_is(directory, text_of,
     )
     third = {"old_string": "one", "new_string": ""}
     said = await refusal_of("multi_edit", path=directory / "a.txt", edits=[first, second, third])
-    assert "Nothing was changed" in said
-    assert "Edit 3 of 3: old_string is not in the file" in said
+    assert "is unchanged" in said
+    assert "Edit 3 of 3: old_string was not found" in said
     assert (directory / "a.txt").read_text() == "one\ntwo\n"
     await text_of("multi_edit", path=directory / "a.txt", edits=[first, second])
     assert (directory / "a.txt").read_text() == "2\n"

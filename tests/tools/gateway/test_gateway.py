@@ -89,14 +89,14 @@ async def test_one_that_crashes_is_told_and_started_again(files, gateway, tmp_pa
     ("entry", "sentence"),
     [
         ({"command": "no-such-program"}, "Its command is not installed."),
-        ({"command": "true", "cwd": "nowhere"}, "Its cwd is no directory."),
+        ({"command": "true", "cwd": "nowhere"}, "Its cwd is not a directory."),
         (python("raise SystemExit(5)"), "Its process ended with status 5."),
-        (python("while True: print('all work and no play')"), "What it writes to stdout is not MCP."),
-        (python("while True: print('[' * 100000, end='')"), "What it writes to stdout is not MCP."),
+        (python("while True: print('all work and no play')"), "Its stdout is not MCP."),
+        (python("while True: print('[' * 100000, end='')"), "Its stdout is not MCP."),
         (python("import os, time; os.close(1); time.sleep(600)"), "It closed its stdout."),
-        ({"url": "http://127.0.0.1:1/mcp"}, "Nothing answers at its url. Is it started, and is the url right?"),
-        ({"url": "${NOWHERE}"}, "Its url wants the variable NOWHERE, which is not set. Set it in the sandbox's envs, or write ${NOWHERE:-DEFAULT}."),
-        (3, "It needs a command, a text that is not empty."),
+        ({"url": "http://127.0.0.1:1/mcp"}, "Connection refused. Check that it is running and that the url is correct."),
+        ({"url": "${NOWHERE}"}, "url uses the variable NOWHERE, which is not set. Set it in the sandbox's envs or write ${NOWHERE:-DEFAULT}."),
+        (3, "command must be a non-empty string."),
     ],
     ids=str,
 )  # fmt: skip
@@ -118,7 +118,7 @@ async def test_half_a_character_is_told_as_a_question_mark(files, gateway):
 async def test_an_answer_that_is_none_is_told(files, gateway):
     files.set({"one": small_server("--no-content")})
     await until_state(gateway, "one", State.READY)
-    with pytest.raises(UpstreamError, match="does not speak MCP as it should"):
+    with pytest.raises(UpstreamError, match="sent invalid MCP messages"):
         await call(gateway, "one", "say", text="hello")
 
 
@@ -132,7 +132,7 @@ async def test_no_server_has_so_many_words_that_clients_lose_those_of_others(fil
     assert gateway.health()["long-0"] == {
         "state": "ready",
         "tools": 1,
-        "error": "5 of its 6 tools are left out: their descriptions are longer than what clients can be told.",
+        "error": "5 of its 6 tools are not listed: the tool list has reached its maximum size.",
     }
     assert [upstream.name for upstream in gateway.listed()] == [*names[:3], "well"]
     assert "not listed" in str(gateway.status("long-3").failure)
@@ -150,7 +150,7 @@ async def test_one_that_never_answers_is_given_up_and_leaves_no_process(files, t
     files.set({"one": python(f"import os,time; print(os.getpid(), file=open('{pid}', 'w')); time.sleep(600)")})  # fmt: skip
     async with gateway.serving():
         await until_state(gateway, "one", State.FAILED)
-        assert "did not answer in time" in gateway.health()["one"]["error"]
+        assert "did not complete the MCP handshake in time" in gateway.health()["one"]["error"]
         await until(lambda: not pid.exists() or not alive(int(pid.read_text())))
 
 

@@ -61,7 +61,7 @@ async def test_a_remote_server_that_comes_late_or_again_is_found(tool_server, to
     port = free_port()
     added = await add(tools, "late", url=f"http://127.0.0.1:{port}/mcp")
     assert (added["state"], added["tools"]) == ("failed", [])
-    with pytest.raises(ToolError, match="MCP server late: Nothing answers at its url"):
+    with pytest.raises(ToolError, match="MCP server late: Connection refused"):
         await tools.call_tool("late__double", {"number": 4})
     async with started_remote(port=port):
         while (await status(tools, "late"))["state"] != "ready":

@@ -52,7 +52,7 @@ async def test_an_answer_that_clients_would_lose_for_its_length_is_cut(tools):
     assert await call(tools, "long__say", text="x" * 900_000) == "x" * 900_000
     told = await call(tools, "long__say", text="x" * 1_100_000)
     assert len(told) < 51_000
-    assert "\n[… 1050000 characters cut …]\n" in told
+    assert "\n[… 1050000 characters truncated …]\n" in told
 
 
 async def test_it_ends_with_all_its_processes_when_it_is_removed(tools):
@@ -63,7 +63,7 @@ async def test_it_ends_with_all_its_processes_when_it_is_removed(tools):
     await tools.call_tool("mcp_remove_server", {"name": "removed"})
     assert not any(map(alive, pids))
     assert not any(name.startswith("removed__") for name in await names(tools))
-    with pytest.raises(ToolError, match="There is no MCP server 'removed'"):
+    with pytest.raises(ToolError, match="No MCP server 'removed'"):
         await tools.call_tool("mcp_enable_server", {"name": "removed"})
 
 
@@ -73,7 +73,7 @@ async def test_it_can_be_switched_off_and_on(tools):
     off = await tools.call_tool("mcp_disable_server", {"name": "switched"})
     assert off.structured_content["state"] == "disabled"
     assert not any(map(alive, pids))
-    with pytest.raises(ToolError, match="Switch it on by mcp_enable_server"):
+    with pytest.raises(ToolError, match="Enable it with mcp_enable_server"):
         await call(tools, "switched__say", text="hello")
     on = await tools.call_tool("mcp_enable_server", {"name": "switched"})
     assert on.structured_content["state"] == "ready"
@@ -148,10 +148,10 @@ async def test_clients_of_2026_who_listen_are_told_so_too(tool_server, tools):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"name": "x"}, "Give either a command or a url."),
-        ({"name": "x", "command": "y", "url": "http://localhost/"}, "Give either"),
-        ({"name": "a__b", "command": "y"}, "A server's name has"),
-        ({"name": "x", "command": "${UNSET_VARIABLE}"}, "wants the variable UNSET_VARIABLE"),
+        ({"name": "x"}, "Pass either command or url."),
+        ({"name": "x", "command": "y", "url": "http://localhost/"}, "Pass either"),
+        ({"name": "a__b", "command": "y"}, "Invalid server name"),
+        ({"name": "x", "command": "${UNSET_VARIABLE}"}, "uses the variable UNSET_VARIABLE"),
     ],
 )
 async def test_what_cannot_be_added_is_not_kept(tool_server, tools, arguments, sentence):
@@ -162,7 +162,7 @@ async def test_what_cannot_be_added_is_not_kept(tool_server, tools, arguments, s
 
 
 async def test_built_in_servers_are_not_removed_but_switched(tools):
-    with pytest.raises(ToolError, match="claude is built-in, not added here"):
+    with pytest.raises(ToolError, match="claude was not added with mcp_add_server"):
         await tools.call_tool("mcp_remove_server", {"name": "claude"})
 
 
@@ -181,7 +181,7 @@ async def test_servers_of_the_settings_come_and_go_with_them(tool_server, tools)
     while "given__say" not in await names(tools):
         pass
     pids = await processes(tools, "given")
-    with pytest.raises(ToolError, match="given is given by the sandbox's server"):
+    with pytest.raises(ToolError, match="given is configured by the sandbox's server"):
         await tools.call_tool("mcp_add_server", {"name": "given", "command": "true"})
     tool_server.set()
     await until_gone(pids)

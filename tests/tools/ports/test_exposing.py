@@ -41,10 +41,10 @@ async def test_a_port_that_a_client_has_is_not_listened_to(tools, told):
 async def test_without_a_server_that_says_so_no_address_is_told(tools):
     result = await tools.call_tool("expose_port", {"port": 80}, raise_on_error=False)
     assert result.is_error
-    assert "was not told where its ports are reached" in result.content[0].text
+    assert "No public URL is configured" in result.content[0].text
 
 
 async def test_what_is_no_port_is_refused(tools):
     for port in (0, 65536):
         result = await tools.call_tool("expose_port", {"port": port}, raise_on_error=False)
-        assert "expose_port was called with wrong arguments. port: " in result.content[0].text
+        assert "Invalid arguments for expose_port. port: " in result.content[0].text

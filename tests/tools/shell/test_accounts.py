@@ -65,7 +65,7 @@ async def run_too_long(tools, programs):
 async def test_what_runs_as_root_is_killed_by_who_may_become_root(tools, programs):
     (programs / "sudo").symlink_to("as-root")
     said, is_alive = await run_too_long(tools, programs)
-    assert said.startswith("[killed: it had not ended after 1 s.")
+    assert said.startswith("[timed out and killed after 1 s.")
     assert not is_alive
 
 
@@ -73,5 +73,5 @@ async def test_what_runs_as_root_holds_up_nobody_who_may_not_kill_it(tools, prog
     (programs / "sudo").write_text("#!/bin/sh\nexit 1\n")
     (programs / "sudo").chmod(0o755)
     said, is_alive = await run_too_long(tools, programs)
-    assert said.startswith("[some of it cannot be killed and still runs: it had not ended after")
+    assert said.startswith("[timed out; some processes could not be killed after")
     assert is_alive

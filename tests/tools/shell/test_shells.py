@@ -84,7 +84,7 @@ async def test_an_unfinished_command_fails_and_the_shell_goes_on(shell):
 async def test_a_command_that_reads_is_given_its_input(shell):
     text = await shell.run("read -p 'name? ' name; echo hello $name", timeout_s=0.5)
     assert text.startswith("name? \n[still running after 0.5 s;")
-    with pytest.raises(ToolError, match="still runs: read -p 'name"):
+    with pytest.raises(ToolError, match="still running: read -p 'name"):
         await shell.run("echo no")
     text = await shell.write("you")
     assert "hello you\n" in text
@@ -100,7 +100,7 @@ async def test_keys_interrupt_a_command(shell):
 
 
 async def test_a_key_that_there_is_not_is_refused(shell):
-    with pytest.raises(ToolError, match="There is no key 'Ctrl-C'"):
+    with pytest.raises(ToolError, match="Unknown key 'Ctrl-C'"):
         await shell.write(keys=["Ctrl-C"])
 
 
@@ -139,7 +139,7 @@ async def test_settings_that_trouble_scripts_do_not_trouble_the_shell(shell):
 async def test_a_shell_that_exits_is_told_with_its_code(shell):
     text = await shell.run("echo bye; exit 3")
     assert text.startswith("bye\n")
-    assert f"the shell {shell.name} has ended (exit code 3)" in text
+    assert f"shell {shell.name} has ended (exit code 3)" in text
     assert (await shell.state())["exit_code"] == 3
     with pytest.raises(ToolError, match="has ended"):
         await shell.run("echo no")
@@ -159,7 +159,7 @@ async def test_a_person_who_types_keeps_the_agent_from_running_into_it(shell, so
     await until(
         lambda: "cat" in tmux(sockets, "list-panes", "-a", "-F", "#{pane_current_command}").stdout
     )
-    with pytest.raises(ToolError, match="still runs: cat"):
+    with pytest.raises(ToolError, match="still running: cat"):
         await shell.run("echo no")
     tmux(sockets, "send-keys", "-t", shell.name, "C-d")
     await shell.view(wait_s=30)
@@ -185,9 +185,7 @@ async def test_killing_a_shell_ends_all_that_runs_in_it(shell, tool_server):
     await shell.call("shell_kill")
     assert not alive(pid)
     assert await shell.state() is None
-    with pytest.raises(
-        ToolError, match=f"There is no shell {shell.name} .* Open one with shell_open"
-    ):
+    with pytest.raises(ToolError, match=f"No shell {shell.name} .* Open one with shell_open"):
         await shell.view()
 
 
@@ -198,7 +196,7 @@ async def test_a_command_in_the_background_is_viewed_and_its_end_told(tools, too
     )
     job = Calls(tools, told.content[0].text.split()[0])
     assert (await job.view()).endswith(": echo begun; cat go; exit 4]")
-    with pytest.raises(ToolError, match="which runs no others"):
+    with pytest.raises(ToolError, match="is a background command"):
         await job.run("echo no")
     (tool_server.workspace / "go").write_text("gone\n")
     text = await job.view(wait_s=60)
@@ -237,7 +235,7 @@ async def test_when_tmux_is_killed_calls_end_and_shells_can_be_opened_again(tool
     pid = tool_server.workspace / "tmux-pid"
     await until(lambda: pid.exists() and pid.read_text())
     os.kill(int(pid.read_text()), signal.SIGKILL)
-    assert "the shell short-lived has ended" in await call
+    assert "shell short-lived has ended" in await call
     assert await shell.state() is None
     left = tool_server.settings.parent / "home/.local/state/sandbox-tools/shells/short-lived"
     assert left.exists()
@@ -254,15 +252,15 @@ async def test_so_many_shells_and_no_more(tools, sockets):
     await Calls(tools, "job-1").view(wait_s=60)
     for _ in range(16):  # the last one takes the place of the command that has ended
         await tools.call_tool("run_command", {"command": "sleep 600", "background": True})
-    with pytest.raises(ToolError, match="16 shells are open, and more there may not be"):
+    with pytest.raises(ToolError, match="The maximum of 16 shells is open"):
         await tools.call_tool("shell_open", {})
     tmux(sockets, "kill-server")
 
 
 async def test_a_shell_of_a_name_that_is_taken_or_none_is_not_opened(shell):
-    with pytest.raises(ToolError, match=f"There is a shell {shell.name} already"):
+    with pytest.raises(ToolError, match=f"Shell {shell.name} already exists"):
         await opened(shell.client, shell.name)
-    with pytest.raises(ToolError, match="shell_open was called with wrong arguments"):
+    with pytest.raises(ToolError, match="Invalid arguments for shell_open"):
         await opened(shell.client, "../elsewhere")
 
 
@@ -270,14 +268,14 @@ async def test_what_a_shell_shows_is_bounded(shell):
     await shell.run("for i in {1..3000}; do echo $i $(printf %080d 0); done")
     text = await shell.view(lines_above=2000)
     assert 50_000 < len(text) < 51_000
-    assert " characters cut …]" in text
+    assert " characters truncated …]" in text
     assert text.endswith("exit code 0]")
 
 
 async def test_a_session_of_a_person_is_none_of_the_shells(shell, sockets):
     tmux(sockets, "new-session", "-d", "-s", "shell-1")
     told = (await shell.client.call_tool("shell_open", {})).content[0].text
-    assert told.startswith("The shell shell-2 is open")
+    assert told.startswith("Shell shell-2 is open")
     await Calls(shell.client, "shell-2").call("shell_kill")
     assert await Calls(shell.client, "shell-1").state() is None
     tmux(sockets, "kill-session", "-t", "shell-1")
@@ -287,7 +285,7 @@ async def test_a_shell_whose_profile_leads_elsewhere_says_what_it_shows(tools, t
     profile = tool_server.settings.parent / "home" / ".profile"
     profile.write_text("echo nowhere; exit 1\n")
     try:
-        with pytest.raises(ToolError, match=r"(?s)did not come to its prompt.*nowhere"):
+        with pytest.raises(ToolError, match=r"(?s)showed no prompt.*nowhere"):
             await opened(tools, "lost")
     finally:
         profile.unlink()
@@ -295,5 +293,5 @@ async def test_a_shell_whose_profile_leads_elsewhere_says_what_it_shows(tools, t
 
 async def test_without_tmux_a_sentence_tells_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolError, match="since tmux is not installed"):
+    with pytest.raises(ToolError, match="need tmux, which is not installed"):
         await Tmux("none").panes()
