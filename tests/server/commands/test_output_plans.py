@@ -25,7 +25,7 @@ SELECT 's', n, 'c' || n % 100, 'stdout', n / 100 * 10, '0123456789' FROM generat
 
 
 @pytest.fixture
-async def filled(database_url):
+async def large_database(database_url):
     database = create_engine(database_url)
     async with database.begin() as connection:
         for statement in _MANY.split(";"):
@@ -35,35 +35,35 @@ async def filled(database_url):
     await database.dispose()
 
 
-async def test_output_query__a_page_is_read_by_sequence_number(filled):
+async def test_output_query__a_page_is_read_by_sequence_number(large_database):
     async def act(session):
         output = CommandOutputRepository(session)
         assert len((await output.list_after("c7", after=50_000, limit=20)).records) == 20
         await output.find_tail("c7", count=20)
 
-    for plan in await explain(filled, act):
+    for plan in await explain(large_database, act):
         assert reads_by_index(plan, _INDEX)
         assert rows_read(plan, "command_output") <= 22
 
 
-async def test_output_query__a_stream_is_read_without_other_commands(filled):
+async def test_output_query__a_stream_is_read_without_other_commands(large_database):
     async def act(session):
         output = CommandOutputRepository(session)
         await output.list_stream("c7", RecordType.STDOUT, offset=9_000, limit=20)
         await output.list_ends("c7", max_bytes=100)
 
-    for plan in await explain(filled, act):
+    for plan in await explain(large_database, act):
         assert reads_by_index(plan, _INDEX)
         assert rows_read(plan, "command_output") <= 1_000
 
 
-async def test_terminal_query__position_and_size_are_found_without_other_commands(filled):
+async def test_terminal_query__position_and_size_are_found_without_other_commands(large_database):
     async def act(session):
         terminals = TerminalRepository(session)
         await terminals.find_position("c7", offset=9_000)
         await terminals.find_position("c7", offset=10_000)
         await terminals.note_size("c7", TerminalSize(cols=100, rows=30))
 
-    for plan in await explain(filled, act):
+    for plan in await explain(large_database, act):
         assert rows_read(plan, "command_output") <= 2_000
         assert rows_read(plan, "commands") <= 2

@@ -15,7 +15,7 @@ from tests.server.support.rows import add_sandbox
 
 
 @pytest.fixture
-async def recorded(sessions):
+async def recorded_command(sessions):
     async with sessions.begin() as session:
         tenant_id = await find_or_make(session, "default")
     sandbox = await add_sandbox(sessions, tenant_id)
@@ -23,8 +23,8 @@ async def recorded(sessions):
 
 
 @pytest.fixture
-def source(recorded):
-    return CommandOutputSource(tenant_id="t", command_id=recorded.command_id)
+def source(recorded_command):
+    return CommandOutputSource(tenant_id="t", command_id=recorded_command.command_id)
 
 
 @pytest.fixture
@@ -42,16 +42,16 @@ def bytes_of(told):
     return base64.b64decode(told["base64"]) if "base64" in told else told["text"].encode()
 
 
-async def test_output_source__both_streams_are_returned_in_written_order(recorded, read):
-    await recorded.add("started", pid=7)
-    await recorded.write("stdout", b"one\n")
-    await recorded.write("stderr", b"two\n")
-    await recorded.write("stdout", "drei ü\n".encode())
-    await recorded.end(exit_code=3)
+async def test_output_source__both_streams_are_returned_in_written_order(recorded_command, read):
+    await recorded_command.add("started", pid=7)
+    await recorded_command.write("stdout", b"one\n")
+    await recorded_command.write("stderr", b"two\n")
+    await recorded_command.write("stdout", "drei ü\n".encode())
+    await recorded_command.end(exit_code=3)
     page, told = await read()
     assert all(each.pop("at").endswith("Z") for each in told)
     assert told == [
-        {"type": "started", "command_id": recorded.command_id, "pid": 7},
+        {"type": "started", "command_id": recorded_command.command_id, "pid": 7},
         {"type": "stdout", "offset": 0, "text": "one\n"},
         {"type": "stderr", "offset": 0, "text": "two\n"},
         {"type": "stdout", "offset": 4, "text": "drei ü\n"},
@@ -62,35 +62,35 @@ async def test_output_source__both_streams_are_returned_in_written_order(recorde
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"\0\x80", b"\xc3"], ids=["none", "nul", "half"])
-async def test_output_source__binary_output_is_base64(recorded, read, content):
-    await recorded.write("stdout", content)
+async def test_output_source__binary_output_is_base64(recorded_command, read, content):
+    await recorded_command.write("stdout", content)
     _, [told] = await read()
     assert "text" not in told
     assert bytes_of(told) == content
 
 
-async def test_output_source__is_over_after_the_exit_record(recorded, read):
+async def test_output_source__is_over_after_the_exit_record(recorded_command, read):
     page, _ = await read()
     assert (page.items, page.position, page.over) == ((), 0, False)
-    await recorded.end()
+    await recorded_command.end()
     page, _ = await read()
     assert page.over
     page, told = await read(page.position)
     assert (told, page.over) == ([], True)
 
 
-async def test_output_source__a_removed_command_is_over(sessions, recorded, read):
-    await recorded.write("stdout", b"gone soon")
+async def test_output_source__a_removed_command_is_over(sessions, recorded_command, read):
+    await recorded_command.write("stdout", b"gone soon")
     async with sessions.begin() as session:
-        await session.delete(await session.get_one(Command, recorded.command_id))
+        await session.delete(await session.get_one(Command, recorded_command.command_id))
     page, told = await read()
     assert (told, page.over) == ([], True)
 
 
-async def test_output_source__a_page_is_limited_in_items_and_bytes(recorded, read):
+async def test_output_source__a_page_is_limited_in_items_and_bytes(recorded_command, read):
     piece = b"x" * (LARGEST_PART // 4)
     for _ in range(6):
-        await recorded.write("stdout", piece)
+        await recorded_command.write("stdout", piece)
     page, told = await read()
     assert (len(told), page.more) == (4, True)
     rest, told = await read(page.position)
@@ -99,18 +99,18 @@ async def test_output_source__a_page_is_limited_in_items_and_bytes(recorded, rea
     assert (len(told), page.more) == (3, True)
 
 
-async def test_output_source__the_tail_is_the_last_items(sessions, recorded, source, read):
+async def test_output_source__the_tail_is_the_last_items(sessions, recorded_command, source, read):
     for number in range(5):
-        await recorded.write("stdout", b"%d" % number)
+        await recorded_command.write("stdout", b"%d" % number)
     after = await source.find_tail(sessions, count=2)
     assert [bytes_of(told) for told in (await read(after))[1]] == [b"3", b"4"]
     assert await source.find_tail(sessions, count=50) == 0
 
 
-async def test_output_source__a_gap_is_sent_once_to_readers_before_it(recorded, read):
-    rows = [await recorded.write("stdout", b"%d" % number) for number in range(6)]
-    await recorded.drop("stdout", rows[1:3])
-    await recorded.drop("stdout", rows[3:4])
+async def test_output_source__a_gap_is_sent_once_to_readers_before_it(recorded_command, read):
+    rows = [await recorded_command.write("stdout", b"%d" % number) for number in range(6)]
+    await recorded_command.drop("stdout", rows[1:3])
+    await recorded_command.drop("stdout", rows[3:4])
     _, told = await read()
     assert [(each["type"], each["offset"]) for each in told] == [
         ("stdout", 0),
@@ -123,10 +123,10 @@ async def test_output_source__a_gap_is_sent_once_to_readers_before_it(recorded, 
     assert [each["type"] for each in (await read(rows[3].seq))[1]] == ["stdout", "stdout"]
 
 
-async def test_output_source__equal_sources_are_the_same_stream(recorded, source):
-    same = CommandOutputSource(tenant_id="t", command_id=recorded.command_id)
+async def test_output_source__equal_sources_are_the_same_stream(recorded_command, source):
+    same = CommandOutputSource(tenant_id="t", command_id=recorded_command.command_id)
     assert (same, hash(same)) == (source, hash(source))
-    assert source.topic == f"command/{recorded.command_id}"
+    assert source.topic == f"command/{recorded_command.command_id}"
 
 
 class Reader:
@@ -157,7 +157,7 @@ class Reader:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_output_source__a_reader_receives_every_byte_once_or_a_gap_across_reconnects(
-    sessions, recorded, source, seed
+    sessions, recorded_command, source, seed
 ):
     chance = random.Random(seed)
     readers = [Reader() for _ in range(4)]
@@ -166,18 +166,18 @@ async def test_output_source__a_reader_receives_every_byte_once_or_a_gap_across_
     for _ in range(40):
         stream = chance.choice(["stdout", "stdout", "stderr"])
         content = chance.choice([chance.randbytes(chance.randint(1, 9)), "ü€💥\n".encode()])
-        kept[stream].append(await recorded.write(stream, content))
+        kept[stream].append(await recorded_command.write(stream, content))
         written[stream] += content
         if len(kept[stream]) > 8 and chance.random() < 0.5:
             fallen = chance.randint(1, 5)
-            await recorded.drop(stream, kept[stream][2 : 2 + fallen])
+            await recorded_command.drop(stream, kept[stream][2 : 2 + fallen])
             del kept[stream][2 : 2 + fallen]
         for reader in readers:
             if chance.random() < 0.3:
                 reader.take(
                     await source.read(sessions, after=reader.last, limit=chance.randint(1, 9))
                 )
-    await recorded.end()
+    await recorded_command.end()
     for reader in readers:
         while not reader.over:
             reader.take(await source.read(sessions, after=reader.last, limit=chance.randint(1, 9)))

@@ -55,14 +55,14 @@ class Told:
 
 
 @pytest.fixture
-async def lossy(database_url):
-    async with LossyPostgres(database_url) as lossy:
-        yield lossy
+async def lossy_database(database_url):
+    async with LossyPostgres(database_url) as lossy_database:
+        yield lossy_database
 
 
 @pytest.fixture
-async def recorder(lossy):
-    engine = create_engine(lossy.url)
+async def recorder(lossy_database):
+    engine = create_engine(lossy_database.url)
     recorder = Recorder(create_sessions(engine), name="me", lease=MINUTE)
     yield recorder
     await recorder.close()
@@ -100,15 +100,15 @@ async def contents(sessions, told):
 
 
 async def test_recorder__a_statement_without_a_response_is_not_repeated(
-    recorder, lossy, add, sessions
+    recorder, lossy_database, add, sessions
 ):
     told = await add()
     told.write(recorder, b"one ")
     await told.stored()
-    lossy.lose_answer_to(STORE)
+    lossy_database.lose_answer_to(STORE)
     told.write(recorder, b"two ")
     async with asyncio.timeout(30):
-        await lossy.lost.wait()
+        await lossy_database.lost.wait()
     told.write(recorder, b"three")
     told.end(recorder)
     async with asyncio.timeout(30):
@@ -120,28 +120,28 @@ async def test_recorder__a_statement_without_a_response_is_not_repeated(
 
 
 async def test_recorder__an_end_without_a_response_is_known_to_be_stored(
-    recorder, lossy, add, sessions
+    recorder, lossy_database, add, sessions
 ):
     told = await add()
-    lossy.lose_answer_to(STORE)
+    lossy_database.lose_answer_to(STORE)
     told.end(recorder)
     await told.stored()
-    assert lossy.lost.is_set()
+    assert lossy_database.lost.is_set()
     assert not told.is_forgotten
     assert [record.type for record in await log_of(sessions, told)] == [RecordType.EXIT]
 
 
 async def test_recorder__output_during_a_database_outage_is_stored_afterwards(
-    recorder, lossy, add, sessions
+    recorder, lossy_database, add, sessions
 ):
     told = await add()
     told.write(recorder, b"one ")
     await told.stored()
-    lossy.close()
+    lossy_database.close()
     told.write(recorder, b"two ")
     told.write(recorder, b"three")
     await asyncio.sleep(0)
-    lossy.open()
+    lossy_database.open()
     await told.stored()
     async with asyncio.timeout(30):
         await recorder.flush()
@@ -190,19 +190,19 @@ async def test_recorder__a_command_that_the_database_rejects_delays_no_other(
     recorder.drop(bad)
 
 
-async def test_recorder__a_tenant_beyond_its_share_waits_and_others_do_not(lossy, add):
-    engine = create_engine(lossy.url)
+async def test_recorder__a_tenant_beyond_its_share_waits_and_others_do_not(lossy_database, add):
+    engine = create_engine(lossy_database.url)
     limits = Limits(memory=100_000, share=10_000)
     recorder = Recorder(create_sessions(engine), name="me", lease=MINUTE, limits=limits)
     greedy, modest = await add(), await add()
-    lossy.close()
+    lossy_database.close()
     greedy.write(recorder, b"x" * 20_000)
     modest.write(recorder, b"x")
     waiting = asyncio.create_task(recorder.wait_for_room(greedy))
     async with asyncio.timeout(30):
         await recorder.wait_for_room(modest)
     assert not waiting.done()
-    lossy.open()
+    lossy_database.open()
     async with asyncio.timeout(30):
         await waiting
     await recorder.close()

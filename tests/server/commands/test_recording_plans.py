@@ -35,7 +35,7 @@ SELECT 's', n, 'c' || n % 1000, 'stdout', n / 1000 * 10, '0123456789' FROM gener
 
 
 @pytest.fixture
-async def filled(database_url):
+async def large_database(database_url):
     database = create_engine(database_url)
     async with database.begin() as connection:
         for statement in _MANY.split(";"):
@@ -45,7 +45,7 @@ async def filled(database_url):
     await database.dispose()
 
 
-async def test_recording_query__output_is_stored_without_reading_existing_output(filled):
+async def test_recording_query__output_is_stored_without_reading_existing_output(large_database):
     growths = [
         LogWrite(
             command_id=f"c{number}",
@@ -62,28 +62,28 @@ async def test_recording_query__output_is_stored_without_reading_existing_output
         stored = await RecordingRepository(session).store("t", growths, by="me", lease=MINUTE)
         assert len(stored) == len(growths)
 
-    (plan,) = await explain(filled, act)
+    (plan,) = await explain(large_database, act)
     assert rows_read(plan, "commands") <= 3 * len(growths)
     assert rows_read(plan, "command_output") <= 3 * len(growths)
 
 
-async def test_recording_query__lapsed_commands_are_found_by_index(filled):
+async def test_recording_query__lapsed_commands_are_found_by_index(large_database):
     async def act(session):
         claimed = await RecordingRepository(session).claim_lapsed(
             by="other", lease=MINUTE, limit=100
         )
         assert len(claimed) == 7
 
-    (plan,) = await explain(filled, act)
+    (plan,) = await explain(large_database, act)
     assert reads_by_index(plan, "commands_recorded_until_idx")
     assert rows_read(plan, "commands") <= 4 * 7
 
 
-async def test_recording_query__leases_are_extended_by_id(filled):
+async def test_recording_query__leases_are_extended_by_id(large_database):
     ids = [f"c{number}" for number in range(50)]
 
     async def act(session):
         assert await RecordingRepository(session).extend(ids, by="me", lease=MINUTE) == set(ids)
 
-    (plan,) = await explain(filled, act)
+    (plan,) = await explain(large_database, act)
     assert rows_read(plan, "commands") <= 3 * len(ids)

@@ -91,7 +91,7 @@ async def left_by_a_server_that_died(living, sandbox_id, cmd, *, state="running"
 
 
 @pytest.fixture
-def hasty(database, living):
+def eager_server(database, living):
     """Run a server that looks for released commands continuously."""
     return running_server(database, living, lease=timedelta(seconds=1))
 
@@ -101,11 +101,11 @@ async def ended_by(server, command):
 
 
 async def test_server_crash__the_next_server_continues_the_command(
-    living, server, sandbox_id, hasty
+    living, server, sandbox_id, eager_server
 ):
     cmd = "until [ -e /tmp/go ]; do sleep 0.02; done; echo on"
     command = await left_by_a_server_that_died(living, sandbox_id, cmd)
-    async with hasty as other:
+    async with eager_server as other:
         await until(lambda: has_gap(other, command))
         await run(other, sandbox_id, "touch /tmp/go")
         ended = await ended_by(other, command)
@@ -114,12 +114,12 @@ async def test_server_crash__the_next_server_continues_the_command(
 
 
 async def test_server_crash__a_start_without_a_response_is_found_and_not_repeated(
-    living, sandbox_id, hasty, server
+    living, sandbox_id, eager_server, server
 ):
     command = await left_by_a_server_that_died(
         living, sandbox_id, "echo once >> /tmp/n; sleep 1004", state="starting"
     )
-    async with hasty as other:
+    async with eager_server as other:
         await until(lambda: has_gap(other, command))
         found = await other.commands.get(other.caller, sandbox_id, command.id)
         told = await records(other, found)
@@ -129,9 +129,9 @@ async def test_server_crash__a_start_without_a_response_is_found_and_not_repeate
 
 
 @pytest.mark.parametrize("state", ["starting", "running"])
-async def test_lost_command__is_never_run_again(living, sandbox_id, hasty, server, state):
+async def test_lost_command__is_never_run_again(living, sandbox_id, eager_server, server, state):
     command = await left_by_a_server_that_died(living, sandbox_id, None, state=state)
-    async with hasty as other:
+    async with eager_server as other:
         ended = await ended_by(other, command)
     assert ended.state is CommandState.LOST
     assert "process" in ended.state_reason
@@ -139,7 +139,7 @@ async def test_lost_command__is_never_run_again(living, sandbox_id, hasty, serve
 
 
 async def test_command_timeout__expired_while_no_server_ran_kills_the_command(
-    living, sandbox_id, hasty, server
+    living, sandbox_id, eager_server, server
 ):
     command = await left_by_a_server_that_died(
         living,
@@ -148,7 +148,7 @@ async def test_command_timeout__expired_while_no_server_ran_kills_the_command(
         timeout=timedelta(seconds=1),
         expires_at=await living.now(),
     )
-    async with hasty as other:
+    async with eager_server as other:
         ended = await ended_by(other, command)
         assert ended.state is CommandState.TIMED_OUT
         assert (await run(other, sandbox_id, "pgrep -f '^sleep 1005'")).exit_code == 1
@@ -178,11 +178,11 @@ async def test_pause__a_command_continues_after_resume_and_does_not_cause_it(
 
 
 async def test_pause__recovery_of_commands_does_not_resume_a_sandbox(
-    living, server, sandbox_id, hasty
+    living, server, sandbox_id, eager_server
 ):
     command = await left_by_a_server_that_died(living, sandbox_id, "echo on; sleep 1007")
     await server.controller.pause(server.caller, sandbox_id)
-    async with hasty as other:
+    async with eager_server as other:
         await until(lambda: is_recorded(other, command))
         await server.controller.resume(server.caller, sandbox_id)
         await until(lambda: has_gap(other, command))

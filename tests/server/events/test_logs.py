@@ -32,10 +32,10 @@ async def row(sessions, tenant_id):
 
 
 @pytest.fixture
-def run(sessions, tenant_id):
+def new_command(sessions, tenant_id):
     """Insert a command in a sandbox; returns its id."""
 
-    async def run(row, **fields):
+    async def new_command(row, **fields):
         command = Command(
             id=new_id(), tenant_id=tenant_id, sandbox_id=row.id, cmd="x", state="running", **fields
         )
@@ -43,14 +43,14 @@ def run(sessions, tenant_id):
             session.add(command)
         return command
 
-    return run
+    return new_command
 
 
 @pytest.fixture
-def write(sessions, tenant_id):
+def store_output(sessions, tenant_id):
     """Store output as a recorder does."""
 
-    async def write(command, content, *, kind="stdout", **data):
+    async def store_output(command, content, *, kind="stdout", **data):
         async with sessions.begin() as session:
             counting = update(Stream).where(Stream.tenant_id == tenant_id)
             counted = counting.values(next_seq=Stream.next_seq + 1).returning(Stream.next_seq)
@@ -67,31 +67,33 @@ def write(sessions, tenant_id):
             )
         return seq
 
-    return write
+    return store_output
 
 
 @pytest.fixture
-async def told(sessions, tenant_id, row, run, write):
+async def sample_records(sessions, tenant_id, row, new_command, store_output):
     """Create a sandbox with records of every kind, each containing its own number."""
     await add_event(sessions, tenant_id, row.id, "1")
-    command, terminal = await run(row), await run(row, kind="terminal")
-    service = await run(row, kind="service", name="web")
+    command, terminal = await new_command(row), await new_command(row, kind="terminal")
+    service = await new_command(row, kind="service", name="web")
     for number, of in enumerate([command, terminal, service, command], 2):
-        assert await write(of, str(number).encode()) == number
+        assert await store_output(of, str(number).encode()) == number
     await add_event(sessions, tenant_id, row.id, "6")
-    assert await write(command, b"\xff7") == 7
+    assert await store_output(command, b"\xff7") == 7
     return {"command": command, "terminal": terminal, "service": service}
 
 
-def said(told):
-    return told.get("text") or told.get("base64") or told.get("reason")
+def said(item):
+    return item.get("text") or item.get("base64") or item.get("reason")
 
 
 def sources_of(items):
     return [(item["source"], said(item)) for item in items]
 
 
-async def test_read_logs__merges_all_sources_except_terminals_in_one_order(reader, row, told):
+async def test_read_logs__merges_all_sources_except_terminals_in_one_order(
+    reader, row, sample_records
+):
     path = f"/v1/sandboxes/{row.id}/logs"
     listed = [item async for item in all_of(reader, path, limit=2)]
     assert sources_of(listed) == [
@@ -104,14 +106,14 @@ async def test_read_logs__merges_all_sources_except_terminals_in_one_order(reade
     ]
     assert [item["seq"] for item in listed] == [1, 2, 4, 5, 6, 7]
     assert listed[2]["name"] == "web"
-    assert listed[1]["command_id"] == told["command"].id
+    assert listed[1]["command_id"] == sample_records["command"].id
     async with following(reader, path) as stream:
         streamed = [await anext(stream) for _ in listed]
     assert [one.data for one in streamed] == listed
     assert [one.id for one in streamed] == [1, 2, 4, 5, 6, 7]
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("sample_records")
 async def test_read_logs__returns_only_the_selected_sources(reader, row):
     path = f"/v1/sandboxes/{row.id}/logs"
     asked = {"source": ["terminal", "events"]}
@@ -126,17 +128,17 @@ async def test_read_logs__streams_several_sandboxes_until_all_have_ended(
     sessions,
     tenant_id,
     row,
-    run,
-    write,
+    new_command,
+    store_output,
 ):
     other = await add_sandbox(sessions, tenant_id)
     await add_event(sessions, tenant_id, row.id, "1")
     await add_event(sessions, tenant_id, (await add_sandbox(sessions, tenant_id)).id, "of a third")
-    command = await run(other)
+    command = await new_command(other)
     asked = {"sandbox": [row.id, other.id, row.id]}
     async with following(reader, LOGS, params=asked) as stream:
         assert said((await anext(stream)).data) == "1"
-        await write(command, b"3")
+        await store_output(command, b"3")
         await notify(sessions, f"sandbox/{other.id}")
         assert said((await anext(stream)).data) == "3"
         for each in (row, other):
@@ -146,7 +148,7 @@ async def test_read_logs__streams_several_sandboxes_until_all_have_ended(
         async with sessions.begin() as session:
             ended = {"state": CommandState.KILLED, "ended_at": now()}
             await session.execute(update(Command).values(**ended))
-        await write(command, b"", kind="exit", reason="It ended with its sandbox.")
+        await store_output(command, b"", kind="exit", reason="It ended with its sandbox.")
         await notify(sessions, f"sandbox/{other.id}")
         last = [one.data for one in await stream.rest()][-1]
         assert (last["type"], said(last)) == ("exit", "It ended with its sandbox.")
@@ -158,11 +160,11 @@ async def test_read_logs__reports_removed_records_as_a_gap(
     reader,
     sessions,
     row,
-    told,
+    sample_records,
 ):
     path = f"/v1/sandboxes/{row.id}/logs"
     async with sessions.begin() as session:
-        await session.execute(delete(Command).where(Command.id == told["command"].id))
+        await session.execute(delete(Command).where(Command.id == sample_records["command"].id))
         removed = {"output_removed_seq": 5, "output_removed_at": now()}
         await session.execute(update(Stream).values(**removed))
     async with following(reader, path, after=2) as stream:
@@ -207,7 +209,9 @@ async def end(sessions, row):
         await session.execute(update(Sandbox).where(Sandbox.id == row.id).values(**ended))
 
 
-async def test_docs__the_examples_of_logs_work(port, make_key, reader, sessions, row, told):
+async def test_docs__the_examples_of_logs_work(
+    port, make_key, reader, sessions, row, sample_records
+):
     async with sessions.begin() as session:
         await session.execute(update(Command).values(state="killed", ended_at=now()))
     await end(sessions, row)  # so that the last of them ends

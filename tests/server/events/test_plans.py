@@ -27,7 +27,7 @@ TABLES = ("command_output", "events", "commands", "sandboxes")
 
 
 @pytest.fixture
-async def filled(database_url):
+async def large_database(database_url):
     database = create_engine(database_url)
     async with database.begin() as connection:
         for statement in _MANY.split(";"):
@@ -44,18 +44,18 @@ def assert_reads_little(plan, *, most):
     }
 
 
-async def test_event_query__events_are_read_by_sequence_number(filled):
+async def test_event_query__events_are_read_by_sequence_number(large_database):
     async def act(session):
         log = EventLogRepository(session)
         assert len((await log.read("t", after=50_000, limit=20)).rows) == 20
         assert len((await log.read("t", sandbox_id="s8", after=50_000, limit=20)).rows) == 20
         await log.find_tail("t", sandbox_id="s8", count=20)
 
-    for plan in await explain(filled, act):
+    for plan in await explain(large_database, act):
         assert_reads_little(plan, most=25)
 
 
-async def test_log_query__a_merged_log_is_read_by_the_numbers_of_each_sandbox(filled):
+async def test_log_query__a_merged_log_is_read_by_the_numbers_of_each_sandbox(large_database):
     log = MergedLog(
         tenant_id="t", sandbox_ids=["s7", "s8", "s9"], events=True, kinds=[CommandKind.COMMAND]
     )
@@ -67,5 +67,5 @@ async def test_log_query__a_merged_log_is_read_by_the_numbers_of_each_sandbox(fi
         assert len(part.events) + len(part.output) == 20
         await merged.find_tail(log, count=20)
 
-    for plan in await explain(filled, act):
+    for plan in await explain(large_database, act):
         assert_reads_little(plan, most=150)

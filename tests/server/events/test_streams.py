@@ -47,7 +47,7 @@ async def test_event_stream__sends_past_events_and_then_new_ones(reader, session
 
 
 @pytest.fixture
-async def told(sessions, tenant_id, row):
+async def sample_events(sessions, tenant_id, row):
     """Append four events of two types."""
     for reason in ("First.", "Second.", "Third."):
         await add_event(sessions, tenant_id, row.id, reason)
@@ -68,7 +68,7 @@ async def end(sessions, row):
         await session.execute(ended.values(state=State.STOPPED, ended_at=now()))
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("sample_events")
 @pytest.mark.parametrize(
     ("asked", "came"),
     [
@@ -92,13 +92,13 @@ async def test_event_stream__applies_the_start_position_and_filters(
             assert (await anext(stream)).data["reason"] == reason
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("sample_events")
 async def test_event_stream__last_event_id_has_precedence_over_after(reader):
     async with following(reader, EVENTS, after=3, params={"after": 1, "tail": 4}) as stream:
         assert (await anext(stream)).data["reason"] == "Fourth."
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("sample_events")
 async def test_event_stream__reports_removed_events_as_a_gap(reader, sessions, tenant_id):
     async with sessions.begin() as session:
         await session.execute(delete(Event).where(Event.seq <= 2))
@@ -113,7 +113,7 @@ async def test_event_stream__reports_removed_events_as_a_gap(reader, sessions, t
         assert (await anext(stream)).id == 3
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("sample_events")
 async def test_event_stream__an_unknown_number_returns_a_gap_and_all_events(reader):
     async with following(reader, EVENTS, after=1000) as stream:
         gap = await anext(stream)
@@ -121,7 +121,7 @@ async def test_event_stream__an_unknown_number_returns_a_gap_and_all_events(read
         assert [(await anext(stream)).id for _ in range(4)] == [1, 2, 3, 4]
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("sample_events")
 async def test_event_stream__a_sandbox_newer_than_the_removed_events_has_no_gap(
     reader, sessions, tenant_id
 ):

@@ -62,7 +62,7 @@ class Files:
 
 
 @pytest.fixture
-async def elsewhere(api, served, database_url):
+async def other_server(api, served, database_url):
     """Call another server, which shares only the database and the provider."""
     engine = create_engine(database_url)
     locks = Locks(create_sessions(engine))
@@ -161,10 +161,10 @@ async def test_if_match__only_the_expected_version_is_replaced_or_deleted(files)
     assert "f" not in await files.names(".")
 
 
-async def test_if_match__one_of_several_concurrent_writers_wins(files, elsewhere):
+async def test_if_match__one_of_several_concurrent_writers_wins(files, other_server):
     await files.run("mkdir real; ln -s real alias")
     etag = (await files.put("real/f", b"0")).headers["etag"]
-    servers = [files, Files(elsewhere, files.sandbox_id)]
+    servers = [files, Files(other_server, files.sandbox_id)]
     tries = [
         servers[number % 2].put(
             f"{where}/f", f"{number}".encode() * 100_000, headers={"If-Match": etag}

@@ -32,40 +32,40 @@ async def sandbox(outside):
 
 
 @pytest.fixture
-def lost(outside):
+def discarded_connections(outside):
     """Record connections that the pool discards."""
-    lost = []
+    discarded_connections = []
     pool = outside.components.sessions.kw["bind"].sync_engine.pool
 
     def note(_connection, _record, error=None):
-        lost.append(error)
+        discarded_connections.append(error)
 
     names = ("invalidate", "soft_invalidate")
     for name in names:
         event.listen(pool, name, note)
-    yield lost
+    yield discarded_connections
     for name in names:
         event.remove(pool, name, note)
 
 
 @pytest.fixture
-async def unharmed(outside, lost, caplog):
+async def clean_disconnect(outside, discarded_connections, caplog):
     """Check at the end that no error was logged and all connections are back in the pool."""
     caplog.set_level(logging.INFO)
 
     @asynccontextmanager
-    async def unharmed():
+    async def clean_disconnect():
         yield
 
         async def is_idle():
             return pool_use(outside.components.sessions).used == 0
 
         await until(is_idle)
-        assert lost == []
+        assert discarded_connections == []
         faults = [each for each in caplog.records if each.levelno >= logging.WARNING]
         assert [each.getMessage() for each in faults] == []
 
-    return unharmed
+    return clean_disconnect
 
 
 @asynccontextmanager
@@ -95,8 +95,8 @@ async def read_some(api, method, path, **request):
                 return
 
 
-async def test_disconnect__ends_the_stream_of_a_started_command(outside, sandbox, unharmed):
-    async with unharmed(), outside.api() as api:
+async def test_disconnect__ends_the_stream_of_a_started_command(outside, sandbox, clean_disconnect):
+    async with clean_disconnect(), outside.api() as api:
         for _ in range(TIMES):
             await read_some(
                 api, "POST", f"{sandbox}/commands", json={"cmd": f"timeout 3 sh -c '{LINES}'"}
@@ -104,17 +104,21 @@ async def test_disconnect__ends_the_stream_of_a_started_command(outside, sandbox
 
 
 @pytest.mark.parametrize("what", ["output", "logs"])
-async def test_disconnect__ends_a_followed_stream(outside, sandbox, unharmed, what):
-    async with unharmed(), outside.api() as api, writing(api, sandbox) as command:
+async def test_disconnect__ends_a_followed_stream(outside, sandbox, clean_disconnect, what):
+    async with clean_disconnect(), outside.api() as api, writing(api, sandbox) as command:
         path = f"{command}/output" if what == "output" else f"{sandbox}/logs"
         for _ in range(TIMES):
             await read_some(api, "GET", path)
         await asyncio.gather(*(read_some(api, "GET", path) for _ in range(TIMES)))
 
 
-async def test_disconnect__ends_a_terminal_connection(outside, sandbox, unharmed):
+async def test_disconnect__ends_a_terminal_connection(outside, sandbox, clean_disconnect):
     headers = {"X-API-Key": outside.key}
-    async with unharmed(), outside.api() as api, writing(api, sandbox, "terminals") as terminal:
+    async with (
+        clean_disconnect(),
+        outside.api() as api,
+        writing(api, sandbox, "terminals") as terminal,
+    ):
         url = f"ws://127.0.0.1:{outside.port}{terminal}"
         for _ in range(TIMES):
             socket = await connect(url, additional_headers=headers, compression=None)
@@ -126,14 +130,14 @@ async def test_disconnect__ends_a_terminal_connection(outside, sandbox, unharmed
             socket.transport.abort()
 
 
-async def test_disconnect__ends_a_wait_for_a_command(outside, sandbox, unharmed):
+async def test_disconnect__ends_a_wait_for_a_command(outside, sandbox, clean_disconnect):
     body = b'{"cmd": "until [ -e /tmp/go ]; do sleep 0.2; done"}'
     head = (
         f"POST {sandbox}/commands?wait=60 HTTP/1.1\r\nHost: {outside.host}\r\n"
         f"X-API-Key: {outside.key}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
-    async with unharmed(), outside.api() as api:
+    async with clean_disconnect(), outside.api() as api:
 
         async def count_running():
             listed = await api.get(f"{sandbox}/commands?limit=100&state=running")

@@ -51,16 +51,16 @@ async def reader(port, key):
 
 
 @pytest.fixture
-async def happen(reader, sessions):
+async def append_events(reader, sessions):
     """Append so many large events."""
     tenant_id = await find_tenant(sessions)
     row = await add_sandbox(sessions, tenant_id)
 
-    async def happen(count):
+    async def append_events(count):
         for _ in range(count):
             await add_event(sessions, tenant_id, row.id, LARGE)
 
-    return happen
+    return append_events
 
 
 async def ask_and_not_read(port, key):
@@ -86,16 +86,18 @@ async def read_until_reset(connection):
     return received
 
 
-async def test_slow_follower__is_disconnected_and_resumes_where_it_was(reader, port, key, happen):
+async def test_slow_follower__is_disconnected_and_resumes_where_it_was(
+    reader, port, key, append_events
+):
     connection = await ask_and_not_read(port, key)
     async with asyncio.timeout(60), following(reader, EVENTS) as stream:
         await until(lambda: followed_by(2))
-        writing = asyncio.create_task(happen(COUNT))
+        writing = asyncio.create_task(append_events(COUNT))
         assert [(await anext(stream)).id for _ in range(COUNT)] == list(range(1, COUNT + 1))
         await writing
         await until(lambda: followed_by(1))
         received = await read_until_reset(connection)
-        await happen(1)
+        await append_events(1)
         assert (await anext(stream)).id == COUNT + 1
     connection.close()
     ids = [int(found) for found in re.findall(rb"(?m)^id: (\d+)\ndata: [^\n]*\n\n", received)]

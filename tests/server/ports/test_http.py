@@ -16,20 +16,20 @@ MIB = 2**20
 
 
 @pytest.fixture
-def at_port(outside, sandbox_id):
+def port_client(outside, sandbox_id):
     """Call the recorder with an API key."""
     return outside.at(sandbox_id, PORT, **{"X-API-Key": outside.key})
 
 
-def answer_of(at_port, *lines, body=b""):
+def answer_of(port_client, *lines, body=b""):
     """Answer with exactly these bytes in the sandbox."""
-    return at_port.post("/answer", content=b"\r\n".join([*lines, b"", body]))
+    return port_client.post("/answer", content=b"\r\n".join([*lines, b"", body]))
 
 
 async def test_port_proxy__forwards_a_request_unchanged_to_the_port_of_its_host(
-    outside, sandbox_id, at_port
+    outside, sandbox_id, port_client
 ):
-    async with at_port as caller:
+    async with port_client as caller:
         answer = await caller.get("/a%20b//c?q=%2F&&x", headers={"X-Mine": "1"})
     assert answer.status_code == 200, answer.text
     got = Recorded.of(answer.text)
@@ -38,10 +38,10 @@ async def test_port_proxy__forwards_a_request_unchanged_to_the_port_of_its_host(
 
 
 async def test_port_proxy__the_application_sees_the_public_host_everywhere(
-    outside, sandbox_id, at_port
+    outside, sandbox_id, port_client
 ):
     origin = f"http://{outside.host_of(sandbox_id, PORT)}"
-    async with at_port as caller:
+    async with port_client as caller:
         sent = {"Origin": origin, "Referer": f"{origin}/page"}
         got = Recorded.of((await caller.get("/", headers=sent)).text)
     assert f"http://{got.header('Host')}" == got.header("Origin") == origin
@@ -51,13 +51,13 @@ async def test_port_proxy__the_application_sees_the_public_host_everywhere(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PURGE"])
-async def test_port_proxy__forwards_every_method(at_port, method):
-    async with at_port as caller:
+async def test_port_proxy__forwards_every_method(port_client, method):
+    async with port_client as caller:
         assert Recorded.of((await caller.request(method, "/")).text).method == method
 
 
-async def test_port_proxy__a_head_response_has_headers_only(at_port):
-    async with at_port as caller:
+async def test_port_proxy__a_head_response_has_headers_only(port_client):
+    async with port_client as caller:
         answer = await caller.head("/")
         after = await caller.get("/")
     assert int(answer.headers["Content-Length"]) > 0
@@ -65,31 +65,31 @@ async def test_port_proxy__a_head_response_has_headers_only(at_port):
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-async def test_port_proxy__a_large_upload_arrives_unchanged(at_port, is_chunked):
+async def test_port_proxy__a_large_upload_arrives_unchanged(port_client, is_chunked):
     content = os.urandom(20 * MIB)
 
     async def parts():
         for start in range(0, len(content), MIB):
             yield content[start : start + MIB]
 
-    async with at_port as caller:
+    async with port_client as caller:
         answer = await caller.post("/", content=parts() if is_chunked else content)
     got = Recorded.of(answer.text)
     assert (got.size, got.hash) == (len(content), hashlib.sha256(content).hexdigest())
 
 
-async def test_port_proxy__a_large_download_arrives_unchanged(at_port):
+async def test_port_proxy__a_large_download_arrives_unchanged(port_client):
     body = os.urandom(20 * MIB)
-    async with at_port as caller:
+    async with port_client as caller:
         answer = await answer_of(
             caller, b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(body), body=body
         )
     assert hashlib.sha256(answer.content).digest() == hashlib.sha256(body).digest()
 
 
-async def test_port_proxy__server_sent_events_are_not_buffered(outside, sandbox_id, at_port):
+async def test_port_proxy__server_sent_events_are_not_buffered(outside, sandbox_id, port_client):
     async with (
-        at_port as caller,
+        port_client as caller,
         outside.at(sandbox_id, PORT, **{"X-API-Key": outside.key}) as other,
         caller.stream("GET", "/events") as answer,
     ):
@@ -117,28 +117,28 @@ async def test_port_proxy__answers_expect_100_continue(outside, sandbox_id):
     assert got.header("Expect") is None
 
 
-async def test_port_proxy__an_interrupted_response_is_visibly_incomplete(at_port):
-    async with at_port as caller:
+async def test_port_proxy__an_interrupted_response_is_visibly_incomplete(port_client):
+    async with port_client as caller:
         with pytest.raises(httpx.RemoteProtocolError):
             await answer_of(caller, b"HTTP/1.1 200 OK", b"Content-Length: 10", body=b"five!")
 
 
-async def test_port_proxy__an_invalid_response_is_a_problem(at_port):
-    async with at_port as caller:
+async def test_port_proxy__an_invalid_response_is_a_problem(port_client):
+    async with port_client as caller:
         answer = await caller.post("/answer", content=b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
     assert answer.status_code == 502
 
 
-async def test_port_proxy__forwards_error_responses_of_the_application(at_port):
-    async with at_port as caller:
+async def test_port_proxy__forwards_error_responses_of_the_application(port_client):
+    async with port_client as caller:
         answer = await answer_of(
             caller, b"HTTP/1.1 502 Mine", b"Content-Length: 18", body=b"a page of its own\n"
         )
     assert (answer.status_code, answer.text) == (502, "a page of its own\n")
 
 
-async def test_port_proxy__cookies_are_limited_to_the_applications_host(at_port):
-    async with at_port as caller:
+async def test_port_proxy__cookies_are_limited_to_the_applications_host(port_client):
+    async with port_client as caller:
         answer = await answer_of(
             caller,
             b"HTTP/1.1 204 No Content",
@@ -153,8 +153,8 @@ async def test_port_proxy__cookies_are_limited_to_the_applications_host(at_port)
     ]
 
 
-async def test_port_proxy__removes_directives_for_proxies(at_port):
-    async with at_port as caller:
+async def test_port_proxy__removes_directives_for_proxies(port_client):
+    async with port_client as caller:
         answer = await answer_of(
             caller,
             b"HTTP/1.1 200 OK",
@@ -238,9 +238,9 @@ async def test_port_proxy__an_absolute_target_is_reduced_to_its_path(outside, sa
     assert got.header("Host") == outside.host_of(sandbox_id, PORT)
 
 
-async def test_port_proxy__a_disconnect_reaches_the_application(outside, sandbox_id, at_port):
+async def test_port_proxy__a_disconnect_reaches_the_application(outside, sandbox_id, port_client):
     under_way = outside.components.port_proxy._access_watch._connections
-    async with at_port as caller, caller.stream("GET", "/events") as answer:
+    async with port_client as caller, caller.stream("GET", "/events") as answer:
         assert await anext(answer.aiter_lines()) == "data: one"
         assert under_way
 

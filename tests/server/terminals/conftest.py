@@ -24,7 +24,7 @@ class Pair:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pair(bundled_url, engine):
+async def servers(bundled_url, engine):
     async with new_database(bundled_url) as url:
         variables = variables_of(engine, url)
         with (
@@ -43,33 +43,33 @@ async def pair(bundled_url, engine):
 
 
 @pytest.fixture
-async def caller(pair):
-    async with pair.first.client() as caller:
+async def caller(servers):
+    async with servers.first.client() as caller:
         yield caller
 
 
 @pytest.fixture
-async def elsewhere(pair):
+async def other_caller(servers):
     """Create a client of the other server."""
-    async with pair.other.client() as caller:
+    async with servers.other.client() as caller:
         yield caller
 
 
 @pytest.fixture
-async def make(pair, caller):
+async def new_terminal(servers, caller):
     """Create terminals that are killed at the end of the test."""
     async with AsyncExitStack() as ending:
 
-        async def make(**body):
-            made = await caller.post(pair.path, json=body)
+        async def new_terminal(**body):
+            made = await caller.post(servers.path, json=body)
             assert made.status_code == httpx.codes.CREATED, made.text
             ending.push_async_callback(caller.delete, made.json()["path"])
             return made.json()
 
-        yield make
+        yield new_terminal
 
 
 @pytest.fixture
-async def shell(make):
+async def shell(new_terminal):
     """Start a shell without prompt and echo."""
-    return await make(cmd="PS1='> ' exec sh -i")
+    return await new_terminal(cmd="PS1='> ' exec sh -i")

@@ -22,40 +22,40 @@ async def resumed(viewer, caller, path):
 
 
 async def test_server_stop__viewers_are_notified_and_continue_at_another_server(
-    pair, caller, elsewhere, make
+    servers, caller, other_caller, new_terminal
 ):
-    made = await make(cmd=COUNT)
+    made = await new_terminal(cmd=COUNT)
     async with viewing(caller, made["path"]) as viewer:
         await viewer.type(b"one\r")
         await viewer.until_shown(b"[1:one]\r\n")
-        stopping = asyncio.create_task(asyncio.to_thread(pair.first.stop))
+        stopping = asyncio.create_task(asyncio.to_thread(servers.first.stop))
         code, _ = await viewer.until_closed()
         assert code in {1001, 1012}
-        path = await resumed(viewer, elsewhere, made["path"])
-        async with viewing(elsewhere, path) as again:
+        path = await resumed(viewer, other_caller, made["path"])
+        async with viewing(other_caller, path) as again:
             await again.type(b"two\r")
             assert b"[1:one]" not in await again.until_shown(b"[2:two]\r\n")
     await stopping
-    pair.first.start()
+    servers.first.start()
 
 
 async def test_server_crash__another_server_continues_the_terminal_and_reports_a_gap(
-    pair, caller, elsewhere, make
+    servers, caller, other_caller, new_terminal
 ):
-    made = await make(cmd=COUNT)
+    made = await new_terminal(cmd=COUNT)
     async with viewing(caller, made["path"]) as viewer:
         await viewer.type(b"one\r")
         await viewer.until_shown(b"[1:one]\r\n")
         await viewer.say("resize", cols=100, rows=30)
         await viewer.until_told("resized")
-        await asyncio.to_thread(pair.first.kill)
+        await asyncio.to_thread(servers.first.kill)
         assert await viewer.until_closed() is None
-    path = await resumed(viewer, elsewhere, made["path"])
-    async with viewing(elsewhere, path) as again:
+    path = await resumed(viewer, other_caller, made["path"])
+    async with viewing(other_caller, path) as again:
         assert (await again.until_told("gap"))["size"] is None
         await again.type(b"two\r")
         await again.until_shown(b"[2:two]\r\n")
-        pair.first.start()
+        servers.first.start()
         async with viewing(caller, made["path"]) as late:
             await late.until_shown(b"[1:one]\r\n")
             await late.until_told("gap")
@@ -64,7 +64,7 @@ async def test_server_crash__another_server_continues_the_terminal_and_reports_a
 
 
 async def test_terminal__a_viewer_that_does_not_read_is_disconnected_and_others_continue(
-    caller, elsewhere, make
+    caller, other_caller, new_terminal
 ):
     async def followers():
         return samples_in((await caller.get("/metrics")).text)["followers",]
@@ -72,10 +72,10 @@ async def test_terminal__a_viewer_that_does_not_read_is_disconnected_and_others_
     async def are_none_left():
         return await followers() == 0
 
-    made = await make(cmd="while head -c 300000 /dev/zero; do sleep 0.02; done")
+    made = await new_terminal(cmd="while head -c 300000 /dev/zero; do sleep 0.02; done")
     async with (
         viewing(caller, made["path"], max_queue=1) as stalled,
-        viewing(elsewhere, made["path"]) as viewer,
+        viewing(other_caller, made["path"]) as viewer,
     ):
         await stalled.until_told("attached")
         reading = asyncio.create_task(viewer.drain())

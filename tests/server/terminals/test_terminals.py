@@ -15,8 +15,8 @@ pytestmark = pytest.mark.needs_engine
 NARROW = {"cols": 40, "rows": 10}
 
 
-async def test_terminal__a_login_shell_accepts_input_and_shows_output(caller, make):
-    made = await make(cols=100, rows=30)
+async def test_terminal__a_login_shell_accepts_input_and_shows_output(caller, new_terminal):
+    made = await new_terminal(cols=100, rows=30)
     assert (made["state"], made["cols"], made["rows"], made["cmd"]) == ("running", 100, 30, None)
     async with viewing(caller, made["path"]) as viewer:
         attached = await viewer.until_told("attached")
@@ -48,10 +48,10 @@ async def test_terminal__attached_is_the_first_message(caller, shell):
     assert {await find_first() for _ in range(10)} == {"attached"}
 
 
-async def test_terminal__viewers_on_two_servers_share_output_and_input(caller, elsewhere, shell):
+async def test_terminal__viewers_on_two_servers_share_output_and_input(caller, other_caller, shell):
     async with (
         viewing(caller, shell["path"]) as here,
-        viewing(elsewhere, shell["path"]) as there,
+        viewing(other_caller, shell["path"]) as there,
     ):
         await here.type(b"echo from-$((1))\r")
         await there.until_shown(b"from-1\r\n> ")
@@ -61,14 +61,14 @@ async def test_terminal__viewers_on_two_servers_share_output_and_input(caller, e
         assert here.offset == there.offset
 
 
-async def test_terminal__a_viewer_reconnects_where_it_was(caller, elsewhere, shell):
+async def test_terminal__a_viewer_reconnects_where_it_was(caller, other_caller, shell):
     async with viewing(caller, shell["path"]) as viewer:
         await viewer.until_shown(b"> ")
         seen = viewer.offset
         await viewer.type(b"echo on\xffe; read x\r")
         await viewer.until_shown(b"on\xffe\r\n")
         viewer.leave()
-    async with viewing(elsewhere, f"{shell['path']}?after={seen}") as again:
+    async with viewing(other_caller, f"{shell['path']}?after={seen}") as again:
         assert (await again.until_told("attached"))["offset"] == seen
         assert await again.until_shown(b"on\xffe\r\n") == b"echo on\xffe; read x\r\non\xffe\r\n"
         assert again.offset == viewer.offset
@@ -86,11 +86,11 @@ async def test_terminal__an_offset_beyond_the_end_is_the_end(caller, shell):
 
 
 async def test_resize_terminal__all_viewers_are_notified_and_the_last_size_wins(
-    caller, elsewhere, shell
+    caller, other_caller, shell
 ):
     async with (
         viewing(caller, shell["path"]) as here,
-        viewing(elsewhere, shell["path"]) as there,
+        viewing(other_caller, shell["path"]) as there,
     ):
         await here.say("resize", cols=100, rows=30)
         await there.until_told("resized", cols=100, rows=30)
@@ -102,13 +102,13 @@ async def test_resize_terminal__all_viewers_are_notified_and_the_last_size_wins(
             await viewer.until_told("resized", **NARROW)
         await here.type(b"stty size\r")
         await here.until_shown(b"10 40\r\n")
-    async with viewing(elsewhere, shell["path"]) as late:
+    async with viewing(other_caller, shell["path"]) as late:
         assert NARROW.items() <= (await late.until_told("attached")).items()
 
 
-async def test_resize_terminal__a_full_screen_program_is_signalled(caller, make):
+async def test_resize_terminal__a_full_screen_program_is_signalled(caller, new_terminal):
     watch = "trap 'echo [$(stty size)]' WINCH; tput smcup; echo ready; while :; do sleep 0.05; done"
-    made = await make(cmd=watch)
+    made = await new_terminal(cmd=watch)
     async with viewing(caller, made["path"]) as viewer:
         assert b"\x1b[?1049h" in await viewer.until_shown(b"ready")
         for cols in range(81, 100):
@@ -116,8 +116,10 @@ async def test_resize_terminal__a_full_screen_program_is_signalled(caller, make)
         await viewer.until_shown(b"[24 99]")
 
 
-async def test_terminal__every_byte_passes_in_order_in_both_directions(caller, make):
-    made = await make(cmd="stty raw -echo; echo ready; head -c 262144 | sha256sum; sleep 60")
+async def test_terminal__every_byte_passes_in_order_in_both_directions(caller, new_terminal):
+    made = await new_terminal(
+        cmd="stty raw -echo; echo ready; head -c 262144 | sha256sum; sleep 60"
+    )
     typed = bytes(range(256)) * 1024
     async with viewing(caller, made["path"]) as viewer:
         await viewer.until_shown(b"ready")
@@ -154,8 +156,8 @@ async def test_terminal__an_oversized_message_closes_only_its_connection(caller,
     assert (await caller.get(shell["path"])).json()["state"] == "running"
 
 
-async def test_kill_terminal__kills_its_processes(caller, elsewhere, shell):
-    async with viewing(elsewhere, shell["path"]) as viewer:
+async def test_kill_terminal__kills_its_processes(caller, other_caller, shell):
+    async with viewing(other_caller, shell["path"]) as viewer:
         await viewer.type(b"sleep 1000\r")
         await viewer.until_shown(b"sleep 1000\r\n")
         for _ in range(2):
@@ -171,27 +173,29 @@ async def test_kill_terminal__kills_its_processes(caller, elsewhere, shell):
     assert (too_late.status_code, too_late.json()["code"]) == (409, "command-not-running")
 
 
-async def test_list_terminals__lists_running_ones_or_those_in_given_states(pair, caller, make):
-    running = await make(cmd="sleep 1000")
-    ended = await make(cmd="exit 3")
+async def test_list_terminals__lists_running_ones_or_those_in_given_states(
+    servers, caller, new_terminal
+):
+    running = await new_terminal(cmd="sleep 1000")
+    ended = await new_terminal(cmd="exit 3")
     async with viewing(caller, ended["path"]) as viewer:
         assert (await viewer.until_told("exit"))["exit_code"] == 3
-    listed = (await caller.get(pair.path)).json()["items"]
+    listed = (await caller.get(servers.path)).json()["items"]
     assert running["id"] in {one["id"] for one in listed}
     assert {one["state"] for one in listed} == {"running"}
-    exited = (await caller.get(pair.path, params={"state": "exited"})).json()["items"]
+    exited = (await caller.get(servers.path, params={"state": "exited"})).json()["items"]
     assert ended["id"] in {one["id"] for one in exited}
 
 
-async def test_create_terminal__a_failed_start_states_the_reason(pair, caller):
+async def test_create_terminal__a_failed_start_states_the_reason(servers, caller):
     for body in ({"cwd": "/nowhere"}, {"user": "nobody-there"}):
-        refused = await caller.post(pair.path, json=body)
+        refused = await caller.post(servers.path, json=body)
         assert (refused.status_code, refused.json()["code"]) == (422, "command-not-started")
 
 
-async def test_idempotency_key__a_repeated_request_creates_no_second_terminal(pair, caller):
+async def test_idempotency_key__a_repeated_request_creates_no_second_terminal(servers, caller):
     headers = {"Idempotency-Key": new_id()}
-    made = [await caller.post(pair.path, json={}, headers=headers) for _ in range(2)]
+    made = [await caller.post(servers.path, json={}, headers=headers) for _ in range(2)]
     assert made[0].json()["id"] == made[1].json()["id"]
     await caller.delete(made[0].json()["path"])
 
@@ -210,17 +214,17 @@ async def test_terminal__a_read_only_key_may_watch_but_not_type(caller, shell):
         assert b"no" not in watcher.shown
 
 
-async def test_ticket__a_page_attaches_with_a_ticket_for_the_sandbox(pair, caller, shell):
+async def test_ticket__a_page_attaches_with_a_ticket_for_the_sandbox(servers, caller, shell):
     async def ticket(**body):
         made = await caller.post("/v1/tickets", json={"ttl_s": 60, **body})
         return made.json()["ticket"]
 
     async with httpx.AsyncClient(base_url=caller.base_url, timeout=60) as page:
-        typing = await ticket(scope="sandboxes", sandbox_id=pair.sandbox_id)
+        typing = await ticket(scope="sandboxes", sandbox_id=servers.sandbox_id)
         async with viewing(page, f"{shell['path']}?ticket={typing}&after=0") as viewer:
             await viewer.type(b"echo $((6 * 7))\r")
             await viewer.until_shown(b"42\r\n")
-        reading = await ticket(scope="read", sandbox_id=pair.sandbox_id)
+        reading = await ticket(scope="read", sandbox_id=servers.sandbox_id)
         async with viewing(page, f"{shell['path']}?ticket={reading}") as viewer:
             await viewer.until_shown(b"42\r\n")
             await viewer.type(b"x")
@@ -228,7 +232,7 @@ async def test_ticket__a_page_attaches_with_a_ticket_for_the_sandbox(pair, calle
 
 
 @pytest.fixture
-async def refused(caller):
+async def refusal(caller):
     async def refuse(path, client=caller, **headers):
         if headers:
             client = httpx.AsyncClient(base_url=caller.base_url, headers=headers, timeout=60)
@@ -244,19 +248,19 @@ async def refused(caller):
 
 
 async def test_terminal__refused_viewers_get_an_error_response_before_the_handshake(
-    pair, caller, shell, refused
+    servers, caller, shell, refusal
 ):
     await caller.put("/v1/tenants/stranger", json={})
     key = (await caller.post("/v1/keys", json={"tenant": "stranger"})).json()["secret"]
     path = shell["path"]
-    elsewhere = path.replace(pair.sandbox_id, new_id())
-    assert await refused(path, **{"X-API-Key": key}) == (404, "sandbox-not-found")
-    assert await refused(path, **{"X-API-Key": "none"}) == (401, "unauthenticated")
-    assert await refused(elsewhere) == (404, "sandbox-not-found")
-    assert await refused(f"{pair.path}/{new_id()}") == (404, "terminal-not-found")
-    assert await refused(f"{pair.path}/no-id") == (404, "terminal-not-found")
-    assert await refused(f"{path}?after=-1") == (422, "validation-failed")
-    assert await refused(f"{path}?after=x") == (422, "validation-failed")
+    elsewhere = path.replace(servers.sandbox_id, new_id())
+    assert await refusal(path, **{"X-API-Key": key}) == (404, "sandbox-not-found")
+    assert await refusal(path, **{"X-API-Key": "none"}) == (401, "unauthenticated")
+    assert await refusal(elsewhere) == (404, "sandbox-not-found")
+    assert await refusal(f"{servers.path}/{new_id()}") == (404, "terminal-not-found")
+    assert await refusal(f"{servers.path}/no-id") == (404, "terminal-not-found")
+    assert await refusal(f"{path}?after=-1") == (422, "validation-failed")
+    assert await refusal(f"{path}?after=x") == (422, "validation-failed")
 
 
 async def test_revoke_key__closes_its_terminal_connections(caller, shell):
@@ -270,8 +274,8 @@ async def test_revoke_key__closes_its_terminal_connections(caller, shell):
         assert (await viewer.until_closed())[0] == 4401
 
 
-async def test_terminal__reports_a_paused_sandbox_and_resumes_it_on_input(pair, caller, shell):
-    sandbox = f"/v1/sandboxes/{pair.sandbox_id}"
+async def test_terminal__reports_a_paused_sandbox_and_resumes_it_on_input(servers, caller, shell):
+    sandbox = f"/v1/sandboxes/{servers.sandbox_id}"
     async with viewing(caller, shell["path"]) as viewer:
         await viewer.until_told("sandbox", state="running")
         await caller.post(f"{sandbox}/pause")
