@@ -69,7 +69,7 @@ async def list_sandbox_events(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[EventRead] | Response:
-    """List events of a sandbox, oldest first. With `Accept: text/event-stream`, also stream new events until it is deleted."""
+    """List events of a sandbox, oldest first. With `Accept: text/event-stream`, also stream new events until it is deleted or has failed."""
     if listener.asks_for_events:
         await timelines.require_sandboxes(caller, sandbox_id)
         source = EventSource(
@@ -92,7 +92,7 @@ async def get_timeline(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[TimelineEntry]:
-    """List a sandbox's state changes with cause, actor and reason, oldest first."""
+    """List the history of a sandbox, oldest first: its states, and what caused each change, by whom and why."""
     after = read_number(cursor) or 0
     rows = await timelines.list_events(caller, sandbox_id=sandbox_id, after=after, limit=limit + 1)
     items = [view_timeline_entry(row) for row in rows]
