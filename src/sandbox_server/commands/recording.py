@@ -160,9 +160,9 @@ class Recording:
                 events = processes.connect(self.row.id, timeout=left)
                 return await self._record(usable, processes, events, after=reason)
             except ProcessGone:
-                return await self._look_for(usable, processes, reason)
+                return await self._check_process(usable, processes, reason)
 
-    async def _look_for(
+    async def _check_process(
         self, usable: UsableSandbox, processes: Processes, reason: str
     ) -> str | None:
         is_new = self._state is CommandState.STARTING

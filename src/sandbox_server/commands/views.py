@@ -20,14 +20,14 @@ from sandbox_server.log.serialize import Cut, serialize, transcribe
 
 LONGEST_LISTED = 1000
 
-_FACTS = CommandRead.model_fields.keys() - {"timeout_s"}
+_FIELDS = CommandRead.model_fields.keys() - {"timeout_s"}
 
 
 def view_command(row: Command) -> CommandRead:
-    facts = _facts_of(row)
+    fields = _fields_of(row)
     if len(row.cmd) > LONGEST_LISTED:
-        facts["cmd"] = row.cmd[:LONGEST_LISTED] + "…"
-    return CommandRead(**facts)
+        fields["cmd"] = row.cmd[:LONGEST_LISTED] + "…"
+    return CommandRead(**fields)
 
 
 def view_outcome(row: Command, output: Sequence[Record]) -> CommandOutcome:
@@ -35,7 +35,7 @@ def view_outcome(row: Command, output: Sequence[Record]) -> CommandOutcome:
     stdout = transcribe(output, RecordType.STDOUT, size=row.stdout_size)
     stderr = transcribe(output, RecordType.STDERR, size=row.stderr_size)
     return CommandOutcome(
-        **_facts_of(row),
+        **_fields_of(row),
         stdout=stdout.text,
         stderr=stderr.text,
         stdout_cut=_cut(stdout.cut),
@@ -61,9 +61,9 @@ def view_part(
     )
 
 
-def _facts_of(row: Command) -> dict[str, Any]:
-    facts = {name: getattr(row, name) for name in _FACTS}
-    return facts | {"timeout_s": _seconds(row.timeout)}
+def _fields_of(row: Command) -> dict[str, Any]:
+    fields = {name: getattr(row, name) for name in _FIELDS}
+    return fields | {"timeout_s": _seconds(row.timeout)}
 
 
 def _item(record: Record) -> OutputPiece | OutputGap:

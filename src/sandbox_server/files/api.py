@@ -99,7 +99,7 @@ async def head_content(
     caller: Operator, location: LocationDep, conditions: ConditionsDep, contents: ContentsDep
 ) -> Response:
     """Return the headers of a download."""
-    return answer_head(await contents.look(caller, location, conditions))
+    return answer_head(await contents.describe(caller, location, conditions))
 
 
 @router.put(

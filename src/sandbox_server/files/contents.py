@@ -62,7 +62,9 @@ class FileContents:
         self._file_access = file_access
         self._path_locks = path_locks
 
-    async def look(self, caller: Caller, location: FileLocation, conditions: Conditions) -> Content:
+    async def describe(
+        self, caller: Caller, location: FileLocation, conditions: Conditions
+    ) -> Content:
         """Describe a download without its content."""
         async with self._file_access.open(caller, location) as session:
             entry = await _file_at(session.files, location.path)
@@ -119,13 +121,13 @@ async def _open(session: FileSession, path: str, conditions: Conditions) -> Cont
         opened = await session.transfers.open(entry.path, part=part)
         if opened is None:
             continue
-        if _is_of(opened, entry, part):
+        if _is_same_version(opened, entry, part):
             return Content(entry=entry, part=part, opened=opened)
         await opened.close()
     return Content(entry=entry, opened=await session.transfers.open(entry.path), has_version=False)
 
 
-def _is_of(opened: OpenedFile, entry: Entry, part: ByteRange | None) -> bool:
+def _is_same_version(opened: OpenedFile, entry: Entry, part: ByteRange | None) -> bool:
     """Tell whether the opened file is the version that was looked at before."""
     modified = format_datetime(entry.modified_at, usegmt=True)
     is_whole = part is not None or opened.length == entry.size
@@ -208,12 +210,12 @@ async def _set_mode(session: FileSession, path: str, mode: int) -> None:
 
 async def _remove(files: Files, entry: Entry, *, recursive: bool) -> None:
     is_directory = entry.type is EntryType.DIRECTORY and entry.symlink_target is None
-    if is_directory and not recursive and await _holds_something(files, entry.path):
+    if is_directory and not recursive and await _is_not_empty(files, entry.path):
         raise DirectoryNotEmpty(entry.path)
     await files.remove(entry.path)
 
 
-async def _holds_something(files: Files, path: str) -> bool:
+async def _is_not_empty(files: Files, path: str) -> bool:
     try:
         return bool(await files.list_below(path, depth=1, limit=1))
     except TooManyEntries:

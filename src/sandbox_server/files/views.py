@@ -71,7 +71,10 @@ def answer_head(content: Content) -> Response:
     headers = _content_headers(content)
     if content.is_known:
         return Response(None, HTTPStatus.NOT_MODIFIED, headers)
-    headers |= {"Content-Length": str(content.entry.size), **_attached(content.entry.name)}
+    headers |= {
+        "Content-Length": str(content.entry.size),
+        **_content_disposition(content.entry.name),
+    }
     return Response(None, HTTPStatus.OK, headers, _ANY_TYPE)
 
 
@@ -80,7 +83,7 @@ def answer_file(content: Content, held: AsyncExitStack) -> Response:
     opened, part = content.opened, content.part
     if opened is None:
         return answer_head(content)
-    headers = _content_headers(content) | _attached(content.entry.name)
+    headers = _content_headers(content) | _content_disposition(content.entry.name)
     if part is not None:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.entry.size}"
     status = HTTPStatus.OK if part is None else HTTPStatus.PARTIAL_CONTENT
@@ -91,7 +94,11 @@ def answer_archive(
     opened: OpenedFile, held: AsyncExitStack, *, name: str, media_type: str
 ) -> Response:
     return FileStream(
-        opened, held, status=HTTPStatus.OK, headers=_attached(name), media_type=media_type
+        opened,
+        held,
+        status=HTTPStatus.OK,
+        headers=_content_disposition(name),
+        media_type=media_type,
     )
 
 
@@ -123,7 +130,7 @@ def view_entry(entry: Entry) -> FileRead:
     )
 
 
-def _attached(name: str) -> dict[str, str]:
+def _content_disposition(name: str) -> dict[str, str]:
     """Make the browser save the file; the name is escaped for the header."""
     plain = _UNSAFE.sub("_", name) or "_"
     exact = quote(name, safe="", errors="replace")

@@ -75,7 +75,7 @@ class LogFollower:
         """Yield blocks until the stream ends."""
         loop = asyncio.get_running_loop()
         with self._hub.registered(self):
-            async with aclosing(self._all()) as blocks:
+            async with aclosing(self._all_blocks()) as blocks:
                 async for block in blocks:
                     if self._ended:
                         return
@@ -84,7 +84,7 @@ class LogFollower:
                     self._sending_since = None
                     self._position = block.position
 
-    async def _all(self) -> AsyncGenerator[Block, None]:
+    async def _all_blocks(self) -> AsyncGenerator[Block, None]:
         page: Page | None = self._first
         while page is not None:
             for block in blocks_of(page.items):

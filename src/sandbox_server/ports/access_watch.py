@@ -25,7 +25,7 @@ class AccessWatch:
         self._asked = asyncio.Event()
 
     @contextmanager
-    def over(self, upstream: Upstream, caller: Caller) -> Iterator[None]:
+    def watch(self, upstream: Upstream, caller: Caller) -> Iterator[None]:
         """Watch the connection of a caller until the block ends."""
         self._connections[upstream] = caller
         self._asked.set()
@@ -39,7 +39,7 @@ class AccessWatch:
         """Note that the response has no end of its own."""
         self._endless.add(upstream)
 
-    def end_endless(self) -> None:
+    def close_endless(self) -> None:
         """Close connections whose response has no end of its own."""
         for upstream in list(self._endless):
             upstream.abort(UpstreamLost())

@@ -48,7 +48,7 @@ class PortProxy:
 
     def end_streams(self) -> None:
         """Close responses without an end of their own; clients reconnect."""
-        self._access_watch.end_endless()
+        self._access_watch.close_endless()
 
     def close(self) -> None:
         """Close all connections."""
@@ -127,7 +127,7 @@ class PortProxy:
         upstream: Upstream,
     ) -> None:
         try:
-            with self._access_watch.over(upstream, proxy_request.caller):
+            with self._access_watch.watch(upstream, proxy_request.caller):
                 await exchange.forward(request, upstream)
         finally:
             self._pool.release(upstream, address)

@@ -22,7 +22,7 @@ def without_credentials(headers: Iterable[Header]) -> Iterator[Header]:
         if name == b"cookie":
             if kept := b"; ".join(_foreign_cookies(value)):
                 yield name, kept
-        elif not holds_credential(value):
+        elif not contains_credential(value):
             yield name, value
 
 
@@ -30,10 +30,10 @@ def query_without_credentials(query: bytes) -> bytes:
     """Remove query parameters that contain a key or ticket. Others stay unchanged."""
     if not query:
         return query
-    return b"&".join(each for each in query.split(b"&") if not holds_credential(each))
+    return b"&".join(each for each in query.split(b"&") if not contains_credential(each))
 
 
-def holds_credential(text: bytes) -> bool:
+def contains_credential(text: bytes) -> bool:
     plain = unquote_to_bytes(text) if b"%" in text else text
     return _SECRET.search(plain) is not None
 
@@ -57,5 +57,5 @@ def _foreign_cookies(header: bytes) -> Iterator[bytes]:
     for cookie in header.split(b";"):
         stripped = cookie.strip()
         name = stripped.partition(b"=")[0]
-        if stripped and name not in _COOKIES and not holds_credential(stripped):
+        if stripped and name not in _COOKIES and not contains_credential(stripped):
             yield stripped
