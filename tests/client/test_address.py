@@ -19,7 +19,7 @@ def write(environment):
     return write
 
 
-def test_what_the_caller_says_goes_before_all(environment, write):
+def test_address__arguments_take_precedence(environment, write):
     write('url = "http://written:1"\napi_key = "written"')
     environment |= {"SANDBOX_SERVER_URL": "http://set:2", "SANDBOX_SERVER_API_KEY": "set"}
     asked = find_address("http://said:3/", "said", environment=environment)
@@ -27,11 +27,11 @@ def test_what_the_caller_says_goes_before_all(environment, write):
     assert find_address(environment=environment) == Address("http://set:2", "set")
 
 
-def test_the_server_of_this_machine_is_the_usual_one(environment):
+def test_address__default_is_the_local_server(environment):
     assert find_address(api_key="k", environment=environment).url == DEFAULT_URL
 
 
-def test_a_file_says_what_nobody_else_does(environment, write):
+def test_address__configuration_file_fills_in_the_rest(environment, write):
     write('url = "https://written.example"\napi_key = "written\\n"')
     found = find_address(environment=environment)
     assert found == Address("https://written.example", "written")
@@ -39,26 +39,26 @@ def test_a_file_says_what_nobody_else_does(environment, write):
     assert "written" not in repr(found).replace(found.url, "")
 
 
-def test_a_key_that_was_written_down_is_told_to_its_own_server_alone(environment, write):
+def test_address__saved_key_is_sent_only_to_its_server(environment, write):
     write('url = "https://written.example"\napi_key = "written"')
     with pytest.raises(ConfigurationError, match="SANDBOX_SERVER_API_KEY"):
         find_address("https://other.example", environment=environment)
 
 
-def test_without_a_key_it_is_said_how_to_get_one(environment):
+def test_address__missing_key_is_an_error_with_advice(environment):
     with pytest.raises(ConfigurationError, match="sandbox-server keys create"):
         find_address(environment=environment)
     assert find_address(api_key="", environment=environment).headers == {}
 
 
 @pytest.mark.parametrize("url", ["localhost:8100", "ftp://x", "http://", "http://x?a=b"])
-def test_what_is_no_address_is_refused(url):
+def test_address__invalid_url_is_rejected(url):
     with pytest.raises(ConfigurationError, match="address"):
         find_address(url, "k", environment={})
 
 
 @pytest.mark.parametrize("text", ["url = ", "api_key = 7"])
-def test_a_file_that_cannot_be_understood_is_named(environment, write, text):
+def test_address__invalid_configuration_file_is_named(environment, write, text):
     write(text)
     with pytest.raises(ConfigurationError, match=r"client\.toml"):
         find_address(environment=environment)

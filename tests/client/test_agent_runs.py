@@ -38,14 +38,14 @@ async def workplace(client, agents):
     return await client.get_sandbox(agents)
 
 
-async def test_an_agent_works_to_its_end(workplace):
+async def test_agent_run__runs_until_it_ends(workplace):
     run = await workplace.run_agent("claude", FINISH, model="m", timeout_s=60)
     assert run.state is AgentRunState.SUCCEEDED
     assert run.result.output == "done"
     assert run.result.changed_files == ["a.txt"]
 
 
-async def test_what_an_agent_says_is_told_as_it_does(workplace):
+async def test_agent_run__events_are_streamed(workplace):
     told: list[Any] = []
     run = await workplace.run_agent("codex", FINISH, on_event=told.append)
     assert [type(event) for event in told] == [AgentStarted, AgentMessage, AgentEnded]
@@ -57,7 +57,7 @@ async def test_what_an_agent_says_is_told_as_it_does(workplace):
     assert [one.id async for one in workplace.list_agent_runs(running=True)] == []
 
 
-async def test_an_agent_is_interrupted(workplace):
+async def test_agent_run__interrupt(workplace):
     run = await workplace.start_agent("claude", WAIT)
     async for event in run.follow():
         if isinstance(event, AgentMessage):

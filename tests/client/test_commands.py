@@ -13,12 +13,12 @@ from sandbox_client.models import CommandState
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_command_is_run_to_its_end(sandbox):
+async def test_run__waits_until_the_command_ends(sandbox):
     done = await sandbox.run("echo $WHO; pwd; echo no >&2; exit 3", cwd="/tmp", envs={"WHO": "me"})
     assert (done.stdout, done.stderr, done.exit_code) == ("me\n/tmp\n", "no\n", 3)
 
 
-async def test_a_command_that_is_checked_has_to_succeed(sandbox):
+async def test_run__check_raises_unless_the_exit_code_is_0(sandbox):
     assert (await sandbox.run("echo fine", check=True)).stdout == "fine\n"
     with pytest.raises(CommandFailed, match="exited with 7: echo why >&2; exit 7\nwhy") as failed:
         await sandbox.run("echo why >&2; exit 7", check=True)
@@ -27,7 +27,7 @@ async def test_a_command_that_is_checked_has_to_succeed(sandbox):
         await sandbox.run("sleep 60", check=True, timeout_s=1)
 
 
-async def test_output_is_told_as_it_comes(sandbox):
+async def test_run__callbacks_receive_output_as_it_arrives(sandbox):
     stdout: list[str] = []
     stderr: list[str] = []
     cmd = "echo one; while ! test -e /tmp/go-on; do sleep 0.01; done; echo two >&2; rm /tmp/go-on"
@@ -42,7 +42,7 @@ async def test_output_is_told_as_it_comes(sandbox):
     assert (done.stdout, done.stderr) == ("a", "b")
 
 
-async def test_a_command_that_cannot_start_says_so_however_it_is_run(sandbox):
+async def test_command__failed_start_raises_from_every_method(sandbox):
     with pytest.raises(CommandNotStarted):
         await sandbox.run("true", cwd="/nowhere")
     with pytest.raises(CommandNotStarted):
@@ -51,7 +51,7 @@ async def test_a_command_that_cannot_start_says_so_however_it_is_run(sandbox):
         await sandbox.start("true", cwd="/nowhere")
 
 
-async def test_a_stream_goes_on_after_any_event(sandbox):
+async def test_command__stream_resumes_after_any_event(sandbox):
     told = [event async for event in sandbox.stream("for i in 1 2 3; do echo $i; sleep 0.05; done")]
     assert isinstance(told[0], CommandStarted)
     assert isinstance(told[-1], CommandExit)
@@ -63,7 +63,7 @@ async def test_a_stream_goes_on_after_any_event(sandbox):
     assert [event async for event in command.follow(after=told[-1].id)] == []
 
 
-async def test_what_is_typed_arrives_as_it_is(sandbox):
+async def test_command__stdin_arrives_unchanged(sandbox):
     command = await sandbox.start("cat >/tmp/typed; md5sum </tmp/typed", stdin=True)
     content = bytes(range(256)) * 4096
     await command.send(content)
@@ -75,13 +75,13 @@ async def test_what_is_typed_arrives_as_it_is(sandbox):
         await command.send("late")
 
 
-async def test_what_is_no_text_is_told_in_bytes(sandbox):
+async def test_command__binary_output_is_returned_as_bytes(sandbox):
     told = [event async for event in sandbox.stream(r"printf '\377\376ok'")]
     [piece] = [event for event in told if isinstance(event, CommandOutput)]
     assert (piece.content, piece.decoded) == (b"\xff\xfeok", "\ufffd\ufffdok")
 
 
-async def test_a_command_in_the_background_is_signalled_and_waited_for(sandbox):
+async def test_command__background_command_can_be_signalled_and_awaited(sandbox):
     command = await sandbox.start("trap 'echo asked; exit 5' INT; while :; do sleep 0.05; done")
     assert command.record.state is CommandState.RUNNING
     with pytest.raises(StdinClosed):
@@ -94,7 +94,7 @@ async def test_a_command_in_the_background_is_signalled_and_waited_for(sandbox):
     assert await command.wait() == done
 
 
-async def test_a_command_wakes_a_paused_sandbox(client):
+async def test_auto_resume__command_resumes_a_paused_sandbox(client):
     async with await client.create_sandbox(template="base") as sandbox:
         await sandbox.pause()
         told: list[str] = []
@@ -102,6 +102,6 @@ async def test_a_command_wakes_a_paused_sandbox(client):
         assert told == ["woken\n"]
 
 
-async def test_a_command_that_is_not_there_is_not_found(sandbox):
+async def test_command__unknown_id_raises_command_not_found(sandbox):
     with pytest.raises(CommandNotFound):
         await sandbox.get_command("0" * 20)

@@ -40,7 +40,7 @@ def test_error_codes__client_exceptions_have_the_name_and_base_of_the_servers(co
         assert ours.__mro__[1] is errors_by_code()[above.code]
 
 
-def test_no_kind_of_error_was_overlooked():
+def test_error_codes__provider_errors_are_included():
     assert SERVERS[AnswerLost.code] is AnswerLost
 
 
@@ -57,7 +57,7 @@ def a_problem(**fields):
     return Problem(**{**said, **fields}).model_dump_json().encode()
 
 
-def test_a_problem_becomes_its_exception():
+def test_error_parsing__problem_becomes_its_exception():
     error = error_of(409, {"retry-after": "7"}, a_problem())
     assert isinstance(error, errors.SandboxPaused)
     assert isinstance(error, errors.Conflict)
@@ -66,21 +66,21 @@ def test_a_problem_becomes_its_exception():
     assert (error.remediation, error.request_id) == ("Wake it.", "r1")
 
 
-def test_what_is_wrong_with_a_request_is_told_place_by_place():
+def test_error_parsing__validation_errors_are_listed():
     parts = [{"detail": "Too long.", "pointer": "#/name"}]
     error = error_of(422, {}, a_problem(code="validation-failed", errors=parts))
     assert error.errors[0].pointer == "#/name"
     assert "#/name: Too long." in str(error)
 
 
-def test_a_code_of_a_newer_server_is_an_exception_all_the_same():
+def test_error_parsing__unknown_code_becomes_an_api_error():
     error = error_of(418, {}, a_problem(code="teapot"))
     assert type(error) is ApiError
     assert error.code == "teapot"
 
 
 @pytest.mark.parametrize("content", [b"", b"<h1>502</h1>", b'{"detail": "x"}', b"\xff"])
-def test_what_no_sandbox_server_says_is_told_as_it_is(content):
+def test_error_parsing__foreign_response_becomes_unexpected_answer(content):
     error = error_of(502, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, content)
     assert isinstance(error, UnexpectedAnswer)
     assert (error.status, error.retry_after) == (502, None)

@@ -12,7 +12,7 @@ async def all_of(told):
 
 
 @pytest.mark.parametrize("client_at", ["async"], indirect=True)
-async def test_the_story_of_a_sandbox_is_followed_to_its_end(client):
+async def test_events__stream_ends_with_the_sandbox(client):
     async with await client.create_sandbox(template="base") as sandbox:
         await sandbox.run("echo out; echo err >&2")
         listed = await all_of(sandbox.events(follow=False))
@@ -32,7 +32,7 @@ async def test_the_story_of_a_sandbox_is_followed_to_its_end(client):
     assert (chosen, last, rest, none) == (told[1:2], told[-1:], told[2:], [])
 
 
-async def test_a_log_tells_events_and_output_in_one_order(client):
+async def test_logs__events_and_output_in_one_order(client):
     async with await client.create_sandbox(template="base") as sandbox:
         await sandbox.run("echo out; echo err >&2")
     async with asyncio.timeout(20):
@@ -49,7 +49,7 @@ async def test_a_log_tells_events_and_output_in_one_order(client):
     assert all(item.source == "command" for item in chosen)
 
 
-async def test_all_events_are_followed_from_now_on(client):
+async def test_events__stream_of_all_sandboxes_follows_new_events(client):
     told = client.events(tail=0, types=["sandbox.running"])
     first = asyncio.ensure_future(anext(told))
     async with asyncio.timeout(20):

@@ -48,7 +48,7 @@ async def distant(client_at, wire, sandbox_id):
         yield await client.get_sandbox(sandbox_id)
 
 
-async def test_output_comes_once_and_whole_however_often_the_connection_breaks(distant, wire):
+async def test_stream_resume__output_is_complete_across_lost_connections(distant, wire):
     numbers, ids, breaks = "", [], {b"3\n": 0, b"7\n": 0}
     async with asyncio.timeout(30):
         async for event in distant.stream("for i in $(seq 10); do echo $i; sleep 0.1; done"):
@@ -62,9 +62,7 @@ async def test_output_comes_once_and_whole_however_often_the_connection_breaks(d
 
 
 @BY_ASYNC_ALONE
-async def test_output_that_breaks_off_in_the_middle_of_an_event_is_asked_for_again(
-    behind, proxy, sandbox_id
-):
+async def test_stream_resume__partial_event_is_requested_again(behind, proxy, sandbox_id):
     sandbox = await behind.get_sandbox(sandbox_id)
     proxy.on("GET /v1/sandboxes", cut)
     told: list[str] = []
@@ -73,7 +71,7 @@ async def test_output_that_breaks_off_in_the_middle_of_an_event_is_asked_for_aga
     assert "".join(told) == done.stdout == "".join(f"{number}\n" for number in range(1, 2001))
 
 
-async def test_a_stream_that_has_fallen_silent_is_followed_anew(client_at, wire, sandbox_id):
+async def test_stream_resume__silent_stream_is_reconnected(client_at, wire, sandbox_id):
     async with client_at(wire.url, timeout=1) as client:
         sandbox = await client.get_sandbox(sandbox_id)
         command = await sandbox.start("for i in 1 2 3 4; do echo $i; sleep 0.2; done")
@@ -87,7 +85,7 @@ async def test_a_stream_that_has_fallen_silent_is_followed_anew(client_at, wire,
     assert said == "1\n2\n3\n4\n"
 
 
-async def test_a_create_whose_answer_is_lost_makes_one_sandbox(behind, proxy):
+async def test_idempotency__create_with_a_lost_response_makes_one_sandbox(behind, proxy):
     proxy.on("POST /v1/sandboxes", lose_answer, times=2)
     label = {"of": f"{time.monotonic_ns()}"}
     async with await behind.create_sandbox(template="base", metadata=label) as sandbox:
@@ -97,7 +95,7 @@ async def test_a_create_whose_answer_is_lost_makes_one_sandbox(behind, proxy):
 
 
 @BY_ASYNC_ALONE
-async def test_a_command_whose_answer_is_lost_runs_once(behind, proxy, sandbox_id):
+async def test_idempotency__command_with_a_lost_response_runs_once(behind, proxy, sandbox_id):
     sandbox = await behind.get_sandbox(sandbox_id)
     proxy.on(f"POST /v1/sandboxes/{sandbox_id}/commands", lose_answer, times=3)
     assert (await sandbox.run("echo once >>/tmp/count; cat /tmp/count")).stdout == "once\n"
@@ -105,7 +103,7 @@ async def test_a_command_whose_answer_is_lost_runs_once(behind, proxy, sandbox_i
 
 
 @BY_ASYNC_ALONE
-async def test_what_is_gone_by_a_lost_answer_was_deleted(behind, proxy, sandbox_id):
+async def test_retry__delete_with_a_lost_response_succeeds(behind, proxy, sandbox_id):
     sandbox = await behind.get_sandbox(sandbox_id)
     await sandbox.files.write("/tmp/gone", "")
     proxy.on("DELETE", lose_answer)
@@ -113,7 +111,7 @@ async def test_what_is_gone_by_a_lost_answer_was_deleted(behind, proxy, sandbox_
 
 
 @BY_ASYNC_ALONE
-async def test_what_was_typed_is_never_sent_twice(behind, proxy, sandbox_id):
+async def test_retry__stdin_is_never_sent_twice(behind, proxy, sandbox_id):
     sandbox = await behind.get_sandbox(sandbox_id)
     command = await sandbox.start("cat", stdin=True)
     proxy.on("POST", lose_answer)
@@ -128,9 +126,7 @@ async def test_what_was_typed_is_never_sent_twice(behind, proxy, sandbox_id):
     ("status", "code"),
     [(429, "rate-limited"), (503, "database-unavailable")],
 )
-async def test_a_refusal_that_passes_is_waited_out_for_as_long_as_it_says(
-    behind, proxy, sandbox_id, status, code
-):
+async def test_retry__retry_after_is_respected(behind, proxy, sandbox_id, status, code):
     proxy.on("GET", answer_with(status, problem(code, status), Retry_After="1"))
     begun = time.monotonic()
     assert (await behind.get_sandbox(sandbox_id)).id == sandbox_id
@@ -138,7 +134,7 @@ async def test_a_refusal_that_passes_is_waited_out_for_as_long_as_it_says(
 
 
 @BY_ASYNC_ALONE
-async def test_a_refusal_that_takes_longer_than_the_callers_patience_is_told_at_once(behind, proxy):
+async def test_retry__retry_after_beyond_the_deadline_raises_at_once(behind, proxy):
     proxy.on("GET", answer_with(429, problem("rate-limited", 429), Retry_After="60"))
     with pytest.raises(RateLimited) as refused:
         await behind.stats()
@@ -151,7 +147,7 @@ async def test_a_refusal_that_takes_longer_than_the_callers_patience_is_told_at_
     ("status", "code", "error"),
     [(429, "queue-full", QueueFull), (404, "sandbox-not-found", SandboxNotFound)],
 )
-async def test_what_would_be_no_other_is_not_asked_again(behind, proxy, status, code, error):
+async def test_retry__permanent_errors_are_not_retried(behind, proxy, status, code, error):
     proxy.on("POST", answer_with(status, problem(code, status), Retry_After="1"))
     with pytest.raises(error):
         await behind.create_sandbox(template="base")
@@ -159,7 +155,7 @@ async def test_what_would_be_no_other_is_not_asked_again(behind, proxy, status, 
 
 
 @BY_ASYNC_ALONE
-async def test_a_proxy_that_cannot_reach_the_server_is_asked_again(behind, proxy):
+async def test_retry__gateway_errors_are_retried(behind, proxy):
     proxy.on("GET", answer_with(502, "<h1>Bad Gateway</h1>"), times=2)
     await behind.stats()
     proxy.on("GET", answer_with(404, "<h1>Not here</h1>"))
@@ -168,7 +164,7 @@ async def test_a_proxy_that_cannot_reach_the_server_is_asked_again(behind, proxy
     assert found.value.status == 404
 
 
-async def test_a_server_that_is_down_is_waited_for(client_at, proxy):
+async def test_retry__waits_for_a_server_that_is_down(client_at, proxy):
     await proxy.refuse()
     async with client_at(proxy.url, retry_for_s=0.5) as client:
         with pytest.raises(Unreachable, match="See whether it runs") as found:
@@ -188,7 +184,7 @@ async def test_a_server_that_is_down_is_waited_for(client_at, proxy):
 
 
 @BY_ASYNC_ALONE
-async def test_a_timeout_is_for_how_long_an_answer_may_be_silent(client_at, proxy, sandbox_id):
+async def test_timeout__limits_the_time_without_data(client_at, proxy, sandbox_id):
     async with client_at(proxy.url, timeout=1, retry_for_s=0.1) as client:
         sandbox = await client.get_sandbox(sandbox_id)
         assert (await sandbox.run("sleep 1.5; echo waited")).stdout == "waited\n"
@@ -197,7 +193,7 @@ async def test_a_timeout_is_for_how_long_an_answer_may_be_silent(client_at, prox
             await client.stats()
 
 
-async def test_a_download_goes_on_where_it_broke_off(behind, proxy, sandbox_id, tmp_path):
+async def test_stream_resume__download_continues_at_its_offset(behind, proxy, sandbox_id, tmp_path):
     files = (await behind.get_sandbox(sandbox_id)).files
     content = bytes(range(256)) * 30_000
     await files.write("/tmp/large", content)
@@ -208,9 +204,7 @@ async def test_a_download_goes_on_where_it_broke_off(behind, proxy, sandbox_id, 
 
 
 @BY_ASYNC_ALONE
-async def test_an_upload_whose_answer_is_lost_is_sent_again_where_it_can_be(
-    behind, proxy, sandbox_id, tmp_path
-):
+async def test_retry__repeatable_upload_is_sent_again(behind, proxy, sandbox_id, tmp_path):
     files = (await behind.get_sandbox(sandbox_id)).files
     (tmp_path / "source").write_text("from a file")
     for content in ("text", tmp_path / "source"):
@@ -223,7 +217,7 @@ async def test_an_upload_whose_answer_is_lost_is_sent_again_where_it_can_be(
 
 
 @BY_ASYNC_ALONE
-async def test_a_watch_that_was_interrupted_says_so(distant, wire):
+async def test_watch__reconnect_yields_a_gap(distant, wire):
     told = distant.files.watch("/tmp", recursive=True)
     first = asyncio.ensure_future(anext(told))
     async with asyncio.timeout(30):

@@ -30,7 +30,7 @@ async def files(sandbox):
     ],
     ids=["bytes", "text", "nothing", "parts", "file"],
 )
-async def test_what_is_written_is_read(files, content, arrived):
+async def test_files__write_and_read(files, content, arrived):
     if hasattr(content, "seek"):
         content.seek(0)
     await files.write("here/it", content)
@@ -38,7 +38,7 @@ async def test_what_is_written_is_read(files, content, arrived):
     assert (await files.stat("here/it")).size == len(arrived)
 
 
-async def test_parts_of_a_file_are_read(files):
+async def test_files__read_a_range(files):
     await files.write("here/it", "0123456789")
     assert await files.read("here/it", offset=3, limit=4) == b"3456"
     assert await files.read("here/it", offset=8) == b"89"
@@ -46,7 +46,7 @@ async def test_parts_of_a_file_are_read(files):
     assert [part async for part in files.stream("here/it", limit=2)] == [b"01"]
 
 
-async def test_a_large_file_goes_there_and_back(files, tmp_path):
+async def test_files__upload_and_download_a_large_file(files, tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(bytes(range(256)) * 20_000)
     version = await files.upload(source, "here/large")
@@ -59,7 +59,7 @@ async def test_a_large_file_goes_there_and_back(files, tmp_path):
     assert {entry.name for entry in tmp_path.iterdir()} == {"source", "target"}
 
 
-async def test_a_version_is_replaced_by_who_knows_it_alone(files):
+async def test_files__if_match_replaces_only_the_known_version(files):
     first = await files.write("here/it", "one", must_be_new=True)
     with pytest.raises(FileChanged):
         await files.write("here/it", "two", must_be_new=True)
@@ -72,7 +72,7 @@ async def test_a_version_is_replaced_by_who_knows_it_alone(files):
     assert not await files.exists("here/it")
 
 
-async def test_a_directory_is_listed_moved_and_deleted(files):
+async def test_files__list_move_and_delete_a_directory(files):
     for name in ("b", "a", "deep/er/c"):
         await files.write(f"here/{name}", name)
     listed = [entry async for entry in files.list("here", depth=3)]
@@ -92,14 +92,14 @@ async def test_a_directory_is_listed_moved_and_deleted(files):
         await files.read("here")
 
 
-async def test_files_are_made_as_the_user_who_is_named(files):
+async def test_files__as_user_sets_the_owner(files):
     await files.as_user("root").write("/tmp/of-root", "of root")
     await files.write("/tmp/of-user", "of the user")
     owners = {entry.name: entry.owner async for entry in files.list("/tmp")}
     assert (owners["of-root"], owners["of-user"]) == ("root", "user")
 
 
-async def test_a_directory_goes_there_and_back_as_an_archive(files, tmp_path):
+async def test_files__pack_and_unpack_an_archive(files, tmp_path):
     await files.write("here/from/a.txt", "in it")
     await files.pack("here/from", tmp_path / "it.tar.gz", kind="tar.gz")
     with tarfile.open(tmp_path / "it.tar.gz", "r:gz") as archive:
@@ -111,7 +111,7 @@ async def test_a_directory_goes_there_and_back_as_an_archive(files, tmp_path):
     assert await files.read_text("here/again/a.txt") == "in it"
 
 
-async def test_what_happens_to_files_is_told_until_the_sandbox_ends(client):
+async def test_watch__streams_changes_until_the_sandbox_ends(client):
     async with await client.create_sandbox(template="base") as sandbox:
         told = sandbox.files.watch(".", recursive=True)
         first = asyncio.ensure_future(anext(told))

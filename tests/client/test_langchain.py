@@ -23,27 +23,27 @@ def tools(sandbox):
     return use
 
 
-async def test_a_command_tells_what_it_wrote_and_how_it_ended(tools):
+async def test_langchain__command_returns_output_and_exit_code(tools):
     ran = await tools("run_command", command="echo out; echo err >&2; exit 3")
     assert ran.content == "out\nerr\n[exit code 3]"
     slow = await tools("run_command", command="echo begun; sleep 60", timeout_s=1)
     assert slow.content.startswith("begun\n[timed_out: ")
 
 
-async def test_files_are_written_listed_and_read(tools):
+async def test_langchain__files_are_written_listed_and_read(tools):
     await tools("write_file", path="langchain/a.txt", content="hello")
     assert (await tools("list_files", path="langchain")).content == "file 5 a.txt"
     assert (await tools("read_file", path="langchain/a.txt")).content == "hello"
 
 
-async def test_what_fails_is_told_to_the_model(tools):
+async def test_langchain__errors_are_returned_to_the_model(tools):
     missing = await tools("read_file", path="/missing")
     assert (missing.status, "/missing" in missing.content) == ("error", True)
     wrong = await tools("run_command", timeout_s="soon")
     assert wrong.status == "error"
 
 
-async def test_a_long_file_is_cut_in_the_middle_with_a_mark(tools):
+async def test_langchain__long_file_is_truncated_in_the_middle(tools):
     await tools("run_command", command="seq 100000 >long.txt")
     read = await tools("read_file", path="long.txt")
     assert "characters omitted" in read.content

@@ -58,7 +58,7 @@ async def session(request, tool_server):
         yield session
 
 
-async def test_tools_are_listed_and_called(session, tool_server):
+async def test_mcp__list_and_call_tools(session, tool_server):
     tools = {tool.name: tool for tool in await session.list_tools()}
     assert "path" in tools["read_file"].input_schema["properties"]
     (tool_server.workspace / "told.txt").write_text("written there")
@@ -68,25 +68,25 @@ async def test_tools_are_listed_and_called(session, tool_server):
     assert "written there" in read.text
 
 
-async def test_a_tool_that_fails_says_so_in_its_result(session):
+async def test_mcp__failing_tool_reports_it_in_the_result(session):
     failed = await session.call_tool("read_file", {"path": "missing"})
     assert failed.is_error
     assert "missing" in failed.text
 
 
-async def test_a_tool_that_there_is_none_of_is_no_success(session):
+async def test_mcp__unknown_tool_is_an_error(session):
     failed = await session.call_tool("no_such_tool")
     assert failed.is_error
     assert "no_such_tool" in failed.text
 
 
-async def test_a_request_that_is_refused_is_an_error(tool_server):
+async def test_mcp__rejected_request_raises(tool_server):
     async with opened("async", tool_server) as session:
         with pytest.raises(ToolServerError):
             await session._ask("no/such/method", {})
 
 
-async def test_progress_is_told_while_a_tool_works(session):
+async def test_mcp__progress_callback(session):
     told: list[ToolProgress] = []
     command = {"command": "for i in 1 2 3; do echo $i; sleep 0.6; done", "timeout_s": 30}
     done = await session.call_tool("run_command", command, on_progress=told.append)
@@ -94,7 +94,7 @@ async def test_progress_is_told_while_a_tool_works(session):
     assert told
 
 
-async def test_a_session_that_the_server_forgot_is_begun_anew(session, tool_server):
+async def test_mcp__lost_session_is_reopened(session, tool_server):
     await session.list_tools()
     lost = session if isinstance(session, AsyncToolSession) else session._inner
     assert lost._session is not None
@@ -104,7 +104,7 @@ async def test_a_session_that_the_server_forgot_is_begun_anew(session, tool_serv
     assert await session.list_tools()
 
 
-async def test_calls_at_once_share_a_session(session):
+async def test_mcp__concurrent_calls_share_a_session(session):
     commands = [{"command": f"echo {number}"} for number in range(10)]
     answers = await asyncio.gather(
         *(session.call_tool("run_command", command) for command in commands)
@@ -117,7 +117,7 @@ def a_sandbox(session) -> Any:
     return SimpleNamespace(mcp_tools=session.list_tools)
 
 
-async def test_langchain_calls_the_tools_and_tells_failures_to_the_model(tool_server):
+async def test_langchain__mcp_tools_are_called_and_errors_returned(tool_server):
     (tool_server.workspace / "told.txt").write_text("for the model")
     async with opened("async", tool_server) as session:
         tools = {tool.name: tool for tool in await async_mcp_tools(a_sandbox(session))}
@@ -129,7 +129,7 @@ async def test_langchain_calls_the_tools_and_tells_failures_to_the_model(tool_se
         assert "missing" in failed.content
 
 
-async def test_langchain_gets_images_as_blocks_of_content(tool_server, small_png):
+async def test_langchain__images_become_content_blocks(tool_server, small_png):
     (tool_server.workspace / "a.png").write_bytes(small_png)
     async with opened("sync", tool_server) as threaded:
         tools = await asyncio.to_thread(mcp_tools, a_sandbox(threaded._inner))

@@ -55,7 +55,7 @@ REFUSED: list[tuple[str, object]] = [
     ],
     ids=["state", "target", "on-timeout"],
 )
-def test_client_and_server_know_the_same_words(ours, theirs):
+def test_models__enums_match_the_servers(ours, theirs):
     assert [word.value for word in ours] == [word.value for word in theirs]
 
 
@@ -64,29 +64,29 @@ def test_client_and_server_know_the_same_words(ours, theirs):
     REFUSED,
     ids=[f"{field}-{number}" for number, (field, _) in enumerate(REFUSED)],
 )
-def test_what_cannot_be_meant_is_refused_by_name(field, value):
+def test_models__unknown_fields_are_rejected(field, value):
     with pytest.raises(ValidationError) as refused:
         SandboxCreate.model_validate({field: value})
     assert {error["loc"][0] for error in refused.value.errors()} == {field}
 
 
-def test_an_update_tells_null_from_what_is_left_out():
+def test_models__update_distinguishes_null_from_omitted():
     assert SandboxUpdate.model_validate({"idle_timeout_s": None}).model_fields_set == {
         "idle_timeout_s"
     }
 
 
 @pytest.mark.parametrize("spelling", ["template_id", "sandbox_template_id"])
-def test_verbs_take_the_names_that_callers_use_for_a_template(spelling):
+def test_verbs__accept_aliases_of_template_id(spelling):
     assert CreateVerb.model_validate({spelling: "python"}).template_id == "python"
 
 
 @pytest.mark.parametrize("spelling", ["path", "file_path"])
-def test_verbs_take_the_names_that_callers_use_for_a_path(spelling):
+def test_verbs__accept_aliases_of_path(spelling):
     given = {"sandbox_id": "s", spelling: "/a"}
     assert ReadFileVerb.model_validate(given).path == "/a"
 
 
-def test_a_file_may_have_nul_characters():
+def test_verbs__file_contents_may_contain_nul():
     given = {"sandbox_id": "s", "path": "/a", "content": "\0"}
     assert WriteFileVerb.model_validate(given).content == "\0"

@@ -193,7 +193,7 @@ async def _listen():
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
-def test_every_operation_is_asked_for_as_it_is_described(asked, name):
+def test_operations__every_api_operation_has_a_client_method(asked, name):
     operation = OPERATIONS[name]
     if name in NOT_ASKED:
         assert name not in asked
@@ -207,5 +207,5 @@ def test_every_operation_is_asked_for_as_it_is_described(asked, name):
     assert sent.fields <= operation.fields.keys()
 
 
-def test_nothing_is_asked_for_that_is_no_operation(asked):
+def test_operations__every_request_is_an_api_operation(asked):
     assert asked.keys() | NOT_ASKED.keys() == OPERATIONS.keys()

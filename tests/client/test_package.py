@@ -14,7 +14,7 @@ HERE = Path(__file__).parents[2]
 PAIRS = [name for name in sandbox_client.__all__ if not name.startswith("Async")]
 
 
-def test_who_needs_the_wire_models_pays_for_nothing_else():
+def test_package__models_import_no_http_library():
     code = (
         "import sys, sandbox_client.models\n"
         "print([name for name in ('asyncio', 'httpx', 'websockets', 'ssl') if name in sys.modules])"
@@ -23,7 +23,7 @@ def test_who_needs_the_wire_models_pays_for_nothing_else():
     assert said.stdout == "[]\n"
 
 
-def test_the_variant_without_async_is_made_of_the_other():
+def test_package__sync_variant_is_generated_from_async():
     done = subprocess.run(
         [sys.executable, HERE / "scripts" / "unasync", "--check"],
         capture_output=True,
@@ -34,7 +34,7 @@ def test_the_variant_without_async_is_made_of_the_other():
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_both_variants_have_the_same_names(name):
+def test_package__both_variants_have_the_same_names(name):
     ours, theirs = (getattr(sandbox_client, f"{kind}{name}") for kind in ("Async", ""))
     assert _public(ours) == _public(theirs)
 
@@ -43,7 +43,7 @@ def _public(kind):
     return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
 
 
-def test_what_is_not_there_is_no_name_of_the_package():
+def test_package__unknown_attribute_raises():
     with pytest.raises(AttributeError, match="Nothing"):
         _ = sandbox_client.Nothing
 
@@ -65,5 +65,5 @@ def test_what_is_not_there_is_no_name_of_the_package():
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_all_that_can_be_sent_can_be_said(said, sent, besides):
+def test_options__cover_all_fields_of_the_request_models(said, sent, besides):
     assert said.__annotations__.keys() | besides == sent.model_fields.keys()

@@ -50,7 +50,7 @@ def of_status(kind, status, retry_after=None):
         pytest.param(of_status(SandboxNotFound, 404), False, False, id="not-found"),
     ],
 )
-def test_only_what_is_safe_and_of_use_is_tried_again(error, if_it_may_be_repeated, if_not):
+def test_retries__only_safe_and_transient_failures(error, if_it_may_be_repeated, if_not):
     for may_repeat, is_tried in ((True, if_it_may_be_repeated), (False, if_not)):
         attempts = retries(may_repeat=may_repeat)
         if is_tried:
@@ -60,7 +60,7 @@ def test_only_what_is_safe_and_of_use_is_tried_again(error, if_it_may_be_repeate
                 attempts.delay_after(error)
 
 
-def test_pauses_grow_and_are_bounded():
+def test_retries__backoff_grows_up_to_a_limit():
     attempts = retries(seconds=None)
     pauses = [attempts.delay_after(LOST) for _ in range(20)]
     assert pauses[0] <= 0.1
@@ -68,28 +68,28 @@ def test_pauses_grow_and_are_bounded():
     assert pauses[-1] >= LONGEST_DELAY_S / 2
 
 
-def test_the_server_is_waited_for_as_long_as_it_says():
+def test_retries__retry_after_sets_the_delay():
     assert retries().delay_after(of_status(RateLimited, 429, retry_after=7)) == 7
 
 
-def test_nobody_waits_beyond_their_patience():
+def test_retries__no_retry_beyond_the_deadline():
     with pytest.raises(RateLimited):
         retries(seconds=5).delay_after(of_status(RateLimited, 429, retry_after=7))
 
 
-def test_a_server_that_is_not_there_is_waited_for_less_long_than_one_that_refuses():
+def test_retries__outage_has_a_shorter_deadline_than_rejections():
     attempts = retries(seconds=600, outage=Deadline(0))
     assert attempts.delay_after(of_status(RateLimited, 429, retry_after=500)) == 500
     with pytest.raises(Unreachable):
         attempts.delay_after(REFUSED)
 
 
-def test_who_asked_the_server_not_to_wait_hears_that_it_is_not_ready():
+def test_retries__not_ready_is_raised_without_a_wait():
     with pytest.raises(NotReady):
         retries(may_wait=False).delay_after(of_status(NotReady, 503))
 
 
-def test_it_is_known_whether_an_answer_was_lost():
+def test_retries__lost_responses_are_remembered():
     attempts = retries()
     attempts.delay_after(REFUSED)
     assert not attempts.was_lost
@@ -97,7 +97,7 @@ def test_it_is_known_whether_an_answer_was_lost():
     assert attempts.was_lost
 
 
-def test_patience_ends():
+def test_deadline__expires():
     clock = Clock()
     deadline = Deadline(2, clock=clock)
     assert deadline.lasts(1)

@@ -14,7 +14,7 @@ from sandbox_client.models import SandboxState, SnapshotState
 pytestmark = pytest.mark.needs_engine
 
 
-async def test_a_sandbox_runs_until_the_end_of_its_block(client):
+async def test_sandbox__context_manager_deletes_it(client):
     async with await client.create_sandbox(template="base", metadata={"task": "demo"}) as sandbox:
         assert sandbox.record.state is SandboxState.RUNNING
         assert sandbox.record.metadata == {"task": "demo"}
@@ -23,20 +23,20 @@ async def test_a_sandbox_runs_until_the_end_of_its_block(client):
     assert (await sandbox.refresh()).state in {SandboxState.STOPPING, SandboxState.STOPPED}
 
 
-async def test_a_block_that_fails_deletes_its_sandbox_and_tells_why_it_failed(client):
+async def test_sandbox__failing_block_deletes_it_and_raises_the_error(client):
     with pytest.raises(ZeroDivisionError):
         async with await client.create_sandbox(template="base") as sandbox:
             _ = 1 / 0
     assert (await sandbox.refresh()).state in {SandboxState.STOPPING, SandboxState.STOPPED}
 
 
-async def test_a_sandbox_that_was_found_outlives_its_block(client, sandbox_id):
+async def test_sandbox__existing_sandbox_outlives_the_block(client, sandbox_id):
     async with await client.get_sandbox(sandbox_id) as sandbox:
         pass
     assert (await sandbox.refresh()).state is SandboxState.RUNNING
 
 
-async def test_a_session_has_one_sandbox_which_is_found_again_and_woken(client):
+async def test_session_sandbox__is_found_again_and_resumed(client):
     first = await client.session_sandbox("a session? of ours", template="base")
     assert (await first.pause()).state is SandboxState.PAUSED
     async with await client.session_sandbox("a session? of ours", template="base") as again:
@@ -45,7 +45,7 @@ async def test_a_session_has_one_sandbox_which_is_found_again_and_woken(client):
     await again.delete()
 
 
-async def test_what_is_wanted_of_a_sandbox_comes_true(client):
+async def test_sandbox__lifecycle_methods(client):
     async with await client.create_sandbox(template="base", idle_timeout_s=600) as sandbox:
         assert (await sandbox.pause()).state is SandboxState.PAUSED
         assert (await sandbox.resume()).state is SandboxState.RUNNING
@@ -70,7 +70,7 @@ async def test_what_is_wanted_of_a_sandbox_comes_true(client):
         await sandbox.resume()
 
 
-async def test_a_create_waits_for_a_place_and_tells_how_far_it_is(narrow):
+async def test_create_sandbox__queued_reports_progress(narrow):
     first = await narrow.create_sandbox(template="base")
     told = []
     is_queued = asyncio.Event()
@@ -95,7 +95,7 @@ async def test_a_create_waits_for_a_place_and_tells_how_far_it_is(narrow):
     await second.delete()
 
 
-async def test_whoever_waits_no_longer_leaves_no_sandbox_behind(narrow):
+async def test_create_sandbox__timeout_deletes_the_sandbox(narrow):
     async with await narrow.create_sandbox(template="base") as first:
         with pytest.raises(WaitTimeout) as over:
             await narrow.create_sandbox(template="base", wait_s=0.3)
@@ -110,7 +110,7 @@ async def test_whoever_waits_no_longer_leaves_no_sandbox_behind(narrow):
 
 
 @pytest.mark.parametrize("client_at", ["async"], indirect=True)
-async def test_a_create_that_is_cancelled_leaves_no_sandbox_behind(narrow):
+async def test_create_sandbox__cancellation_deletes_the_sandbox(narrow):
     async with await narrow.create_sandbox(template="base") as first:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
@@ -118,7 +118,7 @@ async def test_a_create_that_is_cancelled_leaves_no_sandbox_behind(narrow):
         assert [one.id async for one in narrow.list_sandboxes()] == [first.id]
 
 
-async def test_what_the_server_refuses_is_an_exception_of_its_own(client, client_at):
+async def test_errors__server_errors_raise_their_own_exception(client, client_at):
     with pytest.raises(SandboxNotFound) as refused:
         await client.get_sandbox("0" * 20)
     error = refused.value

@@ -28,7 +28,7 @@ def chopped(content, cuts):
 
 
 @given(EVENTS, ENDS, st.data(), st.lists(st.integers(0, 10_000)))
-def test_events_are_the_same_however_they_are_chopped(events, ends, data, cuts):
+def test_sse__events_do_not_depend_on_chunking(events, ends, data, cuts):
     lines, expected, last_id = [], [], ""
     for texts, number, name in events:
         lines += [f"data: {text}" for text in texts] + [": a comment"]
@@ -42,28 +42,28 @@ def test_events_are_the_same_however_they_are_chopped(events, ends, data, cuts):
 
 
 @given(st.binary())
-def test_whatever_comes_is_read(content):
+def test_sse__arbitrary_bytes_are_parsed(content):
     parse(content)
     assert parse(content) == parse(*(bytes([byte]) for byte in content))
 
 
-def test_a_character_may_be_in_two_pieces():
+def test_sse__character_split_across_chunks():
     content = "data: ü€😀\n\n".encode()
     for place in range(len(content)):
         [event] = parse(content[:place], content[place:])
         assert event.data == "ü€😀"
 
 
-def test_what_is_not_whole_at_the_end_is_no_event():
+def test_sse__incomplete_event_is_dropped():
     assert parse(b"id: 7\ndata: half") == []
     assert parse(b"id: 7\ndata: half\n") == []
 
 
-def test_comments_and_heartbeats_are_no_events():
+def test_sse__comments_and_heartbeats_are_ignored():
     assert parse(b": this stream is open\n\n:\n\nretry: 1500\n\n") == []
 
 
-def test_an_id_is_kept_for_events_without_one_and_counts_once_its_event_is_whole():
+def test_sse__id_applies_once_its_event_is_complete():
     parser = EventParser(last_id="3")
     assert [event.id for event in parser.feed(b"data: a\n\nid: 4\ndata: b\n\ndata: c\n\n")] == [
         "3",
@@ -74,22 +74,22 @@ def test_an_id_is_kept_for_events_without_one_and_counts_once_its_event_is_whole
     assert parser.last_id == "4"
 
 
-def test_an_id_with_nul_is_none():
+def test_sse__id_with_nul_is_ignored():
     [event] = parse(b"id: 1\0\ndata: a\n\n", last_id="0")
     assert event.id == "0"
 
 
-def test_the_server_says_when_to_come_back():
+def test_sse__retry_sets_the_reconnection_delay():
     parser = EventParser()
     list(parser.feed(b"retry: 1500\nretry: soon\n\n"))
     assert parser.retry_s == 1.5
 
 
-def test_one_space_after_the_colon_is_not_the_values():
+def test_sse__one_space_after_the_colon_is_stripped():
     assert parse(b"data:  a\n\n")[0].data == " a"
     assert parse(b"data:a\n\n")[0].data == "a"
     assert parse(b"data\n\n")[0].data == ""
 
 
-def test_a_mark_of_byte_order_is_no_text():
+def test_sse__byte_order_mark_is_stripped():
     assert parse(b"\xef\xbb", b"\xbfdata: a\n\n")[0].data == "a"

@@ -29,7 +29,7 @@ async def shown_until(events, text):
     raise AssertionError(f"{text!r} was not shown, but {shown!r}")
 
 
-async def test_a_terminal_shows_what_is_typed_and_how_it_ends(sandbox):
+async def test_terminal__streams_output_and_exit_code(sandbox):
     async with await sandbox.open_terminal(cmd="read x; stty size; echo =$x; exit 4") as terminal:
         events = aiter(terminal)
         assert isinstance(await anext(events), TerminalAttached)
@@ -44,7 +44,7 @@ async def test_a_terminal_shows_what_is_typed_and_how_it_ends(sandbox):
     assert (await terminal.refresh()).exit_code == 4
 
 
-async def test_a_viewer_goes_on_at_the_byte_where_it_was(sandbox):
+async def test_terminal__reattach_continues_at_the_offset(sandbox):
     terminal = await sandbox.open_terminal(cmd=COUNT)
     first = aiter(terminal)
     shown = await shown_until(first, b"ready\r\n")
@@ -63,7 +63,7 @@ async def test_a_viewer_goes_on_at_the_byte_where_it_was(sandbox):
     assert last.state is CommandState.KILLED
 
 
-async def test_a_terminal_that_has_ended_is_shown_to_whoever_comes_late(sandbox):
+async def test_terminal__output_of_an_ended_terminal_is_readable(sandbox):
     terminal = await sandbox.open_terminal(cmd="seq 20000; exit 3")
     *_, last = [event async for event in terminal]
     assert last == TerminalExit(state=CommandState.EXITED, exit_code=3)
@@ -76,7 +76,7 @@ async def test_a_terminal_that_has_ended_is_shown_to_whoever_comes_late(sandbox)
     assert shown == b"".join(b"%d\r\n" % number for number in range(1, 20001))
 
 
-async def test_a_broken_connection_leaves_nothing_out_and_nothing_double(client_at, wire, sandbox):
+async def test_terminal__reconnect_neither_loses_nor_repeats_output(client_at, wire, sandbox):
     async with client_at(wire.url) as client:
         sandbox = await client.get_sandbox(sandbox.id)
         terminal = await sandbox.open_terminal(cmd=COUNT)
@@ -94,7 +94,7 @@ async def test_a_broken_connection_leaves_nothing_out_and_nothing_double(client_
     assert shown == b"ready\r\n" + numbers + b"beyond\r\n"
 
 
-async def test_who_types_after_a_break_hears_nothing_twice(client_at, wire, sandbox):
+async def test_terminal__input_after_a_reconnect_repeats_no_output(client_at, wire, sandbox):
     async with client_at(wire.url) as client:
         terminal = await (await client.get_sandbox(sandbox.id)).open_terminal(cmd=COUNT)
         events = aiter(terminal)
@@ -118,7 +118,7 @@ async def test_who_types_after_a_break_hears_nothing_twice(client_at, wire, sand
         await other.close()
 
 
-async def test_a_viewer_sees_that_its_sandbox_sleeps_and_wakes_it_by_typing(client):
+async def test_auto_resume__typing_resumes_a_paused_sandbox(client):
     async with await client.create_sandbox(template="base") as sandbox:
         terminal = await sandbox.open_terminal(cmd=COUNT)
         events = aiter(terminal)
@@ -135,7 +135,7 @@ async def test_a_viewer_sees_that_its_sandbox_sleeps_and_wakes_it_by_typing(clie
 
 
 @pytest.mark.parametrize("client_at", ["async"], indirect=True)
-async def test_who_may_not_see_a_terminal_is_told_why(client, client_at, sandbox):
+async def test_terminal__missing_permission_raises(client, client_at, sandbox):
     with pytest.raises(TerminalNotFound):
         await sandbox.attach_terminal("0" * 20)
     key = await client.create_key(scopes=["sandboxes"])

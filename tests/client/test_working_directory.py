@@ -97,11 +97,11 @@ def name():
     return f"it-{secrets.token_hex(4)}"
 
 
-async def test_commands_start_there(run, place):
+async def test_working_directory__commands_start_in_it(run, place):
     assert await run("pwd") == f"{place.directory}\n"
 
 
-async def test_the_client_writes_where_commands_read(files, run, place, name):
+async def test_working_directory__files_and_commands_agree(files, run, place, name):
     await files.write(f"new/{name}", "by the client")
     assert await run(f"cat new/{name}") == "by the client"
     assert await run(f"cat {place.directory}/new/{name}") == "by the client"
@@ -114,7 +114,7 @@ async def test_the_client_writes_where_commands_read(files, run, place, name):
     assert not await files.exists(f"new/{name}")
 
 
-async def test_entries_have_absolute_paths(files, run, place, name):
+async def test_working_directory__listed_paths_are_absolute(files, run, place, name):
     made = await files.mkdir(name)
     assert made.path == f"{place.directory}/{name}"
     await run(f"touch {name}/old")
@@ -126,7 +126,7 @@ async def test_entries_have_absolute_paths(files, run, place, name):
     assert await run(f"ls -d {name} 2>&1 || true") != f"{name}\n"
 
 
-async def test_a_path_may_lead_out_and_back(files, run, place, name):
+async def test_working_directory__paths_with_dot_dot(files, run, place, name):
     await files.write(f"../../../..{place.directory}/{name}", "around")
     assert await run(f"cat {name}") == "around"
     await files.write(f"{name}-dir/../{name}", "inside")
@@ -134,12 +134,12 @@ async def test_a_path_may_lead_out_and_back(files, run, place, name):
     assert await files.read_text(f"./{name}/../{name}") == "inside"
 
 
-async def test_the_home_is_the_users_wherever_commands_start(files, run, name):
+async def test_working_directory__tilde_is_the_users_home(files, run, name):
     await files.write(f"~/{name}", "at home")
     assert await run(f"cat ~/{name}") == "at home"
 
 
-async def test_an_archive_is_packed_and_unpacked_there(files, run, name, tmp_path):
+async def test_working_directory__archives(files, run, name, tmp_path):
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as packed:
         packed.addfile(tarfile.TarInfo("member"), io.BytesIO())
@@ -150,7 +150,7 @@ async def test_an_archive_is_packed_and_unpacked_there(files, run, name, tmp_pat
         assert "./member" in packed.getnames()
 
 
-async def test_changes_there_are_watched(files, run, name):
+async def test_working_directory__watch(files, run, name):
     events = files.watch()
     seen = asyncio.create_task(anext(events))
     async with asyncio.timeout(LONGEST_S):
@@ -161,14 +161,14 @@ async def test_changes_there_are_watched(files, run, name):
     await events.aclose()
 
 
-async def test_a_relative_directory_of_a_command_is_below_it(files, run, place, name):
+async def test_working_directory__relative_cwd_of_a_command(files, run, place, name):
     await files.mkdir(name)
     assert await run("pwd", cwd=name) == f"{place.directory}/{name}\n"
     assert await run("pwd", cwd=f"{name}/..") == f"{place.directory}\n"
     assert await run("pwd", cwd=".") == f"{place.directory}\n"
 
 
-async def test_terminals_start_there_too(client, place, name, files):
+async def test_working_directory__terminals_start_in_it(client, place, name, files):
     sandbox = await client.get_sandbox(place.sandbox_id)
     await files.mkdir(name)
     for cwd, shown in ((None, place.directory), (name, f"{place.directory}/{name}")):
@@ -177,7 +177,7 @@ async def test_terminals_start_there_too(client, place, name, files):
         assert output.decode() == f"{shown}\r\n"
 
 
-async def test_the_api_takes_it_as_the_default_of_a_listing(api, place, files, name):
+async def test_working_directory__is_the_default_of_listings(api, place, files, name):
     await files.write(name, "")
     url = f"/v1/sandboxes/{place.sandbox_id}/files"
     user = {} if place.user is None else {"user": place.user}
@@ -198,7 +198,7 @@ def sbx(server, *words):
     ).stdout
 
 
-async def test_sbx_copies_where_commands_read(server, run, place, name, tmp_path):
+async def test_working_directory__sbx_cp(server, run, place, name, tmp_path):
     user = [] if place.user is None else ["-u", place.user]
     (tmp_path / name).write_text("by sbx")
     (tmp_path / name).chmod(0o755)
@@ -215,7 +215,7 @@ async def test_sbx_copies_where_commands_read(server, run, place, name, tmp_path
 @pytest.mark.parametrize(
     "place", [("workspace", None, "/workspace"), ("base", None, "/home/user")], indirect=True
 )
-async def test_verbs_write_and_read_where_commands_do(api, place, run, name):
+async def test_working_directory__verbs(api, place, run, name):
     body = {"sandbox_id": place.sandbox_id, "path": name}
     written = await api.post("/sandboxes/write-file", json={**body, "content": "by a verb"})
     assert written.json() == {"path": name, "size": 9}
@@ -228,7 +228,7 @@ async def test_verbs_write_and_read_where_commands_do(api, place, run, name):
 @pytest.mark.parametrize(
     "place", [("workspace", None, "/workspace"), ("base", None, "/home/user")], indirect=True
 )
-def test_tools_for_models_agree_on_files(server, place, name):
+def test_working_directory__langchain_and_mcp_tools_agree(server, place, name):
     with SandboxClient(server.url, server.admin_key) as client:
         sandbox = client.get_sandbox(place.sandbox_id)
         tools = {tool.name: tool for tool in basic_tools(sandbox)}
@@ -240,9 +240,7 @@ def test_tools_for_models_agree_on_files(server, place, name):
 
 
 @pytest.mark.parametrize("place", [("workspace", None, "/workspace")], indirect=True)
-async def test_a_file_of_the_home_is_not_taken_for_one_of_the_working_directory(
-    files, run, name, place
-):
+async def test_working_directory__file_in_the_home_is_not_found(files, run, name, place):
     await run(f"echo home >~/{name}")
     with pytest.raises(PathNotFound, match=name):
         await files.read(name)

@@ -29,7 +29,7 @@ def into(tmp_path):
     return tmp_path / "into"
 
 
-def test_a_directory_comes_back_as_it_was(tmp_path, into):
+def test_archive__round_trip_preserves_files_modes_and_links(tmp_path, into):
     made = tmp_path / "made"
     (made / "sub").mkdir(parents=True)
     (made / "sub" / "run.sh").write_text("#!/bin/sh\n")
@@ -58,7 +58,7 @@ def test_a_directory_comes_back_as_it_was(tmp_path, into):
         ("pipe", tarfile.FIFOTYPE, ""),
     ],
 )
-def test_what_reaches_outside_or_is_no_file_is_left_out(tmp_path, into, member):
+def test_archive__escaping_paths_and_special_files_are_skipped(tmp_path, into, member):
     (tmp_path / "secret").write_text("secret")
     packed = archive_of(member, ("fine", tarfile.REGTYPE, "fine"))
     assert unpack_directory(packed, into) == [member[0]]
@@ -66,7 +66,7 @@ def test_what_reaches_outside_or_is_no_file_is_left_out(tmp_path, into, member):
     assert not (tmp_path / "escaped").exists()
 
 
-def test_nothing_is_written_through_a_link(tmp_path, into):
+def test_archive__nothing_is_written_through_a_symlink(tmp_path, into):
     outside = tmp_path / "outside"
     outside.mkdir()
     packed = archive_of(
@@ -80,6 +80,6 @@ def test_nothing_is_written_through_a_link(tmp_path, into):
     assert list(outside.iterdir()) == []
 
 
-def test_an_absolute_path_is_below_the_directory(into):
+def test_archive__absolute_paths_are_unpacked_below_the_directory(into):
     assert unpack_directory(archive_of(("/etc/name", tarfile.REGTYPE, "x")), into) == []
     assert (into / "etc" / "name").read_text() == "x"

@@ -6,7 +6,7 @@ import pytest
 pytestmark = pytest.mark.needs_engine
 
 
-def test_a_file_goes_there_and_comes_back(sbx, web, tmp_path):
+def test_cp__copies_a_file_to_the_sandbox_and_back(sbx, web, tmp_path):
     content = os.urandom(300_000)
     (tmp_path / "run.sh").write_bytes(content)
     (tmp_path / "run.sh").chmod(0o755)
@@ -17,7 +17,7 @@ def test_a_file_goes_there_and_comes_back(sbx, web, tmp_path):
     assert (tmp_path / "back" / "run.sh").read_bytes() == content
 
 
-def test_a_directory_goes_there_and_comes_back_with_modes_and_links(sbx, web, tmp_path):
+def test_cp__copies_a_directory_with_modes_and_links(sbx, web, tmp_path):
     (tmp_path / "made" / "sub").mkdir(parents=True)
     (tmp_path / "made" / "sub" / "run.sh").write_text("echo hi")
     (tmp_path / "made" / "sub" / "run.sh").chmod(0o755)
@@ -35,7 +35,7 @@ def test_a_directory_goes_there_and_comes_back_with_modes_and_links(sbx, web, tm
     assert sorted(each.name for each in (tmp_path / "back").iterdir()) == ["link", "sub"]
 
 
-def test_standard_streams_are_ends_too(sbx, web):
+def test_cp__dash_means_stdin_or_stdout(sbx, web):
     content = os.urandom(100_000)
     assert sbx("cp", "-", f"{web}:piped", stdin=content).returncode == 0
     assert sbx("cp", f"{web}:piped", "-").stdout == content
@@ -51,14 +51,14 @@ def test_standard_streams_are_ends_too(sbx, web):
         ("/etc/hostname", "{}:/proc/x", 1, "/proc/x"),
     ],
 )
-def test_what_cannot_be_copied_is_said(sbx, web, source, target, code, said, tmp_path):
+def test_cp__reports_what_cannot_be_copied(sbx, web, source, target, code, said, tmp_path):
     done = sbx("cp", source.format(web), target.format(web))
     assert done.returncode == code
     assert said in done.stderr
     assert not (tmp_path / "x").exists()
 
 
-def test_a_download_that_is_interrupted_leaves_what_was_there(start, sbx, web, tmp_path):
+def test_cp__interrupted_download_keeps_the_old_file(start, sbx, web, tmp_path):
     sbx("exec", web, "truncate -s 8G /tmp/huge")
     (tmp_path / "huge").write_text("before")
     with start("cp", f"{web}:/tmp/huge", "huge") as process:
@@ -70,7 +70,7 @@ def test_a_download_that_is_interrupted_leaves_what_was_there(start, sbx, web, t
     assert [each.name for each in tmp_path.iterdir() if "part" in each.name] == []
 
 
-def test_a_long_transfer_shows_how_far_it_is(sit, sbx, web, tmp_path):
+def test_cp__shows_a_progress_bar_for_long_transfers(sit, sbx, web, tmp_path):
     sbx("exec", web, "truncate -s 8G /tmp/huge")
     with sit("cp", f"{web}:/tmp/huge", "huge") as person:
         person.see("% ")

@@ -11,7 +11,7 @@ DOCUMENT = REPOSITORY / "docs/sbx.md"
 
 
 @pytest.mark.needs_engine
-def test_what_the_document_shows_works(server, variables, tmp_path):
+def test_sbx_document__examples_work(server, variables, tmp_path):
     script = "".join(block.code for block in to_run(blocks_of(DOCUMENT)))
     (tmp_path / "key.txt").write_text(f"{server.admin_key}\n")
     done = subprocess.run(
@@ -30,7 +30,7 @@ def test_what_the_document_shows_works(server, variables, tmp_path):
     assert "begun\ndone\n" in done.stdout
 
 
-def test_every_verb_is_in_the_document():
+def test_sbx_document__mentions_every_subcommand():
     verbs = subprocess.run([SBX, "--help"], capture_output=True, text=True, check=True).stdout
     listed = [
         line.split()[0]

@@ -17,14 +17,14 @@ from sandbox_client.cli.output.durations import format_duration, parse_duration
         ("7D", 604800),
     ],
 )
-def test_a_duration_is_read(written, seconds):
+def test_duration__parse(written, seconds):
     assert parse_duration(written) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     "written", ["", "x", "-1", "5x", "1h 30m", "h", "1e3", "٣s", "nan", "9" * 400]
 )
-def test_what_is_no_duration_is_refused_in_words(written):
+def test_duration__invalid_text_is_rejected_with_a_message(written):
     with pytest.raises(ValueError, match=r"is not a duration|is too long"):
         parse_duration(written)
 
@@ -42,5 +42,5 @@ def test_what_is_no_duration_is_refused_in_words(written):
         (90061, "1 d 1 h"),
     ],
 )
-def test_a_duration_is_said_in_two_units(seconds, said):
+def test_duration__format_uses_the_two_largest_units(seconds, said):
     assert format_duration(timedelta(seconds=seconds)) == said

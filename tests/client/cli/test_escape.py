@@ -15,7 +15,7 @@ from sandbox_client.console.terminal import Escape
         (b"\r~\r~.", b"\r~\r", True),
     ],
 )
-def test_the_escape_is_found_however_it_is_typed(typed, passed_on, is_complete):
+def test_terminal_escape__is_detected_in_any_chunking(typed, passed_on, is_complete):
     for pieces in ([typed], [bytes([byte]) for byte in typed]):
         escape = Escape()
         passed = b"".join(escape.feed(piece) for piece in pieces if not escape.is_complete)

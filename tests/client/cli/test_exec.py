@@ -9,18 +9,18 @@ import pytest
 pytestmark = pytest.mark.needs_engine
 
 
-def test_output_and_exit_code_are_the_commands(sbx, web):
+def test_exec__output_and_exit_code_are_the_commands(sbx, web):
     done = sbx("exec", web, "--", "echo out; echo err >&2; exit 3")
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
 
 
-def test_several_words_are_arguments_and_reach_it_as_they_are(sbx, web):
+def test_exec__several_words_are_passed_unchanged(sbx, web):
     words = ["two words", "$HOME", "it's", "--", "-l"]
     done = sbx("exec", web, "--", "printf", "%s|", *words)
     assert done.stdout == "".join(f"{word}|" for word in words)
 
 
-def test_it_runs_where_and_as_whom_one_says(sbx, web):
+def test_exec__workdir_user_and_env_options(sbx, web):
     line = 'echo "$A $B $PWD $USER $(id -un)"'
     done = sbx(
         *("exec", "-w", "/tmp", "-u", "root", "-e", "A=1", "-e", "B", web, line), env={"B": "b c"}
@@ -29,14 +29,14 @@ def test_it_runs_where_and_as_whom_one_says(sbx, web):
     assert done.stdout.endswith("root\n")
 
 
-def test_stdin_is_passed_on_to_its_end_byte_by_byte(sbx, web):
+def test_exec__stdin_is_forwarded_until_eof(sbx, web):
     content = os.urandom(700_000) + b"\r\n\x03\x04"
     done = sbx("exec", "-i", web, "--", "cat; echo done >&2", stdin=content)
     assert done.stdout == content
     assert done.stderr == "done\n"
 
 
-def test_a_command_that_reads_no_stdin_ends_all_the_same(start, web):
+def test_exec__command_that_ignores_stdin_ends(start, web):
     with start("exec", "-i", web, "--", "exit 4") as process:
         assert process.wait(60) == 4  # while stdin is open still
 
@@ -52,13 +52,13 @@ def test_a_command_that_reads_no_stdin_ends_all_the_same(start, web):
         (("-d", "-i", "{}", "--", "true"), 2),
     ],
 )
-def test_what_keeps_a_command_from_its_end_has_a_code(sbx, web, words, code):
+def test_exec__exit_codes_of_timeouts_signals_and_errors(sbx, web, words, code):
     done = sbx("exec", *(word.format(web) for word in words))
     assert done.returncode == code
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_interrupts_the_command_there(sit, web):
+def test_exec__ctrl_c_interrupts_the_remote_command(sit, web):
     with sit("exec", web, "--", "trap 'echo heard; exit 9' INT; echo ready; sleep 100") as person:
         person.see("ready")
         person.type("\x03")
@@ -67,7 +67,7 @@ def test_ctrl_c_interrupts_the_command_there(sit, web):
 
 
 @pytest.mark.parametrize("lines", [0, 1])
-def test_a_command_whose_output_is_no_longer_read_is_ended(start, sbx, web, lines):
+def test_exec__closed_stdout_hangs_up_the_command(start, sbx, web, lines):
     word = f"for-nobody-{lines}"
     with start("exec", web, "--", f"yes {word}; echo not reached") as process:
         for _ in range(lines):
@@ -79,7 +79,7 @@ def test_a_command_whose_output_is_no_longer_read_is_ended(start, sbx, web, line
     assert sbx("exec", "--timeout", "20s", web, "--", line).stdout == "gone\n"
 
 
-def test_a_second_ctrl_c_leaves_the_command_which_is_found_again(sit, sbx, web):
+def test_exec__second_ctrl_c_detaches_from_the_command(sit, sbx, web):
     line = "trap 'echo heard' INT; echo ready; until test -e /tmp/go; do sleep 0.1; done; exit 6"
     with sit("exec", web, "--", line) as person:
         person.see("ready")
@@ -94,14 +94,14 @@ def test_a_second_ctrl_c_leaves_the_command_which_is_found_again(sit, sbx, web):
     assert (found.stdout, found.returncode) == ("ready\nheard\n", 6)
 
 
-def test_to_programs_the_outcome_is_one_object(sbx, web):
+def test_exec__json_prints_the_outcome_as_one_object(sbx, web):
     done = sbx("--json", "exec", web, "--", "echo out; echo err >&2; exit 3")
     told = json.loads(done.stdout)
     assert (told["stdout"], told["stderr"], told["exit_code"]) == ("out\n", "err\n", 3)
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_a_command_is_left_and_its_output_followed_from_near_its_end(sbx, web):
+def test_tail__follows_a_detached_command_from_its_last_lines(sbx, web):
     left = sbx("exec", "-d", web, "--", "seq 100; printf '%s' end; exit 5").stdout.strip()
     assert sbx("tail", "-n", "2", web, left).stdout == "100\nend"
     followed = sbx("tail", "-c", "5", web, left[-6:])
@@ -110,7 +110,7 @@ def test_a_command_is_left_and_its_output_followed_from_near_its_end(sbx, web):
     assert [event["type"] for event in events][-1] == "exit"
 
 
-def test_nobody_waits_for_output_that_nobody_reads(start, web):
+def test_exec__slow_reader_of_stdout_does_not_block_exit(start, web):
     with start("exec", web, "--", "echo one; sleep 100") as process:
         assert process.stdout.readline() == b"one\n"
         process.stdout.close()
@@ -118,7 +118,7 @@ def test_nobody_waits_for_output_that_nobody_reads(start, web):
         assert b"Traceback" not in process.stderr.read()
 
 
-def test_a_sandbox_that_ends_meanwhile_ends_the_command(start, sbx):
+def test_exec__deleting_the_sandbox_ends_the_command(start, sbx):
     ended = sbx("create", "--template", "base").stdout.strip()
     with start("exec", "-i", ended, "--", "echo ready; cat") as process:
         assert process.stdout.readline() == b"ready\n"

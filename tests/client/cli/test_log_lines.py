@@ -23,7 +23,7 @@ def texts(lines):
     return [line.partition("Z  ")[2] or line[21:] for line in lines]
 
 
-def test_a_line_waits_for_its_end(lines):
+def test_log_lines__unfinished_line_is_held_back(lines):
     assert texts(lines.of(record("stdout", text="one\ntw"))) == ["command c1      one"]
     assert texts(lines.of(record("stderr", text="err\n"))) == ["command c1      err"]
     assert texts(lines.of(record("stdout", text="o\r\nthr"))) == ["command c1      two"]
@@ -34,20 +34,20 @@ def test_a_line_waits_for_its_end(lines):
     assert texts(lines.rest()) == []
 
 
-def test_what_was_written_draws_nothing(lines):
+def test_log_lines__escape_sequences_are_made_visible(lines):
     [line] = texts(lines.of(record("stdout", text="\x1b]0;title\x07\ta\n")))
     assert line == "command c1      \\x1b]0;title\\x07\ta"
     [line] = texts(lines.of(record("stdout", base64="/wo=")))
     assert line == "command c1      \ufffd"
 
 
-def test_what_is_missing_is_said(lines):
+def test_log_lines__gaps_are_reported(lines):
     assert texts(lines.of(record("gap", size=7)))[0].endswith("[7 bytes discarded]")
     [line] = lines.of(LogGap(type="gap", after=3, oldest=9))
     assert "between 3 and 9" in line
 
 
-def test_several_sandboxes_are_told_apart():
+def test_log_lines__several_sandboxes_are_labelled():
     lines = LogLines(Output(as_json=False, quiet=False, colours=False), {"s1": "web", "s2": "w"})
     event = LogEvent.model_validate(
         {

@@ -15,7 +15,7 @@ def unknown(variables):
         del variables[name]
 
 
-def test_a_key_is_asked_for_tried_and_written_down_for_nobody_else(unknown, sit, sbx, server, home):
+def test_login__verifies_the_key_and_saves_it_in_a_private_file(unknown, sit, sbx, server, home):
     assert "sbx login" in sbx("ls").stderr
     with sit("login", server.url) as person:
         person.see("API key for")
@@ -27,14 +27,14 @@ def test_a_key_is_asked_for_tried_and_written_down_for_nobody_else(unknown, sit,
     assert sbx("ls").returncode == 0
 
 
-def test_a_key_that_is_not_good_is_not_written_down(unknown, sbx, server, home):
+def test_login__invalid_key_is_not_saved(unknown, sbx, server, home):
     done = sbx("login", server.url, stdin=b"sbx_wrong\n")
     assert done.returncode == 1
     assert "Missing or invalid API key" in done.stderr
     assert not (home / "client.toml").exists()
 
 
-def test_ctrl_c_ends_the_question(unknown, sit, server):
+def test_login__ctrl_c_ends_the_prompt(unknown, sit, server):
     with sit("login", server.url) as person:
         person.see("API key for")
         person.type("\x03")

@@ -22,7 +22,7 @@ def run(*words, **variables):
     )
 
 
-def test_a_server_that_is_not_there_is_told_at_once_with_what_to_do():
+def test_sbx__unreachable_server_is_reported_at_once_with_advice():
     done = run("ls")
     assert done.returncode == 1
     assert "Cannot reach the server at http://127.0.0.1:1" in done.stderr
@@ -45,17 +45,17 @@ def test_a_server_that_is_not_there_is_told_at_once_with_what_to_do():
         ("logs", "web", "-n", "-1"),
     ],
 )
-def test_what_is_not_understood_is_2(words):
+def test_sbx__usage_errors_exit_with_2(words):
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
 
 
-def test_a_commands_own_options_come_after_two_dashes():
+def test_sbx__options_of_the_command_need_two_dashes():
     assert "put -- before the command" in run("exec", "web", "ls", "-l").stderr
 
 
-def test_help_loads_nothing_that_it_does_not_need():
+def test_sbx__help_does_not_import_the_client():
     heavy = ["asyncio", "httpx", "pydantic", "websockets", "sandbox_client.errors", "shtab"]
     program = (
         "import sys; from sandbox_client.cli.parser import build_parser; build_parser();"
@@ -67,7 +67,7 @@ def test_help_loads_nothing_that_it_does_not_need():
     assert done.stdout == "[]\n"
 
 
-def test_words_of_sbx_and_names_of_sandboxes_are_completed_in_bash(tmp_path):
+def test_completion__bash_completes_subcommands_and_sandbox_names(tmp_path):
     (tmp_path / "sbx").write_text("#!/bin/sh\necho website\necho other\n")
     (tmp_path / "sbx").chmod(0o755)
     script = run("completion", "bash").stdout + (
@@ -85,15 +85,15 @@ def test_words_of_sbx_and_names_of_sandboxes_are_completed_in_bash(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
-def test_other_shells_ask_for_names_when_they_complete(shell):
+def test_completion__other_shells_complete_sandbox_names(shell):
     assert "sbx ls --names" in run("completion", shell).stdout
 
 
-def test_a_workspace_has_its_own_words():
+def test_sbx__workspace_has_its_own_parser():
     assert "usage: sbx workspace" in run("workspace", "--help").stdout
 
 
-def test_help_that_nobody_reads_ends_quietly():
+def test_sbx__broken_pipe_exits_quietly():
     done = subprocess.run(
         ["bash", "-c", f"{SBX} --help | true; echo ${{PIPESTATUS[0]}}"],
         capture_output=True,

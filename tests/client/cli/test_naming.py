@@ -17,7 +17,7 @@ def sandbox(sandbox_id, *, state=SandboxState.RUNNING, name=None, session=None) 
     return SandboxRead.model_validate(told)
 
 
-def test_the_end_of_an_id_names_one_that_lives():
+def test_sandbox_lookup__id_suffix_prefers_a_living_sandbox():
     ended = sandbox("0hoakxo08s7nev8bvabc", state=SandboxState.STOPPED)
     living = sandbox("0hoakxo08s7nev8bxabc")
     other = sandbox("0hoakxo08s7nev8bvxyz")
@@ -27,7 +27,7 @@ def test_the_end_of_an_id_names_one_that_lives():
     assert find_by_id_suffix("bc", [ended, living, other]) is None
 
 
-def test_an_end_that_several_ids_have_is_refused_with_them():
+def test_sandbox_lookup__ambiguous_suffix_lists_the_ids():
     ones = [sandbox("0hoakxo08s7nev8bvabc"), sandbox("0hoakxo08s7nev8bxabc")]
     with pytest.raises(
         CliError, match="'abc' is ambiguous: 0hoakxo08s7nev8bvabc, 0hoakxo08s7nev8bxabc"
@@ -35,7 +35,7 @@ def test_an_end_that_several_ids_have_is_refused_with_them():
         find_by_id_suffix("abc", ones)
 
 
-def test_what_was_meant_is_found_among_names_sessions_and_ids():
+def test_sandbox_lookup__similar_names_are_suggested():
     known = [
         sandbox("0hoakxo08s7nev8bvabc", name="website"),
         sandbox("0hoakxo08s7nev8bvxyz", session="chat-17"),
@@ -47,5 +47,5 @@ def test_what_was_meant_is_found_among_names_sessions_and_ids():
     assert near("elsewhere", known) == []
 
 
-def test_the_states_that_can_be_listed_are_those_of_the_api():
+def test_ls__states_are_those_of_the_api():
     assert list(SandboxState) == STATES

@@ -16,11 +16,11 @@ from sandbox_client.cli.files.cp import Location, base_name, join_path, parse_lo
         ("-", Location(None, "-")),
     ],
 )
-def test_a_place_is_here_or_in_a_sandbox(written, place):
+def test_cp_location__is_local_or_in_a_sandbox(written, place):
     assert parse_location(written) == place
 
 
-def test_a_dash_is_a_standard_stream_only_here():
+def test_cp_location__dash_is_a_standard_stream_only_locally():
     assert parse_location("-").is_standard
     assert not parse_location("web:-").is_standard
 
@@ -29,11 +29,11 @@ def test_a_dash_is_a_standard_stream_only_here():
     ("path", "name"),
     [("/a/b", "b"), ("a/", "a"), (".", ""), ("~", ""), ("/", ""), ("..", ""), ("a/.", "")],
 )
-def test_the_last_part_of_a_path_may_be_no_name(path, name):
+def test_cp_location__base_name_may_be_missing(path, name):
     assert base_name(path) == name
 
 
-def test_something_in_a_directory_has_a_path():
+def test_cp_location__join_path():
     assert join_path("/", "a") == "/a"
     assert join_path("a/", "b") == "a/b"
     assert join_path("a", "") == "a"

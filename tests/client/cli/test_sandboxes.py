@@ -25,7 +25,7 @@ async def narrow(server, narrow_key):
         yield client
 
 
-async def test_a_sandbox_from_creation_to_its_end(sbx, tmp_path):
+async def test_sbx__sandbox_from_create_to_rm(sbx, tmp_path):
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"docs": {"command": "true"}}}')
     made = sbx(
         *("create", "--template", "base", "--name", "one\x1b[2J", "--session", "s-1"),
@@ -48,7 +48,7 @@ async def test_a_sandbox_from_creation_to_its_end(sbx, tmp_path):
     assert "stopped" in sbx("ls", "--all", "--metadata", "team=core").stdout
 
 
-def test_several_are_turned_though_one_of_them_fails(sbx, web):
+def test_lifecycle_verbs__error_with_one_sandbox_does_not_stop_the_others(sbx, web):
     done = sbx("--json", "pause", "missing", web)
     assert done.returncode == 1
     problem = json.loads(done.stderr)
@@ -56,13 +56,15 @@ def test_several_are_turned_though_one_of_them_fails(sbx, web):
     assert sbx("resume", web).stdout.strip() == web
 
 
-def test_a_name_that_is_nearly_right_is_suggested(sbx, web):
+def test_sbx__similar_sandbox_name_is_suggested(sbx, web):
     done = sbx("show", "workshap")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Sandbox 'workshap' not found. Did you mean workshop?" in done.stderr
 
 
-async def test_who_waits_sees_why_and_leaves_nothing_behind(sit, start, narrow, narrow_key):
+async def test_create__queued_sandbox_shows_its_position_and_is_deleted_on_timeout(
+    sit, start, narrow, narrow_key
+):
     environment = {API_KEY: narrow_key}
     async with await narrow.create_sandbox(template="base"):
         with sit("create", "--template", "base", env=environment) as person:
@@ -76,7 +78,7 @@ async def test_who_waits_sees_why_and_leaves_nothing_behind(sit, start, narrow, 
         assert len([one async for one in narrow.list_sandboxes()]) == 1
 
 
-async def test_run_leaves_nothing_behind_however_it_ends(sbx, sit, narrow, narrow_key):
+async def test_run__deletes_the_sandbox_however_it_ends(sbx, sit, narrow, narrow_key):
     environment = {API_KEY: narrow_key}
 
     async def left():

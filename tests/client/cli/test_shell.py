@@ -28,7 +28,7 @@ def web(editing):
     return sandbox.id
 
 
-def test_a_shell_knows_the_terminals_size_and_ctrl_c_is_for_what_runs_in_it(sit, web):
+def test_shell__forwards_the_terminal_size_and_ctrl_c(sit, web):
     with sit("shell", web) as person:
         person.type("stty size\r")
         person.see("24 80")
@@ -43,7 +43,7 @@ def test_a_shell_knows_the_terminals_size_and_ctrl_c_is_for_what_runs_in_it(sit,
         assert person.end() == 7
 
 
-def test_a_shell_that_is_left_is_there_again(sit, web):
+def test_shell__detach_and_attach_again(sit, web):
     with sit("shell", web, "--", "bash --norc -i") as person:
         person.type("MARK=here; echo $MARK-1\r")
         person.see("here-1")
@@ -57,21 +57,21 @@ def test_a_shell_that_is_left_is_there_again(sit, web):
         assert person.end() == 4
 
 
-def test_a_command_may_have_a_terminal(sit, web):
+def test_exec__tty_option_opens_a_terminal(sit, web):
     with sit("exec", "-t", "-e", "A=a", web, "--", "tty; echo $A-$((1 + 1)); exit 3") as person:
         person.see("/dev/pts/")
         person.see("a-2")
         assert person.end() == 3
 
 
-def test_without_a_terminal_there_is_no_shell(sbx, web):
+def test_shell__requires_a_terminal(sbx, web):
     done = sbx("shell", web)
     assert done.returncode == 125
     assert "must be a terminal" in done.stderr
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_full_screen_editor_is_typed_into(sit, sbx, editing):
+async def test_shell__full_screen_editor_works(sit, sbx, editing):
     sandbox, installing = editing
     installed = await installing.wait()
     if installed.exit_code != 0:

@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.needs_engine
 
 
-def test_a_log_is_told_in_lines_with_nothing_raw_in_them(sbx, web):
+def test_logs__prints_escaped_lines(sbx, web):
     done = sbx("--json", "exec", web, "printf 'one\\ntwo \\033[2J'")
     lines = sbx("logs", web, "--source", "command").stdout.splitlines()
     label = f"command {json.loads(done.stdout)['id'][-6:]}"
@@ -16,7 +16,7 @@ def test_a_log_is_told_in_lines_with_nothing_raw_in_them(sbx, web):
     assert len(listed) == 2
 
 
-def test_a_log_is_followed_until_nobody_reads_any_more(start, web):
+def test_logs__follow_ends_when_stdout_is_closed(start, web):
     with start("--json", "logs", "-f", "-n", "1", web) as process:
         assert json.loads(process.stdout.readline())["sandbox_id"] == web
         process.stdout.close()
@@ -24,7 +24,7 @@ def test_a_log_is_followed_until_nobody_reads_any_more(start, web):
         assert process.stderr.read() == b""
 
 
-def test_a_log_is_followed_from_its_last_lines_on(start, sbx, web):
+def test_logs__follow_starts_with_the_last_lines(start, sbx, web):
     sbx("exec", web, "--", "seq 1000")
     with start("logs", "-f", "-n", "2", "--source", "command", web) as process:
         assert process.stdout.readline().endswith(b"  1000\n")
@@ -36,7 +36,7 @@ def test_a_log_is_followed_from_its_last_lines_on(start, sbx, web):
         process.stdout.read()
 
 
-def test_events_are_told_of_one_sandbox_or_all(sbx, web):
+def test_events__of_one_sandbox_or_all(sbx, web):
     of_one = sbx("events", web, "--type", "sandbox.running").stdout
     assert {line.split()[3] for line in of_one.splitlines()} == {"sandbox.running"}
     assert web in of_one
@@ -44,7 +44,7 @@ def test_events_are_told_of_one_sandbox_or_all(sbx, web):
     assert "Traceback" not in sbx("events", web, "--type", "nonsense").stderr
 
 
-def test_a_port_has_an_address_and_links(sbx, web, tmp_path):
+def test_port__prints_a_url_or_a_link(sbx, web, tmp_path):
     assert f"8000-{web}" in sbx("port", web, "8000").stdout
     link = json.loads(sbx("--json", "port", web, "8000", "--link", "90s").stdout)
     assert "ticket=" in link["url"]

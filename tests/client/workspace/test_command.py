@@ -22,7 +22,7 @@ def describe(project, **described):
     (project / FILE).write_text(json.dumps(described))
 
 
-async def test_one_command_ends_in_a_shell_in_the_sandbox(start, project):
+async def test_workspace_start__opens_a_shell_in_the_sandbox(start, project):
     describe(project, environment=["NOT_HERE", "MODE=test"], setup=["echo step >>made.txt"])
     with start() as person:
         seen = person.see("$ echo step")
@@ -42,7 +42,7 @@ async def test_one_command_ends_in_a_shell_in_the_sandbox(start, project):
         assert person.end() == 3
 
 
-async def test_what_changed_there_is_pulled_on_request(start, run, project):
+async def test_workspace_pull__copies_changes_from_the_sandbox(start, run, project):
     with start("--no-shell") as person:
         assert person.end() == 0
     with start() as person:
@@ -55,7 +55,7 @@ async def test_what_changed_there_is_pulled_on_request(start, run, project):
     assert (project / "app.py").read_text() == "theirs\n"
 
 
-async def test_changes_come_and_go_while_a_watched_shell_is_open(start, project):
+async def test_workspace_start__watch_synchronizes_both_directions(start, project):
     with start("--watch") as person:
         person.see("$ ")
         (project / "here.txt").write_text("from here\n")
@@ -67,7 +67,7 @@ async def test_changes_come_and_go_while_a_watched_shell_is_open(start, project)
     assert (project / "there.txt").read_text() == "there\n"
 
 
-async def test_a_shell_is_left_and_runs_on(start, project):
+async def test_workspace_start__detached_shell_keeps_running(start, project):
     with start() as person:
         person.see("$ ")
         person.type("\r~.")
@@ -75,14 +75,14 @@ async def test_a_shell_is_left_and_runs_on(start, project):
         assert person.end() == 0
 
 
-async def test_a_directory_alone_is_started(run, project, tmp_path):
+async def test_workspace_command__start_is_the_default_action(run, project, tmp_path):
     assert run(str(project), "--no-shell").returncode == 0
     assert "sandbox" in run("status").stderr
     missing = run(str(tmp_path / "missing"))
     assert missing.stderr.endswith("missing is not a directory.\n")
 
 
-async def test_without_a_terminal_there_is_no_shell(run):
+async def test_workspace_start__shell_requires_a_terminal(run):
     done = run("start")
     assert done.returncode == 1
     assert done.stderr.endswith(
@@ -91,7 +91,7 @@ async def test_without_a_terminal_there_is_no_shell(run):
 
 
 @pytest.mark.parametrize("act", ["pull", "push", "sync", "status"])
-async def test_a_directory_without_a_sandbox_is_told_so(run, act):
+async def test_workspace_status__directory_without_a_sandbox(run, act):
     done = run(act)
     assert done.returncode == 1
     assert "has no sandbox. Create one with `start`." in done.stderr
@@ -106,7 +106,7 @@ async def test_a_directory_without_a_sandbox_is_told_so(run, act):
         ('{"environment": ["1X=1"]}', "environment"),
     ],
 )
-async def test_a_file_that_is_not_understood_is_refused_with_the_place(
+async def test_workspace_config__invalid_file_is_rejected_with_the_field(
     run, project, written, complaint
 ):
     (project / FILE).write_text(written)

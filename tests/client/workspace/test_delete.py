@@ -43,7 +43,7 @@ def state(client, started):
     return state
 
 
-async def test_what_was_never_brought_back_is_listed_and_kept(run, inside, state):
+async def test_workspace_delete__refuses_and_lists_unpulled_changes(run, inside, state):
     await inside("echo important >result.txt; echo theirs >app.py")
     kept = run("delete")
     assert kept.returncode == 1
@@ -55,7 +55,7 @@ async def test_what_was_never_brought_back_is_listed_and_kept(run, inside, state
     assert await state() == "running"
 
 
-async def test_after_a_pull_it_is_deleted(run, inside, state, project):
+async def test_workspace_delete__deletes_after_a_pull(run, inside, state, project):
     await inside("echo important >result.txt; git add .; git commit -qm Inside")
     assert run("pull").returncode == 0
     deleted = run("delete")
@@ -64,26 +64,26 @@ async def test_after_a_pull_it_is_deleted(run, inside, state, project):
     assert (project / "result.txt").read_text() == "important\n"
 
 
-async def test_with_force_it_is_deleted_all_the_same(run, inside, state):
+async def test_workspace_delete__force_discards_changes(run, inside, state):
     await inside("echo important >result.txt")
     assert run("delete", "--force").returncode == 0
     assert await state() == "stopped"
 
 
-async def test_many_changes_are_not_all_listed(run, inside):
+async def test_workspace_delete__long_lists_are_shortened(run, inside):
     await inside("for i in $(seq 10 40); do echo $i >$i.txt; done")
     assert "10.txt, 11.txt" in (told := run("delete").stderr)
     assert "19.txt and 21 more\n" in told
 
 
-async def test_names_from_the_sandbox_cannot_write_to_the_terminal(run, inside):
+async def test_workspace_delete__file_names_are_escaped(run, inside):
     await inside("touch \"$(printf 'a\\033[2Jb')\"")
     told = run("delete").stderr
     assert "\033" not in told
     assert r"a\x1b[2Jb" in told
 
 
-async def test_commits_that_were_never_fetched_are_listed_and_kept(run, inside, project):
+async def test_workspace_delete__refuses_with_unfetched_commits(run, inside, project):
     await inside("git commit -q --allow-empty -m Inside; git switch -qc other; git switch -q main")
     kept = run("delete")
     assert kept.returncode == 1
@@ -93,14 +93,14 @@ async def test_commits_that_were_never_fetched_are_listed_and_kept(run, inside, 
     assert run("delete").returncode == 0
 
 
-async def test_commits_that_nothing_here_leads_to_any_more_are_listed_again(run, inside, project):
+async def test_workspace_delete__refuses_with_commits_no_local_ref_reaches(run, inside, project):
     await inside("git commit -q --allow-empty -m Inside")
     assert run("pull").returncode == 0
     git(project, "update-ref", "-d", "refs/remotes/sandbox/main")
     assert "commits not fetched yet, on: main" in run("delete").stderr
 
 
-async def test_commits_that_no_pull_fetches_are_listed_and_kept(run, inside):
+async def test_workspace_delete__refuses_with_commits_that_pull_cannot_fetch(run, inside):
     await inside("echo stashed >app.py; git stash --quiet")
     await inside("git switch -q --detach; git commit -q --allow-empty -m Lost")
     await inside("git commit -q --allow-empty -m Tagged; git tag -a -m v1 v1; git switch -q main")
@@ -113,7 +113,9 @@ async def test_commits_that_no_pull_fetches_are_listed_and_kept(run, inside):
     assert run("delete").returncode == 1
 
 
-async def test_a_repository_that_only_the_sandbox_has_is_kept(run, tmp_path, home, client):
+async def test_workspace_delete__refuses_with_a_repository_only_in_the_sandbox(
+    run, tmp_path, home, client
+):
     plain = tmp_path / "plain"
     plain.mkdir()
     (plain / "x").write_text("x")
@@ -130,13 +132,13 @@ async def test_a_repository_that_only_the_sandbox_has_is_kept(run, tmp_path, hom
     assert run("delete", str(plain), "--force").returncode == 0
 
 
-async def test_a_logout_script_that_fails_is_no_reason_to_keep_it(run, inside):
+async def test_workspace_delete__failing_logout_script_is_ignored(run, inside):
     await inside("rm -rf .git; echo false >~/.bash_logout")
     deleted = run("delete")
     assert deleted.returncode == 0, deleted.stderr
 
 
-async def test_files_that_cannot_be_read_there_are_listed_and_stay_here(run, inside, project):
+async def test_workspace_delete__refuses_with_unreadable_files(run, inside, project):
     (project / "closed").mkdir()
     (project / "closed" / "x").write_text("x")
     assert run("push").returncode == 0
@@ -149,7 +151,7 @@ async def test_files_that_cannot_be_read_there_are_listed_and_stay_here(run, ins
     assert "not readable in the sandbox, so `pull` skips them: app.py, closed" in kept.stderr
 
 
-async def test_a_paused_sandbox_is_resumed_to_be_checked(run, inside, client, started):
+async def test_workspace_delete__resumes_a_paused_sandbox_to_check_it(run, inside, client, started):
     await inside("echo important >result.txt")
     await (await find_sandbox(client, started)).pause()
     assert "result.txt" in run("delete").stderr
@@ -159,7 +161,9 @@ async def test_a_paused_sandbox_is_resumed_to_be_checked(run, inside, client, st
     assert run("delete").returncode == 0
 
 
-async def test_without_the_directory_it_takes_force(run, inside, project, tmp_path, state):
+async def test_workspace_delete__missing_directory_requires_force(
+    run, inside, project, tmp_path, state
+):
     (project / "app.py").rename(tmp_path / "app.py")
     shutil.rmtree(project / ".git")
     for gone in (False, True):
@@ -181,7 +185,7 @@ async def test_without_the_directory_it_takes_force(run, inside, project, tmp_pa
         ("sudo mv /usr/bin/git /usr/bin/git.away", "git: command not found"),
     ],
 )
-async def test_what_cannot_be_compared_takes_force(run, inside, state, broken, reason):
+async def test_workspace_delete__failed_check_requires_force(run, inside, state, broken, reason):
     await inside(broken)
     kept = run("delete")
     assert kept.returncode == 1
@@ -191,7 +195,7 @@ async def test_what_cannot_be_compared_takes_force(run, inside, state, broken, r
     assert run("delete", "--force").returncode == 0
 
 
-async def test_a_server_that_is_down_is_no_reason_to_take_it_for_deleted(run, started, monkeypatch):
+async def test_workspace_delete__unreachable_server_is_an_error(run, started, monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("SANDBOX_SERVER_URL", "http://127.0.0.1:9")
         down = run("delete")
@@ -199,7 +203,7 @@ async def test_a_server_that_is_down_is_no_reason_to_take_it_for_deleted(run, st
     assert "127.0.0.1:9" in down.stderr
 
 
-async def test_a_sandbox_that_is_gone_needs_no_force(run, inside, client, started):
+async def test_workspace_delete__deleted_sandbox_needs_no_force(run, inside, client, started):
     await inside("echo important >result.txt")
     await (await find_sandbox(client, started)).delete()
     for _ in range(2):
@@ -210,11 +214,11 @@ async def test_a_sandbox_that_is_gone_needs_no_force(run, inside, client, starte
         )
 
 
-async def test_a_directory_that_never_had_one_needs_no_force(run, project):
+async def test_workspace_delete__directory_without_a_sandbox_needs_no_force(run, project):
     assert run("delete").returncode == 0
 
 
-async def test_a_sandbox_that_failed_takes_force(run, project):
+async def test_workspace_delete__failed_sandbox_requires_force(run, project):
     (project / FILE).write_text('{"template": "base:no-such-tag"}')
     assert run("start", "--no-shell").returncode == 1
     kept = run("delete")

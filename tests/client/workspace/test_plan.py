@@ -10,7 +10,7 @@ def paths(changes):
     return [change.path for change in changes]
 
 
-def test_what_one_side_changed_goes_to_the_other():
+def test_sync_plan__change_on_one_side_is_copied():
     base = {"ours": ONE, "theirs": ONE, "quiet": ONE}
     plan = make_plan(base, base | {"ours": TWO}, base | {"theirs": TWO, "new": ONE}, BOTH)
     assert paths(plan.push) == ["ours"]
@@ -18,12 +18,12 @@ def test_what_one_side_changed_goes_to_the_other():
     assert plan.same == ["quiet"]
 
 
-def test_what_one_side_deleted_is_deleted_on_the_other():
+def test_sync_plan__deletion_on_one_side_is_copied():
     plan = make_plan({"a": ONE, "b": ONE}, {"a": ONE}, {"b": ONE}, BOTH)
     assert [(one.path, one.after) for one in (*plan.push, *plan.pull)] == [("b", None), ("a", None)]
 
 
-def test_what_both_changed_is_kept_twice():
+def test_sync_plan__conflict_keeps_both_versions():
     plan = make_plan({"d/a.py": ONE}, {"d/a.py": TWO}, {"d/a.py": THREE}, BOTH)
     assert plan.conflicts == {"d/a.py": "d/a.from-sandbox.py"}
     assert [(one.path, one.source, one.after) for one in plan.pull] == [
@@ -32,20 +32,20 @@ def test_what_both_changed_is_kept_twice():
     assert [(one.path, one.before, one.after) for one in plan.push] == [("d/a.py", THREE, TWO)]
 
 
-def test_a_copy_takes_no_name_that_something_else_has():
+def test_sync_plan__conflict_copy_gets_a_free_name():
     near = {"a": TWO, "a.from-sandbox": ONE}
     far = {"a": THREE, "a.from-sandbox": ONE, "a.from-sandbox-2": ONE}
     plan = make_plan({"a": ONE, "a.from-sandbox": ONE, "a.from-sandbox-2": ONE}, near, far, BOTH)
     assert plan.conflicts == {"a": "a.from-sandbox-3"}
 
 
-def test_a_copy_that_was_made_before_a_crash_is_not_made_again():
+def test_sync_plan__conflict_copy_is_reused_after_a_crash():
     plan = make_plan({"a": ONE}, {"a": TWO, "a.from-sandbox": THREE}, {"a": THREE}, BOTH)
     assert plan.conflicts == {"a": "a.from-sandbox"}
     assert plan.pull == []
 
 
-def test_what_one_side_deleted_and_the_other_changed_is_kept():
+def test_sync_plan__changed_file_wins_over_a_deletion():
     base = {"a": ONE, "b": ONE}
     plan = make_plan(base, {"b": TWO}, {"a": TWO}, BOTH)
     assert plan.restored == ["a", "b"]
@@ -53,14 +53,14 @@ def test_what_one_side_deleted_and_the_other_changed_is_kept():
     assert [(one.path, one.after) for one in plan.push] == [("b", TWO)]
 
 
-def test_a_directory_stays_in_which_something_stays():
+def test_sync_plan__non_empty_directory_is_kept():
     base = {"d": DIRECTORY, "d/a": ONE}
     plan = make_plan(base, {}, {"d": DIRECTORY, "d/a": ONE, "d/new": ONE}, BOTH)
     assert paths(plan.push) == ["d/a"]
     assert paths(plan.pull) == ["d", "d/new"]
 
 
-def test_what_is_not_asked_for_waits_and_is_told():
+def test_sync_plan__other_direction_is_reported_as_pending():
     base = {"a": ONE, "b": ONE}
     near, far = base | {"a": TWO}, base | {"b": TWO}
     pull = make_plan(base, near, far, Direction.PULL)
@@ -71,13 +71,13 @@ def test_what_is_not_asked_for_waits_and_is_told():
     assert push.waiting[Direction.PULL] == ["b"]
 
 
-def test_a_push_keeps_what_it_would_write_over():
+def test_sync_plan__push_saves_the_version_it_replaces():
     plan = make_plan({"a": ONE}, {"a": TWO}, {"a": THREE}, Direction.PUSH)
     assert paths(plan.pull) == ["a.from-sandbox"]
     assert paths(plan.push) == ["a"]
 
 
-def test_a_file_here_and_a_directory_there_are_left_as_they_are():
+def test_sync_plan__file_and_directory_conflict_changes_nothing():
     plan = make_plan({}, {"a": ONE}, {"a": DIRECTORY}, BOTH)
     assert plan.type_conflicts == ["a"]
     assert plan.push == plan.pull == []

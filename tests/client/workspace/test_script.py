@@ -50,7 +50,7 @@ def script_at(server, home):
             os.close(ended)
 
 
-def test_it_brings_up_a_server_makes_a_key_and_ends_with_a_sandbox(project, home):
+def test_start_script__starts_a_server_and_creates_a_key_and_a_sandbox(project, home):
     (project / "x.txt").write_text("x")
     with server_process() as server, script_at(server, home) as script:
         started = script(str(project), "--no-shell")
@@ -68,7 +68,7 @@ def test_it_brings_up_a_server_makes_a_key_and_ends_with_a_sandbox(project, home
         assert deleted.returncode == 0, deleted.stderr
 
 
-def test_it_starts_nothing_for_a_server_elsewhere(project, home):
+def test_start_script__does_not_start_a_remote_server(project, home):
     with server_process() as server, script_at(server, home) as script:
         done = script(str(project), SANDBOX_SERVER_URL="http://sandboxes.invalid")
         assert done.returncode == 1
@@ -76,7 +76,7 @@ def test_it_starts_nothing_for_a_server_elsewhere(project, home):
         assert find_server(server.state_dir) is None
 
 
-def test_its_help_starts_nothing(home):
+def test_start_script__help_starts_nothing(home):
     with server_process() as server, script_at(server, home) as script:
         assert "e2b-sandbox.config.json" in script("--help").stdout
         assert find_server(server.state_dir) is None

@@ -28,7 +28,7 @@ def contents(root):
 
 
 @pytest.mark.parametrize("kind", [TwoSides, TwoPrograms])
-def test_a_project_becomes_the_same_on_both_sides(kind, tmp_path):
+def test_sync__makes_both_sides_equal(kind, tmp_path):
     sides = kind(tmp_path)
     near = sides.near
     (near / "src/deep").mkdir(parents=True)
@@ -45,7 +45,7 @@ def test_a_project_becomes_the_same_on_both_sides(kind, tmp_path):
     assert (sides.far / "link").readlink() == Path("src/deep/a.py")
 
 
-def test_what_git_ignores_and_git_itself_stay_where_they_are(sides):
+def test_sync__ignored_files_and_the_git_directory_are_not_copied(sides):
     for path in (
         "node_modules/x",
         "sub/build/y",
@@ -65,7 +65,7 @@ def test_what_git_ignores_and_git_itself_stay_where_they_are(sides):
     assert files == {".gitignore", "keep.log", "sub/.gitignore", "sub/kept/z"}
 
 
-def test_random_changes_on_both_sides_end_in_the_same_and_lose_nothing(sides):
+def test_sync__random_changes_converge_without_loss(sides):
     chance = random.Random(7)
     written: set[str] = set()
     for round_ in range(12):
@@ -89,7 +89,7 @@ def change_something(side, chance, written, text):
     written.add(text)
 
 
-def test_a_file_that_changed_on_both_sides_is_there_twice(sides):
+def test_sync__conflict_keeps_both_versions(sides):
     (sides.near / "a.txt").write_text("first")
     sides.synchronize()
     (sides.near / "a.txt").write_text("ours")
@@ -102,7 +102,7 @@ def test_a_file_that_changed_on_both_sides_is_there_twice(sides):
     assert sides.plan().conflicts == {}
 
 
-def test_what_changes_after_the_look_is_not_written_over(sides):
+def test_sync__file_changed_after_the_scan_is_not_overwritten(sides):
     (sides.near / "a").write_text("first")
     sides.synchronize()
     (sides.near / "a").write_text("ours")
@@ -112,7 +112,7 @@ def test_what_changes_after_the_look_is_not_written_over(sides):
     assert (sides.far / "a").read_text() == "theirs, a moment later"
 
 
-def test_what_changes_while_it_is_packed_is_what_was_sent(sides):
+def test_sync__file_changed_while_packing_is_recorded_as_sent(sides):
     (sides.near / "a").write_text("first")
     plan = sides.plan()
     (sides.near / "a").write_text("second")
@@ -121,7 +121,7 @@ def test_what_changes_while_it_is_packed_is_what_was_sent(sides):
     assert sides.plan().push == []
 
 
-def test_a_directory_that_becomes_a_file_and_back_goes_over(sides):
+def test_sync__directory_replaced_by_a_file_and_back(sides):
     (sides.near / "x").mkdir()
     (sides.near / "x/inside").write_text("1")
     sides.synchronize()
@@ -136,7 +136,7 @@ def test_a_directory_that_becomes_a_file_and_back_goes_over(sides):
     assert (sides.near / "x").is_dir()
 
 
-def test_files_are_read_again_only_if_they_changed(sides):
+def test_sync_scan__unchanged_files_are_not_read_again(sides):
     file = sides.near / "a"
     file.write_text("first")
     os.utime(file, ns=(1, 1))
@@ -160,7 +160,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_nothing_is_written_outside_of_the_directory(sides, tmp_path, path):
+def test_changeset__paths_outside_the_directory_are_refused(sides, tmp_path, path):
     (sides.near / "way-out").symlink_to(tmp_path)
     (sides.far / "evil").write_text("evil")
     before = sorted(tmp_path.rglob("*"))
@@ -175,7 +175,7 @@ def test_nothing_is_written_outside_of_the_directory(sides, tmp_path, path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_strangers_parcel_makes_no_change_that_nobody_asked_for(sides, tmp_path):
+def test_changeset__unexpected_changes_are_ignored(sides, tmp_path):
     (sides.far / "hook").write_text("evil")
     asked = Change("hook", before=None, after=Entry("file", "?"))
     others = [
@@ -192,7 +192,7 @@ def test_a_strangers_parcel_makes_no_change_that_nobody_asked_for(sides, tmp_pat
     assert sorted(path.name for path in sides.near.iterdir()) == ["hook"]
 
 
-def test_a_parcel_with_anything_but_files_is_refused(sides, tmp_path):
+def test_changeset__members_other_than_files_are_rejected(sides, tmp_path):
     changeset_file = tmp_path / "scratch/parcel"
     with tarfile.open(changeset_file, "w") as tar:
         link = tarfile.TarInfo("0")
@@ -202,7 +202,7 @@ def test_a_parcel_with_anything_but_files_is_refused(sides, tmp_path):
         applier.apply(str(sides.near), file)
 
 
-def test_a_parcel_that_breaks_off_changes_nothing(sides, tmp_path):
+def test_changeset__truncated_archive_changes_nothing(sides, tmp_path):
     (sides.far / "a").write_text("x" * 100_000)
     changeset_file = tmp_path / "scratch/parcel"
     change = Change("a", before=None, after=Entry("file"))
@@ -214,13 +214,13 @@ def test_a_parcel_that_breaks_off_changes_nothing(sides, tmp_path):
     assert list(sides.near.iterdir()) == []
 
 
-def test_pipes_and_sockets_are_passed_over(sides):
+def test_sync_scan__pipes_and_sockets_are_skipped(sides):
     os.mkfifo(sides.near / "pipe")
     assert contents(sides.near) == {}
     assert sides.plan(Direction.PUSH).push == []
 
 
-def test_who_may_read_a_file_stays_as_it_is_when_the_file_is_replaced(sides):
+def test_changeset__replaced_file_keeps_its_mode(sides):
     (sides.near / "secret").write_text("1")
     sides.synchronize()
     (sides.far / "secret").chmod(0o600)

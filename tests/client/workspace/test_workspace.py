@@ -31,7 +31,7 @@ async def inside(workspace, script):
     return done.stdout
 
 
-async def test_a_directory_is_the_sandboxs_workspace_and_changes_come_back(workspace, project):
+async def test_workspace__directory_is_synchronized_with_the_sandbox(workspace, project):
     (project / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (project / "run.sh").chmod(0o755)
     pushed = await workspace.shared.synchronize(Direction.PUSH)
@@ -51,7 +51,7 @@ async def test_a_directory_is_the_sandboxs_workspace_and_changes_come_back(works
     assert again.pushed == again.pulled == []
 
 
-async def test_what_both_changed_is_kept_twice_on_both_sides(workspace, project):
+async def test_workspace__conflict_is_kept_on_both_sides(workspace, project):
     await workspace.shared.synchronize(Direction.PUSH)
     await inside(workspace, "echo theirs >app.py")
     (project / "app.py").write_text("ours\n")
@@ -63,7 +63,7 @@ async def test_what_both_changed_is_kept_twice_on_both_sides(workspace, project)
     assert await inside(workspace, "cat app.py app.from-sandbox.py") == "ours\ntheirs\n"
 
 
-async def test_what_is_not_fetched_yet_survives_the_next_start(client, workspace, project):
+async def test_workspace__unfetched_changes_survive_the_next_start(client, workspace, project):
     await workspace.shared.synchronize(Direction.PUSH)
     await inside(workspace, "echo theirs >app.py")
     again = await begin(client, project)
@@ -73,7 +73,7 @@ async def test_what_is_not_fetched_yet_survives_the_next_start(client, workspace
     assert await inside(workspace, "cat app.py") == "theirs\n"
 
 
-async def test_a_sandbox_has_the_history_and_its_commits_come_back(workspace, project):
+async def test_git_history__is_copied_and_commits_are_fetched(workspace, project):
     git(project, "remote", "add", "origin", "https://me:secret@git.example.org/it.git")
     (project / "app.py").write_text("print('not committed')\n")
     assert await workspace.history.push()
@@ -93,7 +93,7 @@ async def test_a_sandbox_has_the_history_and_its_commits_come_back(workspace, pr
     assert await workspace.history.fetch() == []
 
 
-async def test_a_sandbox_puts_no_commands_into_the_repository_here(workspace, project):
+async def test_git_history__hooks_of_the_sandbox_are_not_copied(workspace, project):
     await workspace.history.push()
     await workspace.shared.synchronize(Direction.PUSH)
     before = sorted(file.name for file in (project / ".git/hooks").iterdir())
@@ -109,7 +109,7 @@ async def test_a_sandbox_puts_no_commands_into_the_repository_here(workspace, pr
         git(project, "config", "core.fsmonitor")
 
 
-async def test_steps_are_run_once_and_not_again_until_they_change(workspace, project):
+async def test_workspace_setup__steps_run_once_until_they_change(workspace, project):
     told: list[str] = []
     written: list[str] = []
     workspace.project.setup[:] = ["echo first >>steps; echo said", "exit 3", "echo never >>steps"]
@@ -127,7 +127,7 @@ async def test_steps_are_run_once_and_not_again_until_they_change(workspace, pro
     assert await inside(workspace, "cat steps") == "first\nsecond\n"
 
 
-async def test_a_project_says_what_its_sandbox_gets(client, project, monkeypatch):
+async def test_workspace_config__configures_the_sandbox(client, project, monkeypatch):
     monkeypatch.setenv("GIVEN", "from here")
     described = {
         "metadata": {"team": "web"},
@@ -151,7 +151,7 @@ async def next_report(reports, condition):
     return report
 
 
-async def test_both_sides_are_kept_together_while_they_are_followed(workspace, project):
+async def test_workspace_watch__synchronizes_both_directions(workspace, project):
     reports: asyncio.Queue[SyncReport] = asyncio.Queue()
     following = DirectoryWatch(
         workspace.shared,
@@ -171,7 +171,7 @@ async def test_both_sides_are_kept_together_while_they_are_followed(workspace, p
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_two_who_bring_together_at_once_do_it_one_after_the_other(client, workspace, project):
+async def test_workspace__concurrent_synchronizations_are_serialized(client, workspace, project):
     for number in range(20):
         (project / f"{number}.txt").write_text(str(number))
     other = await find_workspace(client, project)
@@ -182,7 +182,7 @@ async def test_two_who_bring_together_at_once_do_it_one_after_the_other(client, 
     assert all(report.refused == {} for report in reports)
 
 
-async def test_a_directory_without_git_is_shared_all_the_same(client, tmp_path, home):
+async def test_workspace__directory_without_git(client, tmp_path, home):
     plain = tmp_path / "plain"
     plain.mkdir()
     (plain / "x").write_text("x")
