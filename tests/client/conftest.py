@@ -4,8 +4,8 @@ import pytest
 import pytest_asyncio
 
 from sandbox_client import AsyncSandboxClient, SandboxClient
-from tests.client.threaded import Threaded
-from tests.client.wire import Wire
+from tests.client.sync_in_thread import SyncInThread
+from tests.client.tcp_proxy import TcpProxy
 from tests.server.conftest import bundled_url, engine, servers  # noqa: F401 - fixtures
 from tests.server.support.databases import new_database
 from tests.server.support.fault_proxy import FaultyProxy
@@ -28,7 +28,7 @@ def client_at(request, server):
     def make(url=server.url, api_key=server.admin_key, **options):
         if request.param == "async":
             return AsyncSandboxClient(url, api_key, **options)
-        return Threaded(SandboxClient(url, api_key, **options))
+        return SyncInThread(SandboxClient(url, api_key, **options))
 
     return make
 
@@ -75,5 +75,5 @@ async def proxy(server):
 @pytest.fixture
 async def wire(server):
     """Stand between client and server, where connections break."""
-    async with Wire(int(server.url.rpartition(":")[2])) as wire:
+    async with TcpProxy(int(server.url.rpartition(":")[2])) as wire:
         yield wire

@@ -18,7 +18,7 @@ from sandbox_client._sync.transport import Transport
 from sandbox_client.langchain import async_mcp_tools, mcp_tools
 from sandbox_client.protocol.address import Address
 from sandbox_client.protocol.mcp_messages import ToolProgress, ToolServerError
-from tests.client.threaded import Threaded
+from tests.client.sync_in_thread import SyncInThread
 from tests.tools.serving import started_tool_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,7 +48,7 @@ async def opened(kind, server):
         await transport.close()
     else:
         twin = Transport(address, timeout=30, retry_for_s=5)
-        yield Threaded(ToolSession(twin, ""))
+        yield SyncInThread(ToolSession(twin, ""))
         twin.close()
 
 

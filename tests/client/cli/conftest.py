@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from sandbox_client import AsyncSandboxClient
 from sandbox_client.protocol.address import API_KEY, CONFIG, URL
-from tests.client.person import Person
+from tests.client.terminal_user import TerminalUser
 
 SBX = Path(sys.executable).parent / "sbx"
 NAME = "workshop"
@@ -67,7 +67,7 @@ def sit(variables, tmp_path):
     """Have a person run sbx in a terminal."""
 
     def sit(*words, env=None):
-        return Person([str(SBX), *words], cwd=tmp_path, env={**variables, **(env or {})})
+        return TerminalUser([str(SBX), *words], cwd=tmp_path, env={**variables, **(env or {})})
 
     return sit
 

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_client.workspace.command import main
 from sandbox_client.workspace.config import FILE
-from tests.client.person import Person
+from tests.client.terminal_user import TerminalUser
 from tests.client.workspace.conftest import COMMAND
 
 pytestmark = pytest.mark.needs_engine
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs_engine
 @pytest.fixture
 def start(run, project):
     """Start it in a terminal."""
-    return lambda *words: Person([*COMMAND, "start", *words], cwd=project)
+    return lambda *words: TerminalUser([*COMMAND, "start", *words], cwd=project)
 
 
 def describe(project, **described):

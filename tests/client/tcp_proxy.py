@@ -1,10 +1,10 @@
-"""A wire between client and server, which knows no protocol and can be cut."""
+"""A TCP proxy between client and server that can cut connections."""
 
 import asyncio
 from typing import Self
 
 
-class Wire:
+class TcpProxy:
     def __init__(self, target: int) -> None:
         self._target = target
         self._connections: set[asyncio.Task[None]] = set()
@@ -17,13 +17,13 @@ class Wire:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def cut(self) -> None:
-        """Break all connections that there are."""
+        """Break all open connections."""
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def silence(self) -> None:
-        """Have nothing more come from the server by the connections that there are, which stay."""
+        """Drop all further data from the server on the open connections."""
         self._silent |= self._connections
 
     async def __aenter__(self) -> Self:

@@ -16,7 +16,7 @@ from typing import Self
 _PATIENCE_S = 60
 
 
-class Person:
+class TerminalUser:
     def __init__(
         self,
         command: Sequence[str],

@@ -1,4 +1,4 @@
-"""The synchronous client as tests of the asynchronous one use it: each call in a thread of its own."""
+"""Lets the tests of the asynchronous client use the synchronous one: each call runs in a thread."""
 
 import asyncio
 import inspect
@@ -7,8 +7,8 @@ from typing import Any
 _OVER = object()
 
 
-class Threaded:
-    """Something of the synchronous client, with the manners of its twin."""
+class SyncInThread:
+    """Wraps an object of the synchronous client in the interface of the asynchronous one."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -20,7 +20,7 @@ class Threaded:
         return lambda *args, **options: _Pending(found, args, options)
 
     def as_user(self, user):
-        return Threaded(self._inner.as_user(user))
+        return SyncInThread(self._inner.as_user(user))
 
     def __aiter__(self):
         return _Pending(lambda: self._inner, (), {})
@@ -64,4 +64,4 @@ class _Pending:
 
 def _wrapped(value):
     is_ours = type(value).__module__.startswith("sandbox_client._sync")
-    return Threaded(value) if is_ours else value
+    return SyncInThread(value) if is_ours else value

@@ -12,12 +12,12 @@ from sandbox_client.workspace.endpoint import applier, changeset, scanner
 from sandbox_client.workspace.endpoint.entries import Change, Entry
 from sandbox_client.workspace.endpoint.ignore import Rules
 from sandbox_client.workspace.plan import Direction
-from tests.client.workspace.twosides import TwoPrograms, TwoSides
+from tests.client.workspace.endpoint_pair import EndpointPair, ProgramPair
 
 
 @pytest.fixture
 def sides(tmp_path):
-    return TwoSides(tmp_path)
+    return EndpointPair(tmp_path)
 
 
 def contents(root):
@@ -27,7 +27,7 @@ def contents(root):
     }
 
 
-@pytest.mark.parametrize("kind", [TwoSides, TwoPrograms])
+@pytest.mark.parametrize("kind", [EndpointPair, ProgramPair])
 def test_sync__makes_both_sides_equal(kind, tmp_path):
     sides = kind(tmp_path)
     near = sides.near

@@ -16,7 +16,7 @@ from sandbox_client.workspace.remote import endpoint_program
 from sandbox_client.workspace.sync_state import SyncState
 
 
-class TwoSides:
+class EndpointPair:
     def __init__(self, scratch: Path) -> None:
         self.near, self.far = scratch / "near", scratch / "far"
         self.scratch = scratch / "scratch"
@@ -60,8 +60,8 @@ class TwoSides:
         return json.loads((self.scratch / "answer").read_text())
 
 
-class TwoPrograms(TwoSides):
-    """They are looked at and changed as a sandbox does it: by a program that knows nothing of what is installed here."""
+class ProgramPair(EndpointPair):
+    """Runs the endpoint as a sandbox does: as a program with the standard library only."""
 
     def act(self, act: str, root: Path, given: str, answer: str) -> None:
         file = self.scratch / "side.pyz"
