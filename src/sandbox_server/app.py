@@ -27,7 +27,13 @@ from sandbox_server.events import api_logs as logs
 from sandbox_server.files import api as files
 from sandbox_server.http import docs, problems
 from sandbox_server.http.access_log import AccessLog
-from sandbox_server.http.middleware import REQUEST_ID, BodyLimit, Failures, RequestIds, Sanity
+from sandbox_server.http.middleware import (
+    REQUEST_ID,
+    BodyLimit,
+    RequestChecks,
+    RequestIds,
+    UnexpectedErrors,
+)
 from sandbox_server.http.request_metrics import RequestMetrics
 from sandbox_server.http.tenant_limits import ConcurrencyLimit, TenantLimits
 from sandbox_server.openapi import DescribedApi
@@ -124,8 +130,8 @@ def _surround(app: FastAPI, components: Components) -> None:
         public_address=components.public_address,
     )
     app.add_middleware(BodyLimit, limit=settings.max_body_mb * 2**20)
-    app.add_middleware(Sanity)
-    app.add_middleware(Failures)
+    app.add_middleware(RequestChecks)
+    app.add_middleware(UnexpectedErrors)
     if settings.allowed_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from sandbox_client.models import Problem
-from sandbox_server.access.authentication import is_open
+from sandbox_server.access.authentication import is_public
 from sandbox_server.access.ticket_scope import accepts_tickets
 from sandbox_server.domain import errors
 from sandbox_server.http.declared_errors import Failure, failures_of
@@ -106,7 +106,7 @@ def _declarations(routes: Iterable[BaseRoute]) -> Iterator[tuple[tuple[str, str]
 
 
 def _security_of(path: str, method: str) -> list[dict[str, list[str]]]:
-    if is_open(path):
+    if is_public(path):
         return []
     return [*_SECURITY, _TICKET] if accepts_tickets(path, method) else _SECURITY
 

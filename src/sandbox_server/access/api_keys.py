@@ -22,7 +22,7 @@ _RESOURCE = "key"
 
 @dataclass(frozen=True, kw_only=True)
 class KeyRequest:
-    """A key as somebody wants it, for a tenant by name or, if none is named, for the caller's own."""
+    """A request for a key; without a tenant, the key belongs to the caller's tenant."""
 
     tenant: str | None = None
     name: str = ""
@@ -33,14 +33,14 @@ class KeyRequest:
 
 @dataclass(frozen=True)
 class IssuedKey:
-    """A new key with its secret, which nobody can tell again."""
+    """A new key with its secret, which is not stored and cannot be shown again."""
 
     owned: OwnedKey
     secret: str = field(repr=False)
 
 
 class ApiKeys:
-    """All keys of all tenants: made, listed, changed, revoked."""
+    """Creates, lists, updates and revokes the API keys of all tenants."""
 
     def __init__(self, sessions: Sessions, authenticator: Authenticator) -> None:
         self._sessions = sessions
@@ -48,22 +48,22 @@ class ApiKeys:
 
     async def issue(
         self,
-        wanted: KeyRequest,
+        request: KeyRequest,
         *,
         caller: Caller | None = None,
         idempotency: Idempotency | None = None,
     ) -> IssuedKey:
-        """Make a key; a repeated request makes none, and cannot be told the first one's secret again."""
+        """Create a key; a repeated request raises, since the first secret cannot be shown again."""
         secret, key_id = new_secret(), ApiKeyId(new_id())
         async with self._sessions.begin() as session:
             if caller is not None and idempotency is not None:
-                made = await IdempotencyRepository(session).claim(
+                created_id = await IdempotencyRepository(session).claim(
                     caller.tenant_id, idempotency, resource=_RESOURCE, resource_id=key_id
                 )
-                if made != key_id:
-                    raise KeyIssuedBefore(made)
-            tenant = await _find_tenant(session, wanted, caller)
-            key = _row(wanted, key_id=key_id, tenant_id=tenant.id, secret=secret)
+                if created_id != key_id:
+                    raise KeyIssuedBefore(created_id)
+            tenant = await _find_tenant(session, request, caller)
+            key = _row(request, key_id=key_id, tenant_id=tenant.id, secret=secret)
             await KeyRepository(session).add(key)
         return IssuedKey(OwnedKey(key, tenant.name), secret)
 
@@ -78,35 +78,35 @@ class ApiKeys:
             return await KeyRepository(session).list_page(limit=limit, before=before, tenant=tenant)
 
     async def update(self, key_id: str, changes: Mapping[str, Any]) -> OwnedKey:
-        """Change what a key may do; known everywhere within half a second, here at once."""
+        """Change a key's permissions; takes effect here at once, on other servers within half a second."""
         async with self._sessions.begin() as session:
             repository = KeyRepository(session)
             await repository.update(key_id, changes)
-            changed = await repository.get(key_id)
-        self._authenticator.forget()
-        return changed
+            updated = await repository.get(key_id)
+        self._authenticator.clear_cache()
+        return updated
 
     async def revoke(self, key_id: str) -> None:
-        """End a key for good; known everywhere within half a second, here at once."""
+        """Revoke a key permanently; takes effect here at once, on other servers within half a second."""
         async with self._sessions.begin() as session:
             await KeyRepository(session).revoke(key_id)
-        self._authenticator.forget()
+        self._authenticator.clear_cache()
 
 
-async def _find_tenant(session: AsyncSession, wanted: KeyRequest, caller: Caller | None) -> Tenant:
-    if wanted.tenant is None and caller is not None:
+async def _find_tenant(session: AsyncSession, request: KeyRequest, caller: Caller | None) -> Tenant:
+    if request.tenant is None and caller is not None:
         return await session.get_one(Tenant, caller.tenant_id)
-    return await TenantRepository(session).get_named(wanted.tenant or DEFAULT_TENANT)
+    return await TenantRepository(session).get_named(request.tenant or DEFAULT_TENANT)
 
 
-def _row(wanted: KeyRequest, *, key_id: str, tenant_id: str, secret: str) -> ApiKey:
+def _row(request: KeyRequest, *, key_id: str, tenant_id: str, secret: str) -> ApiKey:
     return ApiKey(
         id=key_id,
         tenant_id=tenant_id,
-        name=wanted.name,
+        name=request.name,
         hash=hash_of(secret),
         prefix=prefix_of(secret),
-        scopes=sorted(wanted.scopes),
-        max_priority=wanted.max_priority,
-        rate_per_s=wanted.rate_per_s,
+        scopes=sorted(request.scopes),
+        max_priority=request.max_priority,
+        rate_per_s=request.rate_per_s,
     )

@@ -21,13 +21,13 @@ router = APIRouter(
 )
 
 
-def _an_id(given: str) -> str:
-    if re.match(PATTERN, given) is None:
-        raise KeyNotFound(given)
-    return given
+def _parse_id(text: str) -> str:
+    if re.match(PATTERN, text) is None:
+        raise KeyNotFound(text)
+    return text
 
 
-KeyId = Annotated[str, BeforeValidator(_an_id), may_fail_with(KeyNotFound), Path()]
+KeyId = Annotated[str, BeforeValidator(_parse_id), may_fail_with(KeyNotFound), Path()]
 
 ApiKeysDep = Annotated[ApiKeys, depends_on(ApiKeys)]
 
@@ -40,23 +40,23 @@ async def create_key(
     idempotency: IdempotencyDep,
     api_keys: ApiKeysDep,
 ) -> KeyCreated:
-    """Make an API key. Its secret is in this answer and can never be told again."""
+    """Create an API key. The response contains its secret, which cannot be retrieved again."""
     issued = await api_keys.issue(
         KeyRequest(**body.model_dump()),
         caller=caller,
         idempotency=idempotency.of(body),
     )
-    return KeyCreated(**_told(issued.owned), secret=issued.secret)
+    return KeyCreated(**_fields(issued.owned), secret=issued.secret)
 
 
 @router.get("")
 async def list_keys(
     api_keys: ApiKeysDep,
-    tenant: Annotated[TenantName | None, Query(description="Only this tenant's.")] = None,
+    tenant: Annotated[TenantName | None, Query(description="Only keys of this tenant.")] = None,
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[KeyRead]:
-    """List the API keys of all tenants, newest first, and those that were revoked too."""
+    """List the API keys of all tenants, newest first, including revoked ones."""
     rows = await api_keys.list_page(limit=limit + 1, before=read_id(cursor), tenant=tenant)
     items = [_view(row) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.key.id)
@@ -64,26 +64,26 @@ async def list_keys(
 
 @router.get("/{key_id}")
 async def get_key(key_id: KeyId, api_keys: ApiKeysDep) -> KeyRead:
-    """Tell all of an API key but its secret."""
+    """Get an API key, without its secret."""
     return _view(await api_keys.get(key_id))
 
 
 @router.patch("/{key_id}")
 async def update_key(key_id: KeyId, changes: KeyUpdate, api_keys: ApiKeysDep) -> KeyRead:
-    """Change what an API key may do. All servers know within a second."""
+    """Update an API key's name, scopes or limits. Takes effect on all servers within one second."""
     return _view(await api_keys.update(key_id, changes.model_dump(exclude_unset=True)))
 
 
 @router.delete("/{key_id}", status_code=204)
 async def revoke_key(key_id: KeyId, api_keys: ApiKeysDep) -> None:
-    """Revoke an API key for good. All servers refuse it within a second."""
+    """Revoke an API key permanently. All servers reject it within one second."""
     await api_keys.revoke(key_id)
 
 
 def _view(owned: OwnedKey) -> KeyRead:
-    return KeyRead(**_told(owned))
+    return KeyRead(**_fields(owned))
 
 
-def _told(owned: OwnedKey) -> dict[str, Any]:
-    told = {name: getattr(owned.key, name) for name in KeyRead.model_fields if name != "tenant"}
-    return {**told, "tenant": owned.tenant}
+def _fields(owned: OwnedKey) -> dict[str, Any]:
+    fields = {name: getattr(owned.key, name) for name in KeyRead.model_fields if name != "tenant"}
+    return {**fields, "tenant": owned.tenant}

@@ -3,7 +3,11 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from sandbox_client.models import LoginRead
-from sandbox_server.access.login_cookie import forget_login, remember_login, require_same_origin
+from sandbox_server.access.login_cookie import (
+    clear_login_cookie,
+    require_same_origin,
+    set_login_cookie,
+)
 from sandbox_server.access.login_repository import OwnedLogin
 from sandbox_server.access.logins import Logins
 from sandbox_server.domain.access import Scope
@@ -24,19 +28,19 @@ async def sign_in(
     public_address: PublicAddressDep,
     logins: LoginsDep,
 ) -> LoginRead:
-    """Sign a browser in with the key of this request, for twelve hours or until the key is revoked.
+    """Sign a browser in with this request's API key, for twelve hours or until the key is revoked.
 
-    It is told by a cookie, which counts for nothing but what this server's own page asks for. So only that can sign in.
+    Sets a session cookie that is accepted only for requests from this server's own web page. Requests from other origins are rejected.
     """
     require_same_origin(request.scope, public_address)
-    new = await logins.begin(caller)
-    remember_login(response, new.secret, request, public_address)
-    return _view(new.owned)
+    login = await logins.begin(caller)
+    set_login_cookie(response, login.secret, request, public_address)
+    return _view(login.owned)
 
 
 @router.get("")
 async def get_login(caller: Reader, logins: LoginsDep) -> LoginRead:
-    """Tell with which key the browser is signed in, and until when."""
+    """Get the current browser session: its API key and when it expires."""
     return _view(await logins.get(caller))
 
 
@@ -48,9 +52,9 @@ async def sign_out(
     public_address: PublicAddressDep,
     logins: LoginsDep,
 ) -> None:
-    """Sign the browser out."""
+    """Sign the browser out and delete its session cookie."""
     await logins.end(caller)
-    forget_login(response, request, public_address)
+    clear_login_cookie(response, request, public_address)
 
 
 def _view(owned: OwnedLogin) -> LoginRead:

@@ -33,17 +33,19 @@ async def list_tenants(
 @router.get("/{name}")
 @may_fail_with(errors.TenantNotFound)
 async def get_tenant(name: Name, tenants: TenantsDep) -> TenantRead:
-    """Tell what a tenant may have, and what its sandboxes are when their requests do not say."""
+    """Get a tenant: its quota, and the defaults and rules for its new sandboxes."""
     return _view(await tenants.get(name))
 
 
-@router.put("/{name}", responses={201: {"model": TenantRead, "description": "It is new."}})
+@router.put(
+    "/{name}", responses={201: {"model": TenantRead, "description": "The tenant was created."}}
+)
 @may_fail_with(errors.InvalidRequest)
 async def put_tenant(
-    name: Name, wanted: TenantWrite, tenants: TenantsDep, response: Response
+    name: Name, body: TenantWrite, tenants: TenantsDep, response: Response
 ) -> TenantRead:
-    """Make a tenant, or replace all that it may have; what is left out is as for a new one."""
-    tenant, is_new = await tenants.put(name, **wanted.documents())
+    """Create a tenant (201) or replace its quota, defaults and rules (200). Omitted fields are reset to their defaults."""
+    tenant, is_new = await tenants.put(name, **body.documents())
     response.status_code = 201 if is_new else 200
     return _view(tenant)
 

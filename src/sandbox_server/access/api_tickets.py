@@ -23,9 +23,9 @@ async def create_ticket(
     body: Annotated[TicketCreate, Body(default_factory=TicketCreate)],
     tickets: TicketsDep,
 ) -> TicketCreated:
-    """Make a ticket for a browser, which can send no header with an EventSource or a WebSocket.
+    """Create a ticket: a short-lived, restricted credential for a browser, where EventSource and WebSocket cannot send headers.
 
-    It may stand in the URL as `?ticket=`, as often as you like until it ends: with its time, or with the key that made it.
+    Pass it in the URL as `?ticket=`. It can be used any number of times until it expires or the API key that created it is revoked.
     """
     issued = await tickets.issue(
         caller,

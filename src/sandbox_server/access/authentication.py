@@ -10,14 +10,14 @@ from sandbox_server.domain.access import Caller
 from sandbox_server.domain.errors import Unauthenticated
 from sandbox_server.proxy.targets import PublicAddress
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
-_OPEN_BELOW = ("/docs/", "/page/")
+PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/openapi.json", "/docs"})
+_PUBLIC_PREFIXES = ("/docs/", "/page/")
 
 
 class Authentication:
-    """Lets nothing through without a key, a ticket or a login but what is open to all, before any of the body is read.
+    """Requires an API key, a ticket or a login for every path that is not public, before the body is read.
 
-    It stands before the routes, so that no route can forget it, and a stranger learns of none.
+    It runs before routing, so that no route can omit it and an unauthenticated client cannot probe for routes.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class Authentication:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in {"http", "websocket"} and not is_open(scope["path"]):
-            secret = _secret_in(Headers(scope=scope))
+        if scope["type"] in {"http", "websocket"} and not is_public(scope["path"]):
+            secret = _find_secret(Headers(scope=scope))
             if scope["path"] == METRICS_PATH:
                 self._metrics.require(scope, secret)
             else:
@@ -60,12 +60,12 @@ class Authentication:
         return await self._authenticator.authenticate_login(login)
 
 
-def is_open(path: str) -> bool:
-    return path in OPEN_PATHS or path.startswith(_OPEN_BELOW)
+def is_public(path: str) -> bool:
+    return path in PUBLIC_PATHS or path.startswith(_PUBLIC_PREFIXES)
 
 
-def _secret_in(headers: Headers) -> str | None:
-    """Find what should be a key; beside one of ours, `Authorization` may be for the server in a sandbox."""
+def _find_secret(headers: Headers) -> str | None:
+    """Find the API key; beside `X-API-Key`, `Authorization` may be meant for the server in a sandbox."""
     scheme, _, secret = headers.get("authorization", "").partition(" ")
     bearer = secret.strip() if scheme.lower() == "bearer" else None
     if bearer is not None and is_secret(bearer):

@@ -20,9 +20,9 @@ _ROUNDING = 1e-9  # the sum of many tokens is not exact
 
 
 class RateLimit:
-    """A bucket of tokens per key, in this process: a second's worth at once, then as they are refilled.
+    """A token bucket per API key, in this process; the burst is one second's worth of requests.
 
-    Kept is only when a bucket will be full again, so an idle key costs nothing.
+    It stores only when a bucket will be full again, so an idle key costs nothing.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +30,7 @@ class RateLimit:
         self._full_at: dict[str, float] = {}
 
     def take(self, caller: Caller) -> None:
-        """Take one token; refuse, and say when there will be one, if there is none."""
+        """Take one token, or raise with the time until the next one."""
         if caller.rate_per_s is None:
             return
         now, token = self._clock(), 1 / caller.rate_per_s
@@ -41,33 +41,33 @@ class RateLimit:
         self._full_at[caller.key_id] = refilled_at
 
 
-# Of each kind by itself, so that secrets which a stranger makes up delay no lookup of another kind.
-_KEYS_AT_ONCE = 4
-_OTHERS_AT_ONCE = 2
-_NOTE_USE_EVERY = timedelta(minutes=1)
+# One limit per kind of credential: a flood of invalid secrets of one kind does not delay lookups of the others.
+_CONCURRENT_KEY_LOOKUPS = 4
+_CONCURRENT_LOOKUPS = 2
+_RECORD_USE_EVERY = timedelta(minutes=1)
 
 
 class Authenticator:
-    """Tells who holds a key or a ticket or is signed in, and holds each to its key's rate.
+    """Finds the caller of an API key, a ticket or a login, and enforces the key's rate limit.
 
-    What was found valid is trusted for half a second and then looked up again: so every server knows of a revocation
-    within that time, whether or not it hears a notification.
+    Valid credentials are cached for half a second. A revocation therefore reaches every server within that time,
+    without depending on a notification.
     """
 
     def __init__(self, sessions: Sessions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
         keys, tickets, previews, logins = (
             asyncio.Semaphore(count)
-            for count in (_KEYS_AT_ONCE, _OTHERS_AT_ONCE, _OTHERS_AT_ONCE, _OTHERS_AT_ONCE)
+            for count in (_CONCURRENT_KEY_LOOKUPS, *[_CONCURRENT_LOOKUPS] * 3)
         )
-        self._keys = CallerCache(self._look_up_key, at_once=keys, clock=clock)
-        self._tickets = CallerCache(self._look_up_ticket, at_once=tickets, clock=clock)
-        self._previews = CallerCache(self._look_up_ticket, at_once=previews, clock=clock)
-        self._logins = CallerCache(self._look_up_login, at_once=logins, clock=clock)
+        self._keys = CallerCache(self._look_up_key, limit=keys, clock=clock)
+        self._tickets = CallerCache(self._look_up_ticket, limit=tickets, clock=clock)
+        self._previews = CallerCache(self._look_up_ticket, limit=previews, clock=clock)
+        self._logins = CallerCache(self._look_up_login, limit=logins, clock=clock)
         self._rate_limit = RateLimit(clock=clock)
 
     async def authenticate(self, secret: str | None) -> Caller:
-        """Find the caller whose key it is; what does not look like a key is not looked up."""
+        """Find the key's caller; malformed keys are rejected without a lookup."""
         if secret is None or not is_secret(secret):
             raise Unauthenticated
         caller = await self._keys.find(hash_of(secret))
@@ -75,7 +75,7 @@ class Authenticator:
         return caller
 
     async def authenticate_ticket(self, secret: str) -> TicketCaller:
-        """Find the caller whose ticket it is, which ends with its key, or when that may do less than the ticket."""
+        """Find the ticket's caller; a ticket is valid only while its key has the scope that it grants."""
         if not is_ticket(secret):
             raise Unauthenticated
         caller = await self._tickets.find(hash_of(secret))
@@ -90,9 +90,9 @@ class Authenticator:
         port: int,
         require_present: Callable[[], None],
     ) -> TicketCaller:
-        """Find the caller who has a ticket for the port among these.
+        """Find the caller of the first ticket that is valid for the port.
 
-        `require_present` raises if the client has left; it is called when it is this caller's turn.
+        `require_present` is called just before the lookup; it raises if the client has disconnected.
         """
         hashes = [hash_of(secret) for secret in secrets if is_ticket(secret)]
         if not hashes:
@@ -103,13 +103,15 @@ class Authenticator:
             return await self._look_up_preview(hashes, sandbox_id=sandbox_id, port=port)
 
         caller = await self._previews.find_any(
-            hashes, look_up, fits=lambda one: (one.sandbox_id, one.port) == (sandbox_id, port)
+            hashes,
+            look_up,
+            matches=lambda found: (found.sandbox_id, found.port) == (sandbox_id, port),
         )
         self._rate_limit.take(caller)
         return caller
 
     async def authenticate_login(self, secret: str) -> LoginCaller:
-        """Find the caller whose browser keeps this, which is signed in until its key ends."""
+        """Find the caller of a browser session; it ends with the key that it was created with."""
         if not is_login(secret):
             raise Unauthenticated
         caller = await self._logins.find(hash_of(secret))
@@ -117,19 +119,19 @@ class Authenticator:
         return caller
 
     async def recheck(self, caller: Caller) -> Caller:
-        """Refuse who was let in a while ago and would not be any more, or tell what they may by now; costs none of their rate."""
+        """Check again that an authenticated caller still has access; not counted against the rate limit."""
         if isinstance(caller, TicketCaller):
             return await self._tickets.find(caller.secret_hash)
         if isinstance(caller, LoginCaller):
             return await self._logins.find(caller.secret_hash)
         return await self._keys.find(caller.secret_hash)
 
-    def forget(self) -> None:
-        """Look everybody up anew, after a key has changed."""
-        self._keys.forget()
-        self._tickets.forget()
-        self._previews.forget()
-        self._logins.forget()
+    def clear_cache(self) -> None:
+        """Drop all cached callers, after a key has changed."""
+        self._keys.clear()
+        self._tickets.clear()
+        self._previews.clear()
+        self._logins.clear()
 
     async def _look_up_key(self, secret_hash: bytes) -> Caller:
         async with without_transaction(self._sessions) as session:
@@ -137,15 +139,15 @@ class Authenticator:
             key = await repository.find_valid(secret_hash)
             if key is None:
                 raise Unauthenticated
-            await repository.note_use(key.id, at_most_every=_NOTE_USE_EVERY)
+            await repository.record_use(key.id, at_most_every=_RECORD_USE_EVERY)
         return caller_of(key)
 
     async def _look_up_ticket(self, secret_hash: bytes) -> TicketCaller:
         async with without_transaction(self._sessions) as session:
             found = await TicketRepository(session).find_valid(secret_hash)
             if found is None:
-                raise Unauthenticated("The ticket is not known here, or its time is up.")
-            await KeyRepository(session).note_use(found.key.id, at_most_every=_NOTE_USE_EVERY)
+                raise Unauthenticated("The ticket is invalid or has expired.")
+            await KeyRepository(session).record_use(found.key.id, at_most_every=_RECORD_USE_EVERY)
         return _ticket_caller_of(found.ticket, caller_of(found.key))
 
     async def _look_up_preview(
@@ -155,10 +157,12 @@ class Authenticator:
             found = await TicketRepository(session).list_valid_for_port(
                 secret_hashes, sandbox_id=sandbox_id, port=port
             )
-            for one in found:
+            for keyed in found:
                 with suppress(Unauthenticated):
-                    caller = _ticket_caller_of(one.ticket, caller_of(one.key))
-                    await KeyRepository(session).note_use(one.key.id, at_most_every=_NOTE_USE_EVERY)
+                    caller = _ticket_caller_of(keyed.ticket, caller_of(keyed.key))
+                    await KeyRepository(session).record_use(
+                        keyed.key.id, at_most_every=_RECORD_USE_EVERY
+                    )
                     return caller
         raise Unauthenticated
 
@@ -166,8 +170,8 @@ class Authenticator:
         async with without_transaction(self._sessions) as session:
             found = await LoginRepository(session).find_valid(secret_hash)
             if found is None:
-                raise Unauthenticated("Nobody is signed in here any more.")
-            await KeyRepository(session).note_use(found.key.id, at_most_every=_NOTE_USE_EVERY)
+                raise Unauthenticated("The login is invalid or has expired.")
+            await KeyRepository(session).record_use(found.key.id, at_most_every=_RECORD_USE_EVERY)
         key = caller_of(found.key)
         return LoginCaller(
             tenant_id=key.tenant_id,
@@ -191,15 +195,17 @@ def caller_of(key: ApiKey) -> Caller:
     )
 
 
-def _ticket_caller_of(ticket: Ticket, maker: Caller) -> TicketCaller:
+def _ticket_caller_of(ticket: Ticket, creator: Caller) -> TicketCaller:
     scope = TicketScope(ticket.scope)
-    if not maker.may(scope.needed):
-        raise Unauthenticated("The key that made the ticket may no longer do what it is for.")
+    if not creator.may(scope.needed):
+        raise Unauthenticated(
+            "The API key that created the ticket no longer has the required scope."
+        )
     return TicketCaller(
-        tenant_id=maker.tenant_id,
-        key_id=maker.key_id,
+        tenant_id=creator.tenant_id,
+        key_id=creator.key_id,
         scopes=scope.given,
-        rate_per_s=maker.rate_per_s,
+        rate_per_s=creator.rate_per_s,
         secret_hash=ticket.hash,
         sandbox_id=ticket.sandbox_id,
         port=ticket.port,

@@ -5,35 +5,35 @@ from typing import Generic, TypeVar
 
 from sandbox_server.domain.access import Caller
 
-_TRUSTED_SECONDS = 0.5
-_MANY = 1000
+_TTL_SECONDS = 0.5
+_PURGE_AT = 1000
 
 Found = TypeVar("Found", bound=Caller)
 
 
 @dataclass(frozen=True)
-class _Known(Generic[Found]):
+class _CacheEntry(Generic[Found]):
     caller: Found
-    until: float
+    expires_at: float
 
 
 class CallerCache(Generic[Found]):
-    """Finds whose a secret is, by its hash; what was found is trusted for half a second, what was not never.
+    """Finds callers by the hash of their secret, and caches them for half a second; misses are not cached.
 
-    Few are looked up at a time, so that a flood of wrong secrets leaves the database's connections to others.
+    Concurrent lookups are limited, so that a flood of invalid secrets does not exhaust the database pool.
     """
 
     def __init__(
         self,
         look_up: Callable[[bytes], Awaitable[Found]],
         *,
-        at_once: asyncio.Semaphore,
+        limit: asyncio.Semaphore,
         clock: Callable[[], float],
     ) -> None:
         self._look_up = look_up
-        self._at_once = at_once
+        self._limit = limit
         self._clock = clock
-        self._known: dict[bytes, _Known[Found]] = {}
+        self._entries: dict[bytes, _CacheEntry[Found]] = {}
 
     async def find(self, secret_hash: bytes) -> Found:
         return await self.find_any([secret_hash], lambda: self._look_up(secret_hash))
@@ -43,43 +43,42 @@ class CallerCache(Generic[Found]):
         secret_hashes: Sequence[bytes],
         look_up: Callable[[], Awaitable[Found]],
         *,
-        fits: Callable[[Found], bool] = lambda _: True,
+        matches: Callable[[Found], bool] = lambda _: True,
     ) -> Found:
-        """Find a caller that fits and has one of these secrets, by at most one lookup for all of them."""
-        if (trusted := self._first_trusted(secret_hashes, fits)) is not None:
-            return trusted
-        async with self._at_once:
-            # Of many requests with the same secret, the first has looked it up by now.
-            if (trusted := self._first_trusted(secret_hashes, fits)) is not None:
-                return trusted
-            until, remembered = self._clock() + _TRUSTED_SECONDS, self._known
+        """Find a matching caller with one of these secrets, with at most one lookup for all of them."""
+        if (cached := self._first_cached(secret_hashes, matches)) is not None:
+            return cached
+        async with self._limit:
+            # An earlier request with the same secret may have looked it up meanwhile.
+            if (cached := self._first_cached(secret_hashes, matches)) is not None:
+                return cached
+            expires_at, entries = self._clock() + _TTL_SECONDS, self._entries
             caller = await look_up()
-            if len(remembered) >= _MANY:
-                self._drop_lapsed(remembered)
-            remembered[caller.secret_hash] = _Known(caller, until=until)
+            if len(entries) >= _PURGE_AT:
+                self._purge(entries)
+            entries[caller.secret_hash] = _CacheEntry(caller, expires_at)
             return caller
 
-    def forget(self) -> None:
-        """Look all of them up anew."""
-        self._known = {}  # a lookup that is under way puts what it found into the old one
+    def clear(self) -> None:
+        self._entries = {}  # a lookup that is in progress stores its result in the old dictionary
 
-    def _drop_lapsed(self, remembered: dict[bytes, _Known[Found]]) -> None:
-        # Most tickets are never seen again once their page is closed.
+    def _purge(self, entries: dict[bytes, _CacheEntry[Found]]) -> None:
+        # Most tickets are never used again once their page is closed.
         now = self._clock()
-        for secret_hash in [each for each, known in remembered.items() if known.until <= now]:
-            del remembered[secret_hash]
+        for secret_hash in [each for each, entry in entries.items() if entry.expires_at <= now]:
+            del entries[secret_hash]
 
-    def _first_trusted(
-        self, secret_hashes: Sequence[bytes], fits: Callable[[Found], bool]
+    def _first_cached(
+        self, secret_hashes: Sequence[bytes], matches: Callable[[Found], bool]
     ) -> Found | None:
-        found = (self._trusted(each) for each in secret_hashes)
-        return next((one for one in found if one is not None and fits(one)), None)
+        cached = (self._find_cached(secret_hash) for secret_hash in secret_hashes)
+        return next((caller for caller in cached if caller is not None and matches(caller)), None)
 
-    def _trusted(self, secret_hash: bytes) -> Found | None:
-        known = self._known.get(secret_hash)
-        if known is None:
+    def _find_cached(self, secret_hash: bytes) -> Found | None:
+        entry = self._entries.get(secret_hash)
+        if entry is None:
             return None
-        if self._clock() < known.until:
-            return known.caller
-        del self._known[secret_hash]
+        if self._clock() < entry.expires_at:
+            return entry.caller
+        del self._entries[secret_hash]
         return None

@@ -1,6 +1,6 @@
-"""The keys that seal secrets in the database: from the settings, else in a file of our own beside it.
+"""Encryption keys for the secrets in the database: from the settings, otherwise from a file in the state directory.
 
-Rotation: give every server the new key before the old one, reseal, then take the old one away.
+Rotation: put the new key before the old one on every server, re-encrypt, then remove the old key.
 """
 
 import base64
@@ -26,7 +26,7 @@ _START, _LENGTH = KEY_ID_SLICE.start + 1, KEY_ID_SLICE.stop - KEY_ID_SLICE.start
 
 @dataclass(frozen=True)
 class EncryptedColumn:
-    """A column of sealed values, and what each is sealed for: `{context}/{id}`."""
+    """A column of encrypted values; `{context}/{id}` is the associated data of each."""
 
     id: InstrumentedAttribute[str]
     value: InstrumentedAttribute[bytes | None]
@@ -42,13 +42,13 @@ ENCRYPTED_COLUMNS = (
 
 
 class EncryptedValueRepository:
-    """All sealed values of the database, whatever they are part of."""
+    """All encrypted values of the database, in whatever table."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
     async def key_ids(self) -> set[str]:
-        """Tell which keys something in the database is sealed with."""
+        """List the keys that values in the database are encrypted with."""
         every = [
             select(_key_id(column).label("key_id")).where(column.value.is_not(None))
             for column in ENCRYPTED_COLUMNS
@@ -59,7 +59,7 @@ class EncryptedValueRepository:
     async def list_stale(
         self, column: EncryptedColumn, *, key_id: str, after: str, limit: int
     ) -> Sequence[tuple[str, bytes]]:
-        """List values that another key than this one sealed, by their rows' ids."""
+        """List the values, by row id, that are encrypted with a key other than this one."""
         stale = (
             select(column.id, column.value)
             .where(column.id > after, _key_id(column) != key_id)
@@ -72,7 +72,7 @@ class EncryptedValueRepository:
     async def replace(
         self, column: EncryptedColumn, row_id: str, *, old: bytes, new: bytes
     ) -> None:
-        """Seal it anew, unless somebody has written another value meanwhile."""
+        """Replace a value unless it has changed since it was read."""
         await self._session.execute(
             update(column.value.class_)
             .where(column.id == row_id, column.value == old)
@@ -92,11 +92,11 @@ _PRIVATE = 0o600
 
 
 class EncryptionKeyMissing(RuntimeError):
-    """What is sealed in the database cannot be opened with what keys there are."""
+    """The keys at hand cannot decrypt every secret in the database."""
 
 
 class InvalidEncryptionKey(ValueError):
-    """It is no key, or not kept as one."""
+    """The key is malformed, or its file is not private."""
 
 
 def new_key() -> str:
@@ -104,36 +104,36 @@ def new_key() -> str:
 
 
 def read_keys(text: str) -> list[bytes]:
-    """Read keys in base64, separated by commas or white space; the first one seals."""
+    """Read base64 keys separated by commas or white space; the first one encrypts."""
     return [_read_key(word) for word in text.replace(",", " ").split()]
 
 
 async def open_vault(sessions: Sessions, *, keys: Sequence[bytes], state_dir: Path) -> Vault:
-    """Open the vault of this database, with a key that is made if nothing was ever sealed."""
+    """Open the vault of this database; generates a key if nothing was ever encrypted."""
     async with sessions.begin() as session:
-        sealed_with = (await InstallationRepository(session).find_or_make()).encryption_key_id
+        current_key = (await InstallationRepository(session).find_or_make()).encryption_key_id
     file = state_dir / KEY_FILE
-    vault = Vault(keys or _read_file(file) or _make_file(file, sealed_with=sealed_with))
+    vault = Vault(keys or _read_file(file) or _make_file(file, current_key=current_key))
     async with sessions.begin() as session:
         await InstallationRepository(session).set_first_key(vault.key_id)
     await _require_all_keys(sessions, vault, file)
     return vault
 
 
-async def reseal(sessions: Sessions, vault: Vault) -> int:
-    """Seal everything with the vault's current key, while servers that have it too go on; gives how much it was."""
-    count = sum([await _reseal_column(sessions, vault, column) for column in ENCRYPTED_COLUMNS])
+async def reencrypt(sessions: Sessions, vault: Vault) -> int:
+    """Re-encrypt all values with the vault's current key while servers keep running; returns their number."""
+    count = sum([await _reencrypt_column(sessions, vault, column) for column in ENCRYPTED_COLUMNS])
     async with sessions.begin() as session:
         used = await EncryptedValueRepository(session).key_ids()
         if used <= {vault.key_id}:
             await InstallationRepository(session).set_key(vault.key_id)
             return count
     raise EncryptionKeyMissing(
-        "A server still seals with another key. Give the current one to all servers, first of all keys."
+        "A server still encrypts with another key. Configure the current key as the first key on all servers."
     )
 
 
-async def _reseal_column(sessions: Sessions, vault: Vault, column: EncryptedColumn) -> int:
+async def _reencrypt_column(sessions: Sessions, vault: Vault, column: EncryptedColumn) -> int:
     count, after = 0, ""
     while True:
         async with sessions.begin() as session:
@@ -142,14 +142,14 @@ async def _reseal_column(sessions: Sessions, vault: Vault, column: EncryptedColu
                 column, key_id=vault.key_id, after=after, limit=_BATCH
             )
             for row_id, old in stale:
-                new = _reseal(vault, old, context=f"{column.context}/{row_id}")
+                new = _reencrypt(vault, old, context=f"{column.context}/{row_id}")
                 await repository.replace(column, row_id, old=old, new=new)
         if not stale:
             return count
         count, after = count + len(stale), stale[-1][0]
 
 
-def _reseal(vault: Vault, sealed: bytes, *, context: str) -> bytes:
+def _reencrypt(vault: Vault, sealed: bytes, *, context: str) -> bytes:
     return vault.seal(vault.open(sealed, context=context), context=context)
 
 
@@ -164,9 +164,9 @@ async def _require_all_keys(sessions: Sessions, vault: Vault, file: Path) -> Non
 
 def _explain_missing(missing: Sequence[str], file: Path) -> str:
     return (
-        f"Secrets in the database are sealed with the key {', '.join(missing)}, which is not given. "
-        f"Put it into {VARIABLE} (the same on all servers, the current key first), or bring {file} "
-        "back from a backup."
+        f"Secrets in the database are encrypted with the key {', '.join(missing)}, which is missing. "
+        f"Add it to {VARIABLE} (the same on all servers, the current key first), or restore {file} "
+        "from a backup."
     )
 
 
@@ -176,7 +176,7 @@ def _read_key(word: str) -> bytes:
     except binascii.Error:
         key = b""
     if len(key) != KEY_LENGTH:
-        raise InvalidEncryptionKey(f"An encryption key is {KEY_LENGTH} bytes in base64.")
+        raise InvalidEncryptionKey(f"An encryption key must be {KEY_LENGTH} bytes in base64.")
     return key
 
 
@@ -184,16 +184,16 @@ def _read_file(file: Path) -> list[bytes]:
     if not file.exists():
         return []
     if stat.S_IMODE(file.stat().st_mode) & 0o077:
-        raise InvalidEncryptionKey(f"{file} can be read by others: `chmod 600 {file}`.")
+        raise InvalidEncryptionKey(f"{file} is readable by other users. Run `chmod 600 {file}`.")
     keys = read_keys(file.read_text())
     if not keys:
-        raise InvalidEncryptionKey(f"{file} is empty; bring it back from a backup.")
+        raise InvalidEncryptionKey(f"{file} is empty. Restore it from a backup.")
     return keys
 
 
-def _make_file(file: Path, *, sealed_with: str | None) -> list[bytes]:
-    if sealed_with is not None:
-        raise EncryptionKeyMissing(_explain_missing([sealed_with], file))
+def _make_file(file: Path, *, current_key: str | None) -> list[bytes]:
+    if current_key is not None:
+        raise EncryptionKeyMissing(_explain_missing([current_key], file))
     fresh = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _PRIVATE)
     with os.fdopen(descriptor, "w") as opened:
@@ -201,7 +201,7 @@ def _make_file(file: Path, *, sealed_with: str | None) -> list[bytes]:
         opened.flush()
         os.fsync(descriptor)
     try:
-        os.link(fresh, file)  # who comes second uses the first one's
+        os.link(fresh, file)  # if another server was first, its key is used
     except FileExistsError:
         pass
     finally:

@@ -15,7 +15,7 @@ _owned = select(ApiKey, Tenant.name).join(Tenant, Tenant.id == ApiKey.tenant_id)
 
 @dataclass(frozen=True)
 class OwnedKey:
-    """A key, and the name of the tenant whose it is."""
+    """A key and the name of its tenant."""
 
     key: ApiKey
     tenant: str
@@ -41,7 +41,7 @@ class KeyRepository:
     async def list_page(
         self, *, limit: int, before: str | None = None, tenant: str | None = None
     ) -> Sequence[OwnedKey]:
-        """List newest first, from the one before the id `before`; revoked ones too."""
+        """List keys, newest first, including revoked ones, starting before the id `before`."""
         query = _owned.order_by(ApiKey.id.desc()).limit(limit)
         if before is not None:
             query = query.where(ApiKey.id < before)
@@ -54,7 +54,7 @@ class KeyRepository:
         await self._session.flush()
 
     async def add_missing(self, key: ApiKey) -> None:
-        """Add the key unless one with its secret is there, be it revoked."""
+        """Add the key unless a key with the same secret exists, even a revoked one."""
         if await self._session.scalar(select(ApiKey.id).where(ApiKey.hash == key.hash)) is None:
             await self.add(key)
 
@@ -65,8 +65,8 @@ class KeyRepository:
         if changes:
             await self._session.execute(update(ApiKey).where(ApiKey.id == key_id).values(**changes))
 
-    async def note_use(self, key_id: str, *, at_most_every: timedelta) -> None:
-        """Note that the key is used, unless that was noted lately."""
+    async def record_use(self, key_id: str, *, at_most_every: timedelta) -> None:
+        """Set `last_used_at`, at most once per interval."""
         long_ago = ApiKey.last_used_at < _now - at_most_every
         await self._session.execute(
             update(ApiKey)
@@ -75,7 +75,7 @@ class KeyRepository:
         )
 
     async def revoke(self, key_id: str) -> None:
-        """End the key for good; one that was revoked before stays so since then."""
+        """Revoke the key permanently; an already revoked key keeps its `revoked_at`."""
         revoked = await self._session.scalar(
             update(ApiKey)
             .where(ApiKey.id == key_id)

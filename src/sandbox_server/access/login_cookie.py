@@ -1,4 +1,4 @@
-"""How a browser stays signed in: by a cookie that no script reads, no other site sends and no sandbox's host gets."""
+"""The session cookie of a browser: unreadable for scripts, not sent by other sites or to hosts of sandboxes."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _HTTPS = "https://"
 
 
 def find_login(scope: Scope, public: PublicAddress) -> str | None:
-    """Find what the browser keeps; of several, of which a page of a sandbox can have set one, none counts."""
+    """Find the session secret; none if there are several, since a sandbox's page may have set one of them."""
     name = _name(scope, public).encode()
     kept = [
         value
@@ -28,13 +28,15 @@ def find_login(scope: Scope, public: PublicAddress) -> str | None:
     return kept[0].decode("latin-1") if len(kept) == 1 else None
 
 
-def remember_login(
+def set_login_cookie(
     response: Response, secret: str, connection: HTTPConnection, public: PublicAddress
 ) -> None:
     _set(response, secret, connection, public, max_age=int(LIFETIME.total_seconds()))
 
 
-def forget_login(response: Response, connection: HTTPConnection, public: PublicAddress) -> None:
+def clear_login_cookie(
+    response: Response, connection: HTTPConnection, public: PublicAddress
+) -> None:
     _set(response, "", connection, public, max_age=0)
 
 
@@ -57,7 +59,7 @@ def _set(
 
 
 def _name(scope: Scope, public: PublicAddress) -> str:
-    # With `__Host-`, which takes TLS, a browser lets no page of a sandbox set a cookie of this name for us.
+    # The `__Host-` prefix, which requires TLS, keeps a sandbox's page from setting a cookie of this name for us.
     return (SECURE_LOGIN_COOKIE if _is_secure(scope, public) else LOGIN_COOKIE).decode()
 
 
@@ -69,35 +71,35 @@ _HTTP = {"ws": "http", "wss": "https"}
 
 
 def own_origin(scope: Scope, public: PublicAddress) -> str:
-    """Name the origin that our own page has for who asks by this name."""
+    """Build the origin of our own page for a request to this host name."""
     host = Headers(scope=scope).get("host", "")
     scheme: str = scope["scheme"]
     return f"{public.scheme_at(host, otherwise=_HTTP.get(scheme, scheme))}://{host}"
 
 
 def require_same_origin(scope: Scope, public: PublicAddress) -> None:
-    """Refuse what was not asked for by a page of this very origin.
+    """Reject a request that does not come from a page of this origin.
 
-    A browser sends a cookie along with what pages of its whole site ask for: those of sandboxes, and of other ports of the
-    host. All that it says about who asks has to say that it is our page, and something has to: `Sec-Fetch-Site`, which it
-    leaves out where there is no TLS; `Origin`, which it leaves out of reads; or the address of the page.
+    Browsers send a cookie with requests from every page of the same site, including pages of sandboxes and of other
+    ports of the host. At least one header must prove the origin and none may contradict it: `Sec-Fetch-Site` (absent
+    without TLS), `Origin` (absent on reads) or `Referer`.
     """
     headers, own = Headers(scope=scope), own_origin(scope, public)
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site not in {None, "same-origin"}:
-        raise LoginRefused("Who is signed in is known to pages of this server alone.")
+        raise LoginRefused("The session cookie is accepted only from this server's own page.")
     if origin is not None and origin != own:
         raise LoginRefused(
-            f"Who is signed in is known to pages of {own} alone. If that is not the address of this server as you "
-            "have it, it has to be told: `--public-url`."
+            f"The session cookie is accepted only from pages of {own}. If this server has another public address, "
+            "start it with `--public-url`."
         )
     if not any(_proofs(scope, headers, own)):
-        raise LoginRefused("The browser does not say which page asks.")
+        raise LoginRefused("The browser did not send the origin of the page.")
 
 
 def _proofs(scope: Scope, headers: Headers, own: str) -> Iterator[bool]:
     yield headers.get("origin") == own
-    if scope["type"] == "http":  # with a WebSocket every browser tells the origin
+    if scope["type"] == "http":  # for WebSockets every browser sends `Origin`
         yield headers.get("sec-fetch-site") == "same-origin"
-        # Of this origin, by its address, is also what a sandbox serves below a path of ours.
+        # The page's exact URL: pages of sandboxes are served from this origin too, below a path.
         yield headers.get("referer") == f"{own}/"

@@ -10,7 +10,7 @@ _now = func.clock_timestamp()
 
 @dataclass(frozen=True)
 class OwnedLogin:
-    """A login, the key that it was made with, and the name of the tenant whose that is."""
+    """A login, the key it was created with and the name of the key's tenant."""
 
     login: Login
     key: ApiKey
@@ -22,7 +22,7 @@ class LoginRepository:
         self._session = session
 
     async def find_valid(self, secret_hash: bytes) -> OwnedLogin | None:
-        """Find the login whose secret has this hash, unless its time is up or its key is revoked."""
+        """Find the login whose secret has this hash, unless it has expired or its key is revoked."""
         found = await self._session.execute(
             select(Login, ApiKey, Tenant.name)
             .join(ApiKey, ApiKey.id == Login.key_id)
@@ -39,7 +39,9 @@ class LoginRepository:
     async def remove(self, login_id: str) -> None:
         await self._session.execute(delete(Login).where(Login.id == login_id))
 
-    async def remove_oldest(self, key_id: str, *, but: int) -> None:
-        """Remove a key's logins but so many, the newest."""
-        older = select(Login.id).where(Login.key_id == key_id).order_by(Login.id.desc()).offset(but)
+    async def remove_oldest(self, key_id: str, *, keep: int) -> None:
+        """Remove all but the newest logins of a key."""
+        older = (
+            select(Login.id).where(Login.key_id == key_id).order_by(Login.id.desc()).offset(keep)
+        )
         await self._session.execute(delete(Login).where(Login.id.in_(older)))

@@ -13,28 +13,28 @@ from sandbox_server.domain.errors import LoginRefused, Unauthenticated
 from sandbox_server.domain.ids import LoginId, new_id
 
 LIFETIME = timedelta(hours=12)
-MOST_PER_KEY = 100
+MAX_PER_KEY = 100
 
 
 @dataclass(frozen=True)
 class NewLogin:
-    """A login with its secret, which is for the browser alone."""
+    """A new login with its secret, which only the browser stores."""
 
     owned: OwnedLogin
     secret: str = field(repr=False)
 
 
 class Logins:
-    """Browsers that people sign in with a key, so that no page has to keep the key."""
+    """Browser sessions created with an API key, so that no page has to store the key."""
 
     def __init__(self, sessions: Sessions, authenticator: Authenticator) -> None:
         self._sessions = sessions
         self._authenticator = authenticator
 
     async def begin(self, caller: Caller) -> NewLogin:
-        """Sign a browser in with the key that it shows; of a key's too many logins the oldest ends."""
+        """Sign a browser in with its API key; beyond the limit per key, the oldest login ends."""
         if isinstance(caller, LoginCaller | TicketCaller):
-            raise LoginRefused("Signing in takes a key.")
+            raise LoginRefused("Signing in requires an API key.")
         secret, login_id = new_login(), LoginId(new_id())
         async with self._sessions.begin() as session:
             logins = LoginRepository(session)
@@ -46,14 +46,14 @@ class Logins:
                     expires_at=func.clock_timestamp() + LIFETIME,
                 )
             )
-            await logins.remove_oldest(caller.key_id, but=MOST_PER_KEY)
+            await logins.remove_oldest(caller.key_id, keep=MAX_PER_KEY)
             owned = await logins.find_valid(hash_of(secret))
         if owned is None:  # the key was revoked just now
             raise Unauthenticated
         return NewLogin(owned, secret)
 
     async def get(self, caller: Caller) -> OwnedLogin:
-        """Tell with which key the caller's browser was signed in, and until when."""
+        """Get the login of the caller's browser."""
         login = _require_login(caller)
         async with without_transaction(self._sessions) as session:
             owned = await LoginRepository(session).find_valid(login.secret_hash)
@@ -62,14 +62,14 @@ class Logins:
         return owned
 
     async def end(self, caller: Caller) -> None:
-        """Sign the caller's browser out, on every server within half a second, here at once."""
+        """Sign the caller's browser out; takes effect here at once, on other servers within half a second."""
         login = _require_login(caller)
         async with self._sessions.begin() as session:
             await LoginRepository(session).remove(login.login_id)
-        self._authenticator.forget()
+        self._authenticator.clear_cache()
 
 
 def _require_login(caller: Caller) -> LoginCaller:
     if not isinstance(caller, LoginCaller):
-        raise LoginRefused("Nobody is signed in: the request comes with a key.")
+        raise LoginRefused("The request is authenticated by an API key, not by a browser session.")
     return caller

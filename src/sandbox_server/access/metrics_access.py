@@ -9,16 +9,16 @@ from sandbox_server.domain.errors import MetricsRefused
 
 METRICS_PATH = "/metrics"
 
-# Whoever sends one of these speaks for somebody else, or is a browser that shows somebody's page.
-_ON_BEHALF = frozenset({"forwarded", "origin", "via", "x-real-ip"})
-_ON_BEHALF_PREFIX = "x-forwarded-"
+# Headers that only a proxy or a browser sends.
+_PROXY_HEADERS = frozenset({"forwarded", "origin", "via", "x-real-ip"})
+_PROXY_HEADER_PREFIX = "x-forwarded-"
 
 
 class MetricsAccess:
-    """Lets those read the metrics who have the token; where none is set, whoever asks on this machine for itself.
+    """Allows metrics to be read with the token or, if none is set, by direct requests from this machine.
 
-    A proxy here that adds no header cannot be told from the machine itself: behind one a token is needed, and then
-    nobody is let in for being here.
+    A local proxy that adds no header cannot be distinguished from a direct request. Set a token behind a proxy: then
+    local requests need it too.
     """
 
     def __init__(self, token: SecretStr | None) -> None:
@@ -36,12 +36,12 @@ class MetricsAccess:
 def _is_own_machine(scope: Scope) -> bool:
     headers = Headers(scope=scope)
     peer, _ = scope.get("client") or ("", 0)
-    on_behalf = any(
-        name in _ON_BEHALF or name.startswith(_ON_BEHALF_PREFIX)
+    is_proxied = any(
+        name in _PROXY_HEADERS or name.startswith(_PROXY_HEADER_PREFIX)
         for name in headers.keys()  # noqa: SIM118
     )
-    # By the name of a page's own host a browser would ask for the page.
-    return _is_loopback(peer) and _is_loopback(_host_of(headers)) and not on_behalf
+    # Checking `Host` too defeats DNS rebinding, by which a page could read the metrics through a browser here.
+    return _is_loopback(peer) and _is_loopback(_host_of(headers)) and not is_proxied
 
 
 def _host_of(headers: Headers) -> str:

@@ -1,7 +1,7 @@
-"""Secrets of API keys, `sbx_…`, of tickets, `sbt_…`, and of logins, `sbl_…`: the rest are 43 characters of chance (256 bits).
+"""Secrets of API keys (`sbx_…`), tickets (`sbt_…`) and logins (`sbl_…`): a prefix and 256 random bits.
 
-So much chance cannot be guessed or listed: one round of SHA-256 keeps it as safe as a slow hash would, and costs a
-microsecond. The database is asked for the hash, so how long a comparison takes tells nothing of the secret.
+256 random bits cannot be guessed or enumerated, so one round of SHA-256 is as safe as a slow hash and costs a
+microsecond. Lookups are by hash, so the time of a comparison reveals nothing about the secret.
 """
 
 import hashlib
@@ -27,17 +27,17 @@ def new_login() -> str:
 
 
 def is_secret(text: str) -> bool:
-    """Tell whether it could be a key of ours, without asking anybody."""
+    """Return whether the text has the format of an API key."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_ticket(text: str) -> bool:
-    """Tell whether it could be a ticket of ours, without asking anybody."""
+    """Return whether the text has the format of a ticket."""
     return _TICKET.fullmatch(text) is not None
 
 
 def is_login(text: str) -> bool:
-    """Tell whether it could be a login of ours, without asking anybody."""
+    """Return whether the text has the format of a login secret."""
     return _LOGIN.fullmatch(text) is not None
 
 
@@ -46,5 +46,5 @@ def hash_of(secret: str) -> bytes:
 
 
 def prefix_of(secret: str) -> str:
-    """Give as much of it as its owner needs to tell it from others."""
+    """Return the part of a secret that is stored and shown to identify the key."""
     return secret[:_PREFIX_LENGTH]

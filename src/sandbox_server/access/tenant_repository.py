@@ -21,22 +21,22 @@ class TenantRepository:
         return tenant
 
     async def list_page(self, *, limit: int, after: str | None = None) -> Sequence[Tenant]:
-        """List oldest first, from the one after the id `after`."""
+        """List tenants, oldest first, starting after the id `after`."""
         query = select(Tenant).order_by(Tenant.id).limit(limit)
         if after is not None:
             query = query.where(Tenant.id > after)
         return (await self._session.scalars(query)).all()
 
     async def add_missing(self, name: str, **fields: Any) -> None:
-        """Make a tenant of this name unless there is one."""
-        made = insert(Tenant).values(id=new_id(), name=name, **fields)
-        await self._session.execute(made.on_conflict_do_nothing(index_elements=[Tenant.name]))
+        """Create a tenant of this name unless it exists."""
+        added = insert(Tenant).values(id=new_id(), name=name, **fields)
+        await self._session.execute(added.on_conflict_do_nothing(index_elements=[Tenant.name]))
 
     async def put(self, name: str, **fields: Any) -> tuple[Tenant, bool]:
-        """Make the tenant of this name what `fields` say, and tell whether there was none before."""
-        written = insert(Tenant).values(id=new_id(), name=name, **fields)
-        written = written.on_conflict_do_update(index_elements=[Tenant.name], set_=fields)
-        # A row that nobody has replaced or locked before is a new one.
+        """Create or replace the tenant of this name; returns it and whether it is new."""
+        upsert = insert(Tenant).values(id=new_id(), name=name, **fields)
+        upsert = upsert.on_conflict_do_update(index_elements=[Tenant.name], set_=fields)
+        # `xmax` is 0 only in a row version that was inserted, not updated or locked.
         is_new: ColumnElement[bool] = literal_column("(xmax = 0)")
-        row = (await self._session.execute(written.returning(Tenant, is_new))).one()
+        row = (await self._session.execute(upsert.returning(Tenant, is_new))).one()
         return row[0], row[1]

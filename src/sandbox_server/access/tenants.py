@@ -15,7 +15,7 @@ MAX_QUEUED = 1000
 
 
 class Tenants:
-    """Who owns sandboxes: how many each may have, and what they are when nobody says."""
+    """Tenants: their quotas, and the defaults and rules for their sandboxes."""
 
     def __init__(self, sessions: Sessions, backends: Backends) -> None:
         self._sessions = sessions
@@ -38,7 +38,7 @@ class Tenants:
         defaults: dict[str, Any],
         rules: list[dict[str, Any]],
     ) -> tuple[Tenant, bool]:
-        """Make or replace a tenant, and tell whether it is new; its queue moves on at once if it may have more."""
+        """Create or replace a tenant; returns it and whether it is new. A larger quota admits queued sandboxes at once."""
         self._require_backends(defaults, *rules)
         async with self._sessions.begin() as session:
             put = await TenantRepository(session).put(
@@ -49,7 +49,7 @@ class Tenants:
         return put
 
     async def make_default(self) -> None:
-        """Make the tenant of the first key, at the first start."""
+        """Create the default tenant unless it exists."""
         async with self._sessions.begin() as session:
             await TenantRepository(session).add_missing(
                 DEFAULT_TENANT, max_running=MAX_RUNNING, max_queued=MAX_QUEUED
@@ -59,4 +59,4 @@ class Tenants:
         known = set(self._backends)
         for document in documents:
             if (name := document.get("backend")) is not None and name not in known:
-                raise InvalidRequest(f"There is no backend {name!r}.")
+                raise InvalidRequest(f"Unknown backend: {name!r}.")

@@ -16,7 +16,7 @@ _with_key = (
 
 @dataclass(frozen=True)
 class KeyedTicket:
-    """A ticket, and the key that made it."""
+    """A ticket and the key that created it."""
 
     ticket: Ticket
     key: ApiKey
@@ -27,7 +27,7 @@ class TicketRepository:
         self._session = session
 
     async def find_valid(self, secret_hash: bytes) -> KeyedTicket | None:
-        """Find the ticket whose secret has this hash, unless its time is up or its key is revoked."""
+        """Find the ticket whose secret has this hash, unless it has expired or its key is revoked."""
         found = await self._session.execute(_with_key.where(Ticket.hash == secret_hash))
         row = found.one_or_none()
         return None if row is None else KeyedTicket(row[0], row[1])
@@ -35,7 +35,7 @@ class TicketRepository:
     async def list_valid_for_port(
         self, secret_hashes: Sequence[bytes], *, sandbox_id: str, port: int
     ) -> Sequence[KeyedTicket]:
-        """List those of the tickets with these hashes that are good for the port."""
+        """List the tickets with these hashes that are valid for the port."""
         found = await self._session.execute(
             _with_key.where(
                 Ticket.hash.in_(secret_hashes),
@@ -45,18 +45,18 @@ class TicketRepository:
         )
         return [KeyedTicket(row[0], row[1]) for row in found]
 
-    async def count(self, tenant_id: str, *, most: int) -> int:
-        """Count a tenant's tickets that are still good, no further than `most`."""
-        good = (
+    async def count(self, tenant_id: str, *, limit: int) -> int:
+        """Count a tenant's valid tickets, up to `limit`."""
+        valid = (
             select(Ticket.hash)
             .where(Ticket.tenant_id == tenant_id, Ticket.expires_at > func.statement_timestamp())
-            .limit(most)
+            .limit(limit)
             .subquery()
         )
-        counted: int = await self._session.scalar(select(func.count()).select_from(good)) or 0
-        return counted
+        count: int = await self._session.scalar(select(func.count()).select_from(valid)) or 0
+        return count
 
     async def add(self, ticket: Ticket) -> None:
         self._session.add(ticket)
         await self._session.flush()
-        await self._session.refresh(ticket, ["expires_at"])  # which the database's clock has set
+        await self._session.refresh(ticket, ["expires_at"])  # set by the database's clock

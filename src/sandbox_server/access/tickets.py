@@ -12,20 +12,20 @@ from sandbox_server.domain.access import Caller, TicketCaller, TicketScope
 from sandbox_server.domain.errors import TicketRefused, TooManyTickets
 from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 
-MOST = 10_000
+MAX_PER_TENANT = 10_000
 _RETRY_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
 class IssuedTicket:
-    """A new ticket's secret, which nobody can tell again, and when it ends."""
+    """A new ticket's secret, which is not stored, and when it expires."""
 
     secret: str = field(repr=False)
     expires_at: datetime
 
 
 class Tickets:
-    """Keys for a while and for a little, which may stand in a URL: browsers can send no header with a stream."""
+    """Short-lived, restricted credentials for URLs: browsers cannot send headers with a stream."""
 
     def __init__(self, sessions: Sessions, authenticator: Authenticator) -> None:
         self._sessions = sessions
@@ -40,17 +40,17 @@ class Tickets:
         sandbox_id: str | None = None,
         port: int | None = None,
     ) -> IssuedTicket:
-        """Make a ticket that is no wider than the caller's own key, and ends with it."""
+        """Create a ticket with at most the scope of the caller's key; it ends with the key."""
         if isinstance(caller, TicketCaller):
-            raise TicketRefused("A ticket makes no tickets.")
+            raise TicketRefused("A ticket cannot be used to create tickets.")
         caller.require(scope.needed)
         secret = new_ticket()
         async with self._sessions.begin() as session:
             if sandbox_id is not None:
                 await SandboxRepository(session).get(sandbox_id, tenant_id=caller.tenant_id)
             tickets = TicketRepository(session)
-            if await tickets.count(caller.tenant_id, most=MOST) >= MOST:
-                raise TooManyTickets(MOST, retry_after=_RETRY_AFTER)
+            if await tickets.count(caller.tenant_id, limit=MAX_PER_TENANT) >= MAX_PER_TENANT:
+                raise TooManyTickets(MAX_PER_TENANT, retry_after=_RETRY_AFTER)
             ticket = Ticket(
                 hash=hash_of(secret),
                 tenant_id=caller.tenant_id,
@@ -64,5 +64,5 @@ class Tickets:
         return IssuedTicket(secret, ticket.expires_at)
 
     async def find(self, secret: str) -> TicketCaller:
-        """Find who holds the ticket; it counts as a request of its key's."""
+        """Find the ticket's caller; counts against the rate limit of the ticket's key."""
         return await self._authenticator.authenticate_ticket(secret)

@@ -25,13 +25,13 @@ BackendOverviewDep = Annotated[BackendOverview, depends_on(BackendOverview)]
 
 @router.get("")
 async def list_backends(backends: BackendOverviewDep) -> Page[BackendRead]:
-    """List the providers of sandboxes, by name; there are few, so all are in one part."""
-    return Page(items=[_view(one) for one in await backends.list_all()], next_cursor=None)
+    """List the backends, by name. All are returned in one page."""
+    return Page(items=[_view(status) for status in await backends.list_all()], next_cursor=None)
 
 
 @router.get("/{name}")
 async def get_backend(name: Name, backends: BackendOverviewDep) -> BackendRead:
-    """Tell whether a provider of sandboxes answers, and what holds there."""
+    """Get a backend: its state, capacity and limits."""
     return _view(await backends.get(name))
 
 
@@ -39,7 +39,7 @@ async def get_backend(name: Name, backends: BackendOverviewDep) -> BackendRead:
 async def update_backend(
     name: Name, change: BackendUpdate, backends: BackendOverviewDep
 ) -> BackendRead:
-    """Drain a provider before it is taken away, or let it have new sandboxes again."""
+    """Drain a backend, so that it receives no new sandboxes, or end draining."""
     return _view(await backends.set_drained(name, drained=change.drained))
 
 

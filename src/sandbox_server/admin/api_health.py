@@ -18,13 +18,13 @@ OverviewDep = Annotated[Overview, depends_on(Overview)]
 
 @router.get("/healthz")
 async def get_health() -> Health:
-    """Tell that the process is alive, whatever it depends on."""
+    """Check liveness: 200 while the process runs, regardless of its dependencies."""
     return Health()
 
 
 @router.get("/readyz", responses={503: {"model": Readiness}})
 async def get_readiness(overview: OverviewDep, response: Response) -> Readiness:
-    """Tell whether requests can be served. With a backend down they can: what needs it waits in the queue."""
+    """Check readiness: 200 if requests can be served, else 503. Backends that are down do not affect it: requests for them are queued."""
     readiness = await overview.check_readiness()
     if readiness.reasons:
         response.status_code = 503
@@ -32,15 +32,15 @@ async def get_readiness(overview: OverviewDep, response: Response) -> Readiness:
         status="not-ready" if readiness.reasons else "ready",
         reasons=list(readiness.reasons),
         backends=[
-            BackendReadiness(name=one.name, state=one.state, drained=one.drained)
-            for one in readiness.backends
+            BackendReadiness(name=backend.name, state=backend.state, drained=backend.drained)
+            for backend in readiness.backends
         ],
     )
 
 
 @router.get("/version")
 async def get_version() -> Version:
-    """Tell which server this is."""
+    """Get the server's version."""
     return _VERSION
 
 

@@ -17,13 +17,13 @@ _LARGEST_ID = 2**63 - 1
 _LONGEST_ID = 19
 
 
-def _a_number(given: str) -> int:
-    if not (given.isascii() and given.isdigit() and len(given) <= _LONGEST_ID):
-        raise JobNotFound(given)
-    return min(int(given), _LARGEST_ID)
+def _parse_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_ID):
+        raise JobNotFound(text)
+    return min(int(text), _LARGEST_ID)
 
 
-JobId = Annotated[int, BeforeValidator(_a_number), may_fail_with(JobNotFound), Path()]
+JobId = Annotated[int, BeforeValidator(_parse_id), may_fail_with(JobNotFound), Path()]
 
 OverviewDep = Annotated[Overview, depends_on(Overview)]
 
@@ -35,7 +35,7 @@ async def list_jobs(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[JobRead]:
-    """List what was given up since every attempt failed, with the last error of each."""
+    """List dead jobs: jobs of which every attempt failed, each with its last error."""
     rows = await overview.list_dead_jobs(after=read_number(cursor) or 0, limit=limit + 1)
     items = [_view(row, state) for row in rows]
     return page_of(rows, items, limit=limit, position=lambda row: row.id)
@@ -43,7 +43,7 @@ async def list_jobs(
 
 @router.post("/{job_id}/retry", status_code=204)
 async def retry_job(job_id: JobId, overview: OverviewDep) -> None:
-    """Have a job tried again at once, and as often as a new one."""
+    """Retry a dead job now, with the full number of attempts."""
     await overview.retry_job(job_id)
 
 

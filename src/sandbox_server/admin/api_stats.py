@@ -18,28 +18,28 @@ OverviewDep = Annotated[Overview, depends_on(Overview)]
 
 @router.get("")
 async def get_stats(caller: Reader, overview: OverviewDep) -> Stats:
-    """Tell how full it is and who waits: of everybody to an admin's key, to others of their own tenant."""
+    """Get occupancy and queue lengths: of all tenants with an admin key, otherwise of the caller's tenant."""
     found = await overview.count_occupancy(caller)
-    greedy = {backend.name for backend in found.backends if backend.paused_takes_place}
+    slot_keepers = {backend.name for backend in found.backends if backend.paused_takes_place}
     return Stats(
         backends=[
             _of_backend(
-                one, [count for count in found.occupancy if count.backend == one.name], greedy
+                row, [count for count in found.occupancy if count.backend == row.name], slot_keepers
             )
-            for one in found.backends
+            for row in found.backends
         ],
         tenants=[
             _of_tenant(
-                one, [count for count in found.occupancy if count.tenant_id == one.id], greedy
+                row, [count for count in found.occupancy if count.tenant_id == row.id], slot_keepers
             )
-            for one in found.tenants
+            for row in found.tenants
         ],
         jobs_dead=found.jobs_dead,
     )
 
 
 def _of_backend(
-    row: Backend, occupancy: Sequence[OccupancyCount], greedy: set[str]
+    row: Backend, occupancy: Sequence[OccupancyCount], slot_keepers: set[str]
 ) -> BackendStats:
     return BackendStats(
         name=row.name,
@@ -47,30 +47,32 @@ def _of_backend(
         state_reason=row.state_reason,
         drained=row.drained,
         capacity=row.capacity,
-        taken=_taken(occupancy, greedy),
+        taken=_count_slots(occupancy, slot_keepers),
         busy_until=row.busy_until,
         sandboxes=_states(occupancy),
         queue=_queue(occupancy),
     )
 
 
-def _of_tenant(row: Tenant, occupancy: Sequence[OccupancyCount], greedy: set[str]) -> TenantStats:
+def _of_tenant(
+    row: Tenant, occupancy: Sequence[OccupancyCount], slot_keepers: set[str]
+) -> TenantStats:
     return TenantStats(
         name=row.name,
         max_running=row.max_running,
         max_queued=row.max_queued,
-        taken=_taken(occupancy, greedy),
+        taken=_count_slots(occupancy, slot_keepers),
         sandboxes=_states(occupancy),
         queue=_queue(occupancy),
     )
 
 
-def _taken(occupancy: Iterable[OccupancyCount], greedy: set[str]) -> int:
-    """Count the places that are taken; `greedy` backends spend one on a paused sandbox too."""
+def _count_slots(occupancy: Iterable[OccupancyCount], slot_keepers: set[str]) -> int:
+    """Count occupied slots; on `slot_keepers` backends paused sandboxes keep theirs."""
     return sum(
         count.count
         for count in occupancy
-        if occupies_slot(count.state, keeps_slots=count.backend in greedy)
+        if occupies_slot(count.state, keeps_slots=count.backend in slot_keepers)
     )
 
 

@@ -11,7 +11,7 @@ from sandbox_server.providers.repository import BackendRepository
 
 @dataclass(frozen=True, kw_only=True)
 class BackendStatus:
-    """A backend as its row has it, with what the settings say of it, if they do."""
+    """A backend's row and, if it is still configured, its settings."""
 
     row: Backend
     known: KnownBackend | None
@@ -19,7 +19,7 @@ class BackendStatus:
 
 
 class BackendOverview:
-    """All backends that ever were in the settings."""
+    """All backends that are or were configured."""
 
     def __init__(self, sessions: Sessions, backends: Backends) -> None:
         self._sessions = sessions
@@ -35,7 +35,7 @@ class BackendOverview:
             return self._status(await BackendRepository(session).get(name))
 
     async def set_drained(self, name: str, *, drained: bool) -> BackendStatus:
-        """Let a backend have no new sandboxes, or again; who waits may find a place elsewhere now, or here."""
+        """Start or end draining a backend; admission runs again everywhere, since queued sandboxes may fit now."""
         async with self._sessions.begin() as session:
             row = await BackendRepository(session).set_drained(name, drained)
             for other in sorted({name, *self._known}):
@@ -51,7 +51,7 @@ class BackendOverview:
 
 
 async def register_backends(sessions: Sessions, backends: Backends) -> None:
-    """Write down what the settings say of each backend, and have all looked at."""
+    """Store the configured backends and schedule their periodic jobs."""
     async with sessions.begin() as session:
         rows = BackendRepository(session)
         for name, known in sorted(backends.items()):

@@ -1,4 +1,4 @@
-"""What is true of all servers on a database; each of them tells the same, so that one takes the maximum and no sum."""
+"""Metrics shared by all servers of a database: each server reports the same values, so aggregate with max, not sum."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,31 +12,31 @@ from sandbox_server.admin.stats_repository import Totals
 from sandbox_server.db.session import PoolUse
 from sandbox_server.domain.capacity import occupies_slot
 
-_NOWHERE = ""  # a backend that no sandbox has yet: a fork whose copy is still being taken
+_NO_BACKEND = ""  # a fork whose snapshot is still being taken has no backend yet
 
 
 def describe_version() -> Metric:
     return InfoMetricFamily(
-        "sandbox_server", "Which server this is.", {"version": version("sandbox-server")}
+        "sandbox_server", "Version of the server.", {"version": version("sandbox-server")}
     )
 
 
 def describe_readiness(readiness: ReadinessCheck) -> Metric:
     ready = not readiness.reasons
     return GaugeMetricFamily(
-        "sandbox_server_ready", "Whether requests can be served, as /readyz says.", float(ready)
+        "sandbox_server_ready", "1 if the server is ready, as reported by /readyz.", float(ready)
     )
 
 
 def describe_pool(use: PoolUse) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "sandbox_server_database_connections_used",
-        "Connections to the database that are at work.",
+        "Database connections in use.",
         use.used,
     )
     yield GaugeMetricFamily(
         "sandbox_server_database_connections_limit",
-        "Connections to the database that this server may open.",
+        "Maximum number of database connections of this server.",
         use.limit,
     )
 
@@ -49,40 +49,43 @@ def describe_totals(totals: Totals) -> Iterator[Metric]:
 
 
 def _sandboxes(totals: Totals) -> Iterator[Metric]:
-    living = _gauge("sandboxes", "Sandboxes that have not ended.", "backend", "state")
+    gauge = _gauge(
+        "sandboxes",
+        "Sandboxes by backend and state, without deleted and failed ones.",
+        "backend",
+        "state",
+    )
     for count in totals.counts:
-        living.add_metric([count.backend or _NOWHERE, count.state], count.count)
-    yield living
+        gauge.add_metric([count.backend or _NO_BACKEND, count.state], count.count)
+    yield gauge
 
 
 def _queues(totals: Totals) -> Iterator[Metric]:
-    depth = _gauge(
-        "queue_depth", "Sandboxes that wait for a place, to start or to go on.", "backend"
-    )
-    oldest = _gauge(
-        "queue_oldest_seconds", "How long the one has waited that waits longest.", "backend"
-    )
+    depth = _gauge("queue_depth", "Sandboxes waiting for a slot, to start or to resume.", "backend")
+    oldest = _gauge("queue_oldest_seconds", "Age of the oldest queued sandbox.", "backend")
     for queue in totals.queues:
-        depth.add_metric([queue.backend or _NOWHERE], queue.depth)
-        oldest.add_metric([queue.backend or _NOWHERE], queue.oldest.total_seconds())
+        depth.add_metric([queue.backend or _NO_BACKEND], queue.depth)
+        oldest.add_metric([queue.backend or _NO_BACKEND], queue.oldest.total_seconds())
     yield from (depth, oldest)
 
 
 def _backends(totals: Totals) -> Iterator[Metric]:
-    up = _gauge("backend_up", "Whether a backend answers.", "backend")
-    drained = _gauge("backend_drained", "Whether a backend gets no new sandboxes.", "backend")
-    capacity = _gauge("backend_capacity", "Places that a backend has.", "backend")
-    taken = _gauge("backend_places_taken", "Places at a backend that are taken.", "backend")
-    places = _places_taken(totals)
+    up = _gauge("backend_up", "1 if the backend is reachable.", "backend")
+    drained = _gauge(
+        "backend_drained", "1 if the backend is drained and receives no new sandboxes.", "backend"
+    )
+    capacity = _gauge("backend_capacity", "Slots of the backend.", "backend")
+    taken = _gauge("backend_places_taken", "Occupied slots of the backend.", "backend")
+    occupied = _occupied_slots(totals)
     for backend in totals.backends:
         up.add_metric([backend.name], backend.state == "up")
         drained.add_metric([backend.name], backend.drained)
         capacity.add_metric([backend.name], backend.capacity)
-        taken.add_metric([backend.name], places[backend.name])
+        taken.add_metric([backend.name], occupied[backend.name])
     yield from (up, drained, capacity, taken)
 
 
-def _places_taken(totals: Totals) -> defaultdict[str | None, int]:
+def _occupied_slots(totals: Totals) -> defaultdict[str | None, int]:
     keeping = {backend.name for backend in totals.backends if backend.paused_takes_place}
     taken: defaultdict[str | None, int] = defaultdict(int)
     for count in totals.counts:
@@ -92,15 +95,13 @@ def _places_taken(totals: Totals) -> defaultdict[str | None, int]:
 
 
 def _jobs(totals: Totals) -> Iterator[Metric]:
-    due = _gauge("jobs_due", "Jobs that are due and that nobody works on.", "kind")
-    late = _gauge(
-        "jobs_oldest_due_seconds", "How long the one has been due that is longest.", "kind"
-    )
+    due = _gauge("jobs_due", "Due jobs that no worker has claimed.", "kind")
+    late = _gauge("jobs_oldest_due_seconds", "Age of the oldest due job.", "kind")
     for kind in totals.due:
         due.add_metric([kind.kind], kind.count)
         late.add_metric([kind.kind], kind.oldest.total_seconds())
     yield from (due, late)
-    dead = _gauge("jobs_dead", "Jobs that are left alone since every attempt failed.")
+    dead = _gauge("jobs_dead", "Dead jobs: every attempt failed.")
     dead.add_metric([], totals.jobs_dead)
     yield dead
 

@@ -18,20 +18,20 @@ from sandbox_server.admin.stats_repository import Totals
 from sandbox_server.db.session import Sessions, pool_use
 from sandbox_server.metrics.instruments import PROCESS
 
-_KEPT = timedelta(seconds=5)
+_MAX_AGE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Snapshot:
     readiness: ReadinessCheck
     totals: Totals | None
-    until: float
+    expires_at: float
 
 
 class MetricsExporter:
-    """All that a server tells Prometheus: of its process, and of what all servers share.
+    """Renders the metrics for Prometheus: of this process and of the whole installation.
 
-    The database is asked at most every few seconds, however many ask us; while it does not answer, the rest is told.
+    The database is queried at most every few seconds, regardless of the scrape rate; during an outage its metrics are omitted.
     """
 
     def __init__(
@@ -39,49 +39,49 @@ class MetricsExporter:
         sessions: Sessions,
         overview: Overview,
         *,
-        kept: timedelta = _KEPT,
+        max_age: timedelta = _MAX_AGE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
         self._overview = overview
-        self._kept = kept
+        self._max_age = max_age
         self._clock = clock
-        self._known: _Known | None = None
+        self._snapshot: _Snapshot | None = None
         self._reading = asyncio.Lock()
 
     async def render(self, accept: str) -> tuple[bytes, str]:
-        """Write it in the format that the header `Accept` asks for; gives the type of that too."""
-        known = await self._read()
+        """Render the format that `Accept` requests; returns the content and its media type."""
+        snapshot = await self._read()
         encode, media_type = choose_encoder(accept)
-        told = _Told(self._describe(known))
-        # Thousands of lines, during which no request should wait.
-        return await asyncio.to_thread(encode, told), media_type
+        collector = _Collector(self._describe(snapshot))
+        # In a thread: thousands of lines would block the event loop.
+        return await asyncio.to_thread(encode, collector), media_type
 
-    async def _read(self) -> _Known:
+    async def _read(self) -> _Snapshot:
         async with self._reading:
-            if self._known is None or self._clock() >= self._known.until:
-                self._known = await self._ask()
-            return self._known
+            if self._snapshot is None or self._clock() >= self._snapshot.expires_at:
+                self._snapshot = await self._query()
+            return self._snapshot
 
-    async def _ask(self) -> _Known:
+    async def _query(self) -> _Snapshot:
         readiness, totals = await asyncio.gather(
             self._overview.check_readiness(), self._overview.find_totals()
         )
-        return _Known(readiness, totals, self._clock() + self._kept.total_seconds())
+        return _Snapshot(readiness, totals, self._clock() + self._max_age.total_seconds())
 
-    def _describe(self, known: _Known) -> list[Metric]:
+    def _describe(self, snapshot: _Snapshot) -> list[Metric]:
         return [
             describe_version(),
-            describe_readiness(known.readiness),
+            describe_readiness(snapshot.readiness),
             *describe_pool(pool_use(self._sessions)),
-            *(() if known.totals is None else describe_totals(known.totals)),
+            *(() if snapshot.totals is None else describe_totals(snapshot.totals)),
         ]
 
 
 @dataclass(frozen=True)
-class _Told:
-    found: Iterable[Metric]
+class _Collector:
+    metrics: Iterable[Metric]
 
     def collect(self) -> Iterable[Metric]:
-        yield from self.found
+        yield from self.metrics
         yield from PROCESS.collect()

@@ -13,12 +13,12 @@ from sandbox_server.jobs.repository import JobRepository
 from sandbox_server.providers.registry import Backends
 from sandbox_server.providers.repository import BackendRepository
 
-_PATIENCE_S = 5
+_TIMEOUT_S = 5
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Who is where: of all tenants, or of one."""
+    """Sandboxes by tenant, backend and state; `jobs_dead` is for admins only."""
 
     occupancy: Sequence[OccupancyCount]
     backends: Sequence[Backend]
@@ -28,36 +28,36 @@ class Occupancy:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadinessCheck:
-    """What keeps the server from serving, if anything does."""
+    """The reasons why the server is not ready, if any, and the configured backends."""
 
     reasons: Sequence[str] = ()
     backends: Sequence[Backend] = field(default_factory=list)
 
 
 class Overview:
-    """Answers what is asked about the whole, and changes nothing but dead jobs."""
+    """Statistics and readiness of the installation, and its dead jobs."""
 
     def __init__(self, sessions: Sessions, backends: Backends) -> None:
         self._sessions = sessions
         self._backends = backends
 
     async def count_occupancy(self, caller: Caller) -> Occupancy:
-        """Count all tenants' sandboxes for an admin, for others their own."""
-        everybody = caller.may(Scope.ADMIN)
-        tenant_id = None if everybody else caller.tenant_id
+        """Count the sandboxes of all tenants for an admin, otherwise of the caller's tenant."""
+        is_admin = caller.may(Scope.ADMIN)
+        tenant_id = None if is_admin else caller.tenant_id
         async with without_transaction(self._sessions) as session:
             stats = StatsRepository(session)
             return Occupancy(
                 occupancy=await stats.list_occupancy(tenant_id=tenant_id),
                 backends=await BackendRepository(session).list_all(),
                 tenants=await stats.list_tenants(tenant_id=tenant_id),
-                jobs_dead=await stats.count_dead_jobs() if everybody else None,
+                jobs_dead=await stats.count_dead_jobs() if is_admin else None,
             )
 
     async def find_totals(self) -> Totals | None:
-        """Count everything, if the database answers; what has ended costs nothing."""
+        """Count sandboxes, queues and jobs; None during a database outage."""
         with suppress(*OUTAGES):
-            async with timeout(_PATIENCE_S):
+            async with timeout(_TIMEOUT_S):
                 return await self._count_totals()
         return None
 
@@ -81,15 +81,16 @@ class Overview:
             await JobRepository(session).retry(job_id)
 
     async def check_readiness(self) -> ReadinessCheck:
-        """Tell whether requests can be served; a backend that is down does not keep them from it."""
+        """Check the database, its schema and that a backend is configured; a backend may be down."""
         try:
-            async with timeout(_PATIENCE_S), without_transaction(self._sessions) as session:
+            async with timeout(_TIMEOUT_S), without_transaction(self._sessions) as session:
                 if not is_current(await find_revision(session)):
                     return ReadinessCheck(
-                        reasons=["The database's schema is older than this server."]
+                        reasons=["The database schema is older than this server."]
                     )
                 backends = await BackendRepository(session).list_all()
         except OUTAGES:
-            return ReadinessCheck(reasons=["The database does not answer."])
-        ours = [backend for backend in backends if backend.name in self._backends]
-        return ReadinessCheck(reasons=[] if ours else ["No backend is configured."], backends=ours)
+            return ReadinessCheck(reasons=["The database is unreachable."])
+        configured = [backend for backend in backends if backend.name in self._backends]
+        reasons = [] if configured else ["No backend is configured."]
+        return ReadinessCheck(reasons=reasons, backends=configured)

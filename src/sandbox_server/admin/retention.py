@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 HOURLY = "hourly"
 
 _INTERVAL = timedelta(hours=1)
-_BATCH = 500  # a transaction's worth: short, so that nobody waits for it
+_BATCH = 500  # rows per transaction: short, so that it blocks nobody
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetentionPeriods:
-    """How long is kept what is of use to nobody but who looks back."""
+    """How long ended sandboxes, events, output and idempotency keys are periods."""
 
     ended: timedelta = timedelta(days=7)
     events: timedelta = timedelta(days=30)
@@ -29,35 +29,39 @@ class RetentionPeriods:
 
 
 class RetentionJob:
-    """Removes once an hour what has been kept long enough."""
+    """Removes expired rows once an hour."""
 
-    def __init__(self, sessions: Sessions, retention: RetentionPeriods) -> None:
+    def __init__(self, sessions: Sessions, periods: RetentionPeriods) -> None:
         self._sessions = sessions
-        self._retention = retention
+        self._periods = periods
 
     async def ensure(self) -> None:
-        """Have it done from now on."""
+        """Schedule the job."""
         async with self._sessions.begin() as session:
             await JobRepository(session).due(HOUSEKEEPING, HOURLY)
 
     async def work(self, _job: LeasedJob) -> datetime:
-        kept = self._retention
+        periods = self._periods
         removed = {
-            "sandboxes": await self._all(
-                lambda r: r.remove_ended(kept.ended, job_kinds=[SANDBOX, SERVICES])
+            "sandboxes": await self._remove_all(
+                lambda r: r.remove_ended(periods.ended, job_kinds=[SANDBOX, SERVICES])
             ),
-            "commands": await self._all(lambda r: r.remove_commands(kept.output)),
-            "events": await self._all(lambda r: r.remove_events(kept.events)),
-            "requests": await self._all(lambda r: r.remove_idempotency_keys(kept.idempotency)),
-            "tickets": await self._all(lambda r: r.remove_tickets()),
-            "logins": await self._all(lambda r: r.remove_logins()),
+            "commands": await self._remove_all(lambda r: r.remove_commands(periods.output)),
+            "events": await self._remove_all(lambda r: r.remove_events(periods.events)),
+            "requests": await self._remove_all(
+                lambda r: r.remove_idempotency_keys(periods.idempotency)
+            ),
+            "tickets": await self._remove_all(lambda r: r.remove_tickets()),
+            "logins": await self._remove_all(lambda r: r.remove_logins()),
         }
         if any(removed.values()):
-            log.info("removed %s", " ".join(f"{what}={n}" for what, n in removed.items()))
+            log.info(
+                "removed expired rows %s", " ".join(f"{what}={n}" for what, n in removed.items())
+            )
         async with without_transaction(self._sessions) as session:
             return await SandboxRepository(session).clock() + _INTERVAL
 
-    async def _all(self, remove: Callable[[RetentionRepository], Awaitable[int]]) -> int:
+    async def _remove_all(self, remove: Callable[[RetentionRepository], Awaitable[int]]) -> int:
         total = 0
         while True:
             async with self._sessions.begin() as session:

@@ -22,14 +22,14 @@ _now = func.statement_timestamp()
 
 
 class RetentionRepository:
-    """What is kept for a while after it was of use, in all tables; each call removes some and tells how many."""
+    """Expired rows of all tables; each call removes up to `limit` and returns their number."""
 
     def __init__(self, session: AsyncSession, *, limit: int) -> None:
         self._session = session
         self._limit = limit
 
     async def remove_ended(self, age: timedelta, *, job_kinds: Sequence[str]) -> int:
-        """Remove sandboxes that ended so long ago, with their jobs."""
+        """Remove sandboxes that ended longer than `age` ago, with their jobs."""
         removed = await self._remove(Sandbox.id, where=Sandbox.ended_at < _now - age)
         await self._session.execute(
             delete(Job).where(Job.kind.in_(job_kinds), Job.subject.in_(removed))
@@ -37,52 +37,52 @@ class RetentionRepository:
         return len(removed)
 
     async def remove_commands(self, age: timedelta) -> int:
-        """Remove commands that ended so long ago, with their output."""
+        """Remove commands that ended longer than `age` ago, with their output."""
         removal = self._removal(Command.id, where=Command.ended_at < _now - age)
         removed = removal.returning(
             Command.tenant_id, Command.last_seq.label("seq"), Command.ended_at.label("at")
         )
-        return await self._note(removed, Stream.output_removed_seq, Stream.output_removed_at)
+        return await self._record_gap(removed, Stream.output_removed_seq, Stream.output_removed_at)
 
     async def remove_events(self, age: timedelta) -> int:
-        """Remove events so old."""
+        """Remove events older than `age`."""
         key = (Event.tenant_id, Event.seq)
         removal = self._removal(*key, where=Event.created_at < _now - age)
         removed = removal.returning(Event.tenant_id, Event.seq, Event.created_at.label("at"))
-        return await self._note(removed, Stream.removed_seq, Stream.removed_at)
+        return await self._record_gap(removed, Stream.removed_seq, Stream.removed_at)
 
     async def remove_idempotency_keys(self, age: timedelta) -> int:
-        """Forget what requests so old have made."""
+        """Remove idempotency keys older than `age`."""
         key = (IdempotencyKey.tenant_id, IdempotencyKey.key)
         return len(await self._remove(*key, where=IdempotencyKey.created_at < _now - age))
 
     async def remove_tickets(self) -> int:
-        """Remove tickets whose time is up."""
+        """Remove expired tickets."""
         return len(await self._remove(Ticket.hash, where=Ticket.expires_at < _now))
 
     async def remove_logins(self) -> int:
-        """Remove logins whose time is up."""
+        """Remove expired logins."""
         return len(await self._remove(Login.id, where=Login.expires_at < _now))
 
-    async def _note(
+    async def _record_gap(
         self,
         removed: ReturningDelete[*tuple[Any, ...]],
         until_seq: InstrumentedAttribute[int],
         until: InstrumentedAttribute[datetime | None],
     ) -> int:
-        """Keep with each log how far some of it was removed: who asks for that is told."""
+        """Record in each log up to which number rows were removed, so that readers get a gap record."""
         rows = removed.cte("removed")
         last = select(
             rows.c.tenant_id, func.max(rows.c.seq).label("seq"), func.max(rows.c.at).label("at")
         )
         each = last.group_by(rows.c.tenant_id).cte("each")
-        noting = update(Stream).where(Stream.tenant_id == each.c.tenant_id)
+        recording = update(Stream).where(Stream.tenant_id == each.c.tenant_id)
         values = {
             until_seq: func.greatest(until_seq, each.c.seq),
             until: func.greatest(until, each.c.at),
         }
-        noted = noting.values(values).cte("noted")
-        count = select(func.count()).select_from(rows).add_cte(noted)
+        recorded = recording.values(values).cte("recorded")
+        count = select(func.count()).select_from(rows).add_cte(recorded)
         return await self._session.scalar(count) or 0
 
     async def _remove(self, *key: InstrumentedAttribute[Any], where: ColumnElement[bool]) -> Any:

@@ -10,13 +10,13 @@ from sandbox_server.domain.state import State
 from sandbox_server.jobs.statements import NOW, ROW, UNLEASED
 from sandbox_server.sandboxes.repositories.slots import waits
 
-# What has no place yet is counted where it would go first.
+# A sandbox without a backend is counted at its first candidate.
 _backend = func.coalesce(Sandbox.backend, Sandbox.candidates[1])
 
 
 @dataclass(frozen=True)
 class OccupancyCount:
-    """Sandboxes of one tenant at one backend in one state, and how many of them wait for a place."""
+    """Sandboxes of one tenant at one backend in one state, and how many of them wait for a slot."""
 
     tenant_id: str
     backend: str | None
@@ -37,7 +37,7 @@ class StateCount:
 
 @dataclass(frozen=True)
 class QueueLength:
-    """Who waits for a place at one backend."""
+    """Sandboxes waiting for a slot at one backend."""
 
     backend: str | None
     depth: int
@@ -46,7 +46,7 @@ class QueueLength:
 
 @dataclass(frozen=True)
 class DueJobs:
-    """Jobs of one kind that are due and that nobody works on."""
+    """Due jobs of one kind that no worker has claimed."""
 
     kind: str
     count: int
@@ -55,7 +55,7 @@ class DueJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """How much there is of everything, whoever's it is."""
+    """Counts over all tenants."""
 
     counts: Sequence[StateCount]
     queues: Sequence[QueueLength]
@@ -69,7 +69,7 @@ class StatsRepository:
         self._session = session
 
     async def list_occupancy(self, *, tenant_id: str | None = None) -> Sequence[OccupancyCount]:
-        """Count what has not ended, of one tenant or of all."""
+        """Count sandboxes that have not ended, of one tenant or of all."""
         counted = select(
             Sandbox.tenant_id,
             _backend,
@@ -84,25 +84,25 @@ class StatsRepository:
         return [OccupancyCount(*row) for row in await self._session.execute(grouped)]
 
     async def count_states(self) -> Sequence[StateCount]:
-        """Count what has not ended, by an index alone but for those that have no place yet."""
+        """Count sandboxes that have not ended, by an index-only scan except for those without a backend."""
         living = select(Sandbox).where(Sandbox.ended_at.is_(None))
         at_backends = living.where(Sandbox.backend.is_not(None))
         placed = at_backends.with_only_columns(Sandbox.backend, Sandbox.state, func.count())
         grouped = placed.group_by(Sandbox.backend, Sandbox.state)
-        placeless = living.where(Sandbox.backend.is_(None)).with_only_columns(
+        unplaced = living.where(Sandbox.backend.is_(None)).with_only_columns(
             Sandbox.candidates[1].label("first"), Sandbox.state, func.count()
         )
-        every = [grouped, placeless.group_by("first", Sandbox.state)]
+        every = [grouped, unplaced.group_by("first", Sandbox.state)]
         return [StateCount(*row) for query in every for row in await self._session.execute(query)]
 
     async def list_queues(self) -> Sequence[QueueLength]:
-        """Tell who waits for a place, by the index of the queue."""
-        lines = select(
-            _backend.label("where"),
+        """Count queued sandboxes by backend, with the index of the queue."""
+        queues = select(
+            _backend.label("queue"),
             func.count(),
             func.clock_timestamp() - func.min(Sandbox.queued_at),
         ).where(waits)
-        return [QueueLength(*row) for row in await self._session.execute(lines.group_by("where"))]
+        return [QueueLength(*row) for row in await self._session.execute(queues.group_by("queue"))]
 
     async def list_due_jobs(self) -> Sequence[DueJobs]:
         due = select(ROW.kind, func.count(), NOW - func.min(ROW.run_at))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox_server.access.encryption import KEY_FILE, new_key, open_vault, read_keys, reseal
+from sandbox_server.access.encryption import KEY_FILE, new_key, open_vault, read_keys, reencrypt
 from sandbox_server.admin.stats_repository import StatsRepository
 from sandbox_server.db.account import Account
 from sandbox_server.db.database import open_database
@@ -158,7 +158,7 @@ def _keys(settings: Settings) -> list[bytes]:
 
 async def _reseal(url: str, keys: list[bytes], state_dir: Path) -> int:
     async with opened(url) as sessions:
-        return await reseal(sessions, await open_vault(sessions, keys=keys, state_dir=state_dir))
+        return await reencrypt(sessions, await open_vault(sessions, keys=keys, state_dir=state_dir))
 
 
 def _rotate_file(url: str, state_dir: Path) -> int:

@@ -9,7 +9,7 @@ log = logging.getLogger("sandbox_server.access")
 
 
 class AccessLog:
-    """Logs each request when it is over, without its query: that may hold a ticket or a signature."""
+    """Logs each request when it ends, without its query, which may contain a ticket or a signature."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -18,17 +18,17 @@ class AccessLog:
         if scope["type"] != "http" or not log.isEnabledFor(logging.INFO):
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         status = 0
 
-        async def send_noted(message: Message) -> None:
+        async def send_recording_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive, send_recording_status)
         finally:
             log.info(
                 "%s %s status=%d ms=%.1f",
@@ -36,12 +36,12 @@ class AccessLog:
                     scope["method"],
                     _path(scope),
                     scope.get(SWITCHED, status),
-                    (time.perf_counter() - began) * 1000,
+                    (time.perf_counter() - started_at) * 1000,
                 ),
             )
 
 
 def _path(scope: Scope) -> str:
-    # As it was sent: with its escapes it is one word of one line.
+    # The raw path: its escapes keep the log entry on one line.
     raw: bytes = scope.get("raw_path") or scope["path"].encode("unicode_escape")
     return raw.partition(b"?")[0].decode("ascii", "backslashreplace")

@@ -30,7 +30,7 @@ from sandbox_server.structured_logging import add_to_log_context
 T = TypeVar("T")
 
 Registry = Mapping[type[Any], Any]
-"""The objects that the composition root built, by their type."""
+"""The objects built by the composition root, by type."""
 
 
 def find_component(scope: AsgiScope, kind: type[T]) -> T:
@@ -74,31 +74,31 @@ Operator = Annotated[Caller, Depends(find_operator)]
 Admin = Annotated[Caller, Depends(find_admin)]
 
 
-def _an_id(given: str, *, missing: type[NotFound]) -> str:
-    # What cannot be an id names nothing, and the database is not asked for it.
-    if re.match(PATTERN, given) is None:
-        raise missing(given)
-    return given
+def _parse_id(text: str, *, missing: type[NotFound]) -> str:
+    # A malformed id is answered 404 without a query.
+    if re.match(PATTERN, text) is None:
+        raise missing(text)
+    return text
 
 
-def _a_sandbox_id(given: str) -> str:
-    sandbox_id = _an_id(given, missing=SandboxNotFound)
+def _parse_sandbox_id(text: str) -> str:
+    sandbox_id = _parse_id(text, missing=SandboxNotFound)
     add_to_log_context(sandbox_id=sandbox_id)
     return sandbox_id
 
 
-def _a_template_name(given: str) -> str:
-    name = given.lower()
+def _parse_template_name(text: str) -> str:
+    name = text.lower()
     if re.match(NAME, name) is None:
-        raise TemplateNotFound(given)
+        raise TemplateNotFound(text)
     return name
 
 
-_of_sandbox = BeforeValidator(_a_sandbox_id)
-_of_command = BeforeValidator(partial(_an_id, missing=CommandNotFound))
-_of_terminal = BeforeValidator(partial(_an_id, missing=TerminalNotFound))
-_of_agent_run = BeforeValidator(partial(_an_id, missing=AgentRunNotFound))
-_of_snapshot = BeforeValidator(partial(_an_id, missing=SnapshotNotFound))
+_of_sandbox = BeforeValidator(_parse_sandbox_id)
+_of_command = BeforeValidator(partial(_parse_id, missing=CommandNotFound))
+_of_terminal = BeforeValidator(partial(_parse_id, missing=TerminalNotFound))
+_of_agent_run = BeforeValidator(partial(_parse_id, missing=AgentRunNotFound))
+_of_snapshot = BeforeValidator(partial(_parse_id, missing=SnapshotNotFound))
 
 CommandIdPath = Annotated[str, _of_command, may_fail_with(CommandNotFound), Path()]
 AgentRunIdPath = Annotated[str, _of_agent_run, may_fail_with(AgentRunNotFound), Path()]
@@ -107,11 +107,16 @@ SandboxIdPath = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Path
 SandboxIdsQuery = Annotated[
     list[Annotated[str, _of_sandbox]],
     may_fail_with(SandboxNotFound),
-    Query(alias="sandbox", min_length=1, max_length=100, description="Which sandboxes."),
+    Query(
+        alias="sandbox",
+        min_length=1,
+        max_length=100,
+        description="Ids of the sandboxes; repeatable.",
+    ),
 ]
 SandboxIdQuery = Annotated[str, _of_sandbox, may_fail_with(SandboxNotFound), Query()]
 SnapshotIdPath = Annotated[str, _of_snapshot, may_fail_with(SnapshotNotFound), Path()]
 TemplateNamePath = Annotated[
-    str, BeforeValidator(_a_template_name), may_fail_with(TemplateNotFound), Path()
+    str, BeforeValidator(_parse_template_name), may_fail_with(TemplateNotFound), Path()
 ]
 PortPath = Annotated[Port, Path()]

@@ -1,4 +1,4 @@
-"""The API's description, for programs and for people; it needs nothing from elsewhere."""
+"""The OpenAPI document and Swagger UI, served without external resources."""
 
 import json
 from importlib.resources import files
@@ -13,7 +13,7 @@ _ASSETS = {
     "swagger-ui.css": "text/css",
     "favicon-32x32.png": "image/png",
 }
-# No script, style or address but ours: who may write into the description cannot make the page do anything.
+# Only our own scripts, styles and addresses: text injected into the description cannot run.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -62,7 +62,7 @@ async def show_asset(name: str) -> Response:
 
 
 def _description(request: Request) -> bytes:
-    """Write it once, since everybody may ask for it."""
+    """Serialize the document once per app."""
     state = request.app.state
     if not hasattr(state, "description"):
         state.description = json.dumps(request.app.openapi(), separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""Errors as a person's browser shows them, where programs get problem+json."""
+"""Error pages for browsers, where programs get problem+json."""
 
 from html import escape
 
@@ -16,9 +16,9 @@ _PAGE = """<!doctype html>
 <body><h1>{title}</h1><p>{detail}</p><p>{remediation}</p><p>Request {request_id}</p></body>
 </html>
 """
-_HOW_TO_COME_IN = (
-    "Whoever owns the sandbox can make you a link: POST /v1/sandboxes/{id}/ports/{port}/links. "
-    "Programs send an API key."
+_HOW_TO_GET_ACCESS = (
+    "The link may have expired. Ask the sandbox's owner for a new one "
+    "(POST /v1/sandboxes/{id}/ports/{port}/links). Programs send an API key."
 )
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -30,33 +30,33 @@ _HEADERS = {
 
 
 def render(error: Exception, scope: Scope) -> Response:
-    """Answer an error: a page to a browser that opens one, else a problem."""
+    """Render an error: as an HTML page for a browser navigation, else as problem+json."""
     request_id = scope["state"]["request_id"]
     answer: Response = problems.render(error, request_id=request_id)
     if is_navigation(scope):
         problem = Problem.model_validate_json(bytes(answer.body))
         if isinstance(error, Unauthenticated):
-            problem = problem.model_copy(update={"remediation": _HOW_TO_COME_IN})
+            problem = problem.model_copy(update={"remediation": _HOW_TO_GET_ACCESS})
         answer = _page(problem, answer)
     answer.headers.update(_HEADERS)
     return answer
 
 
 def is_navigation(scope: Scope) -> bool:
-    """Tell a browser that opens a page from its scripts, and from programs."""
+    """Return whether a browser navigates to a page, unlike a script's or a program's request."""
     headers = Headers(scope=scope)
     mode = headers.get("sec-fetch-mode")
     return mode == "navigate" or (mode is None and "text/html" in headers.get("accept", ""))
 
 
 def _page(problem: Problem, answer: Response) -> Response:
-    told = {
+    texts = {
         name: escape(str(value or ""))
         for name, value in problem.model_dump(
             include={"title", "detail", "remediation", "request_id"}
         ).items()
     }
-    page = HTMLResponse(_PAGE.format(**told), answer.status_code)
+    page = HTMLResponse(_PAGE.format(**texts), answer.status_code)
     for name in ("Retry-After", "WWW-Authenticate"):
         if name in answer.headers:
             page.headers[name] = answer.headers[name]

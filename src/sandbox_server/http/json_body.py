@@ -10,7 +10,7 @@ from sandbox_server.http.faults import Malformed
 
 
 class JsonRoute(APIRoute):
-    """Reads JSON as the standard has it, so that what we understand is what a proxy before us understood."""
+    """Parses JSON bodies strictly, so that a proxy in front of this server cannot read them differently."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -29,7 +29,7 @@ class _StrictRequest(Request):
 
 
 def read_json(body: bytes) -> Any:
-    """Read one JSON document; refuses fields that are there twice, and numbers that are none."""
+    """Parse one JSON document; rejects duplicate fields, NaN and infinities."""
     try:
         return json.loads(
             body.decode(),
@@ -38,33 +38,33 @@ def read_json(body: bytes) -> Any:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
-        found = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
     except UnicodeDecodeError:
-        found = "it is not UTF-8"
+        reason = "not UTF-8"
     except RecursionError:
-        found = "it is nested too deeply"
-    except ValueError as error:  # ours, or of a number with thousands of digits
-        found = str(error) if isinstance(error, _Refused) else "a number is too long"
-    raise Malformed(f"The body cannot be read as JSON: {found}.")
+        reason = "nested too deeply"
+    except ValueError as error:  # ours, or a number with thousands of digits
+        reason = str(error) if isinstance(error, _NotStrictJson) else "number too long"
+    raise Malformed(f"The body is not valid JSON: {reason}.")
 
 
-class _Refused(ValueError):
-    """It is no JSON, though Python would read it."""
+class _NotStrictJson(ValueError):
+    """Not valid JSON, although Python's parser accepts it."""
 
 
 def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _Refused("an object has a field twice")
+        raise _NotStrictJson("duplicate field in an object")
     return fields
 
 
 def _read_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise _Refused("a number is too large")
+        raise _NotStrictJson("number too large")
     return number
 
 
 def _refuse_constant(name: str) -> None:
-    raise _Refused(f"{name} is no number")
+    raise _NotStrictJson(f"{name} is not a JSON number")

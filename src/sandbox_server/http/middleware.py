@@ -1,4 +1,4 @@
-"""What surrounds every request, outside of any route; plain ASGI, since each layer costs every request."""
+"""Middleware around every request; plain ASGI, because each layer is paid for by every request."""
 
 import re
 
@@ -14,17 +14,17 @@ from sandbox_server.structured_logging import log_context
 
 REQUEST_ID = "X-Request-Id"
 
-# Nothing that could end a header, forge a line of the log or fill it.
+# No characters that could end a header or forge a log line, and a bounded length.
 _SANE_ID = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 _SANE_HOST = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
-# Whatever an answer holds, as a file of a sandbox, no page of ours comes of it, and none may frame it.
-_HARMLESS = "default-src 'none'; frame-ancestors 'none'; sandbox"
+# No response, such as a file of a sandbox, is rendered as a page of this origin or framed by one.
+_SANDBOXED = "default-src 'none'; frame-ancestors 'none'; sandbox"
 _STARTS = frozenset({"http.response.start", "websocket.http.response.start"})
 _REQUESTS = frozenset({"http", "websocket"})
 
 
 class RequestIds:
-    """Gives each request a name: the caller's if it is a sane one, else ours. Every answer carries it."""
+    """Sets `X-Request-Id` on every response: the client's if it is well-formed, else a new one."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,23 +36,23 @@ class RequestIds:
         request_id = _choose(Headers(scope=scope).get(REQUEST_ID))
         scope.setdefault("state", {})["request_id"] = request_id
 
-        async def send_named(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] in _STARTS:
                 headers = MutableHeaders(scope=message)
                 headers[REQUEST_ID] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"  # a ticket may be in our URL
-                headers.setdefault("Content-Security-Policy", _HARMLESS)
-                # A key in a header of our own does not tell a proxy that the answer is for one caller.
+                headers.setdefault("Content-Security-Policy", _SANDBOXED)
+                # A shared cache does not know that `X-API-Key` makes the response private.
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         with log_context(request_id=request_id):
-            await self._app(scope, receive, send_named)
+            await self._app(scope, receive, send_with_headers)
 
 
-class Failures:
-    """Answers what no handler expected; with the answer under way, the connection is all that can tell."""
+class UnexpectedErrors:
+    """Renders errors without a handler as 500; once the response has started, only the connection can be closed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -63,13 +63,13 @@ class Failures:
             return
         started = False
 
-        async def send_watched(message: Message) -> None:
+        async def send_recording_start(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, send_watched)
+            await self._app(scope, receive, send_recording_start)
         except Exception as error:
             if started:
                 raise
@@ -80,8 +80,8 @@ class Failures:
                 await answer(scope, receive, send)
 
 
-class Sanity:
-    """Turns away what no honest client sends: no host or several, and NUL, which PostgreSQL's texts cannot have."""
+class RequestChecks:
+    """Rejects requests without exactly one valid `Host`, and URLs with NUL, which PostgreSQL cannot store."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -90,14 +90,14 @@ class Sanity:
         if scope["type"] in _REQUESTS:
             hosts = Headers(scope=scope).getlist("host")
             if len(hosts) != 1 or _SANE_HOST.fullmatch(hosts[0]) is None:
-                raise Malformed("It needs one header Host with the name of a host.")
+                raise Malformed("Exactly one Host header with a valid host name is required.")
             if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-                raise Malformed("Its URL has a NUL character.")
+                raise Malformed("The URL contains a NUL character.")
         await self._app(scope, receive, send)
 
 
 class BodyLimit:
-    """Stops reading a body where it is larger than allowed, whether or not it said so before; not what is streamed."""
+    """Limits the size of request bodies, declared or not, except of streamed transfers."""
 
     def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app
@@ -110,9 +110,9 @@ class BodyLimit:
         declared = Headers(scope=scope).get("content-length", "")
         received = 0
 
-        async def receive_some() -> Message:
+        async def receive_limited() -> Message:
             nonlocal received
-            # A client that waits for "100 Continue" is told before it sends anything.
+            # A client that waits for "100 Continue" gets the error before it sends the body.
             if declared.isdecimal() and int(declared) > self._limit:
                 raise BodyTooLarge(self._limit)
             message = await receive()
@@ -121,7 +121,7 @@ class BodyLimit:
                 raise BodyTooLarge(self._limit)
             return message
 
-        await self._app(scope, receive_some, send)
+        await self._app(scope, receive_limited, send)
 
 
 def _choose(sent: str | None) -> str:

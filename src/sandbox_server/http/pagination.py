@@ -1,4 +1,4 @@
-"""Lists in parts. A cursor names the last item that was told, so what is added meanwhile moves nothing."""
+"""Pagination. A cursor names the last item of a page, so items added meanwhile do not shift the next page."""
 
 import base64
 import binascii
@@ -15,9 +15,9 @@ from sandbox_server.domain.ids import PATTERN
 Row = TypeVar("Row")
 Item = TypeVar("Item")
 
-Limit = Annotated[int, Query(ge=1, le=200, description="How many to tell at the most.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="Maximum number of items per page.")]
 Cursor = Annotated[
-    str | None, Query(max_length=100, description="`next_cursor` of the part before.")
+    str | None, Query(max_length=100, description="`next_cursor` of the previous page.")
 ]
 DEFAULT_LIMIT = 50
 
@@ -25,7 +25,7 @@ _LARGEST_NUMBER = 2**63 - 1
 
 
 def read_id(cursor: str | None) -> str | None:
-    """Read the id that a cursor stands for."""
+    """Decode a cursor to an id."""
     if cursor is None:
         return None
     position = _decode(cursor)
@@ -35,7 +35,7 @@ def read_id(cursor: str | None) -> str | None:
 
 
 def read_number(cursor: str | None) -> int | None:
-    """Read the number that a cursor stands for."""
+    """Decode a cursor to a number."""
     if cursor is None:
         return None
     position = _decode(cursor)
@@ -45,19 +45,19 @@ def read_number(cursor: str | None) -> int | None:
 
 
 def cursor_at(number: int) -> str:
-    """Make a cursor that stands for a number."""
+    """Encode a number as a cursor."""
     return _encode(str(number))
 
 
 def read_text(cursor: str | None) -> str | None:
-    """Read the text that a cursor stands for."""
+    """Decode a cursor to text."""
     return None if cursor is None else _decode(cursor)
 
 
 def page_of(
     rows: Sequence[Row], items: Sequence[Item], *, limit: int, position: Callable[[Row], str | int]
 ) -> Page[Item]:
-    """Cut a page out of rows that were asked for with one more than it has, which tells whether there is another."""
+    """Build a page from `limit + 1` rows; the extra row shows that there is another page."""
     more = len(rows) > limit
     return Page(
         items=list(items[:limit]),
@@ -81,7 +81,7 @@ def _refused(cursor: str) -> RequestValidationError:
     error = {
         "type": "cursor",
         "loc": ("query", "cursor"),
-        "msg": "This is no cursor that was told here.",
+        "msg": "Invalid cursor; use `next_cursor` of the previous page.",
         "input": cursor,
     }
     return RequestValidationError([error])

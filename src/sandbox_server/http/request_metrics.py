@@ -14,13 +14,13 @@ _NO_ROUTE = "none"
 
 @dataclass(frozen=True)
 class NamedRoute:
-    """Stands in a scope for a route, where there is none of FastAPI's."""
+    """Stands in for a FastAPI route in the scope of requests that have none."""
 
     path: str
 
 
 class RequestMetrics:
-    """Counts requests by their routes, never by what callers put into a path or for a method."""
+    """Counts requests by route template, so that clients cannot create labels with paths or methods."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -29,23 +29,23 @@ class RequestMetrics:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = perf_counter()
+        started_at = perf_counter()
         status = _NO_ANSWER
-        lasts = False
+        is_stream = False
 
-        async def send_noted(message: Message) -> None:
-            nonlocal status, lasts
+        async def send_recording_status(message: Message) -> None:
+            nonlocal status, is_stream
             if message["type"] == "http.response.start":
                 status = str(message["status"])
                 content_type = Headers(raw=message.get("headers", [])).get("content-type", "")
-                lasts = content_type.startswith("text/event-stream")
+                is_stream = content_type.startswith("text/event-stream")
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive, send_recording_status)
         finally:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
             HTTP_REQUESTS.labels(method, route, str(scope.get(SWITCHED, status))).inc()
-            if not lasts:  # how long somebody follows says nothing about the server
-                HTTP_SECONDS.labels(method, route).observe(perf_counter() - began)
+            if not is_stream:  # the duration of a stream says nothing about the server
+                HTTP_SECONDS.labels(method, route).observe(perf_counter() - started_at)

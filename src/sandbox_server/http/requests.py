@@ -18,14 +18,14 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="A name of your own for this request: repeated with it, it creates nothing anew.",
+        description="Unique key of this request: repeating the request with the same key returns the first result and creates nothing new.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """A request that its caller may repeat under a key of its own."""
+    """A request with an optional idempotency key."""
 
     key: str | None
     method: str
@@ -49,7 +49,7 @@ IdempotencyDep = Annotated[IdempotentRequest, Depends(find_idempotent_request)]
 
 def request_fields(body: BaseModel) -> dict[str, Any]:
     """List the fields that were sent; `NAME_s` becomes the duration `NAME`."""
-    given = body.model_dump(exclude_unset=True, exclude_none=True)
-    for name in [name for name in given if name.endswith("_s")]:
-        given[name.removesuffix("_s")] = timedelta(seconds=given.pop(name))
-    return given
+    sent = body.model_dump(exclude_unset=True, exclude_none=True)
+    for name in [name for name in sent if name.endswith("_s")]:
+        sent[name.removesuffix("_s")] = timedelta(seconds=sent.pop(name))
+    return sent

@@ -31,15 +31,15 @@ _PATHS = re.compile(
 
 
 class ForwardedUpgrades:
-    """Tells, before a connection is upgraded, whether the upgrade is for a server in a sandbox."""
+    """Decides, before a connection is upgraded, whether the upgrade is forwarded to a server in a sandbox."""
 
     def __init__(self, public_address: PublicAddress) -> None:
         self._public_address = public_address
 
     def __call__(self, headers: list[tuple[bytes, bytes]], target: bytes) -> bool:
         hosts = Headers(raw=headers).getlist("host")
-        is_sandboxs = len(hosts) == 1 and self._public_address.is_sandbox_host(hosts[0])
-        return is_sandboxs or _PATHS.fullmatch(target) is not None
+        is_sandbox = len(hosts) == 1 and self._public_address.is_sandbox_host(hosts[0])
+        return is_sandbox or _PATHS.fullmatch(target) is not None
 
 
 _MAX_CONNECTIONS = 10_000
@@ -48,7 +48,7 @@ _KEEP_ALIVE = timedelta(seconds=75)
 
 
 def render_refusal(status: HTTPStatus, message: str) -> tuple[str, bytes]:
-    """Refuse as problem+json what is no request that the API could see."""
+    """Render as problem+json the rejection of input that is not a valid HTTP request."""
     is_size = status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     fault = HEAD_TOO_LARGE if is_size else MALFORMED
     answer = render_fault(fault, request_id=new_id(), detail=message)
@@ -96,19 +96,18 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn raises the signal again when it is done, which would end the process before
-        # jobs are given back.
+        # uvicorn raises the signal again after shutdown, which would end the process before the jobs are released.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(each, self._heed)
-        yield  # until the process ends: a second signal counts while the rest is stopped too
+            loop.add_signal_handler(each, self._handle_signal)
+        yield  # handlers stay until the process ends: a second signal counts during shutdown too
 
-    def _heed(self) -> None:
+    def _handle_signal(self) -> None:
         if self.should_exit:
-            log.warning("stopped at once; what was under way is found by the next start")
+            log.warning("stopped immediately; unfinished work is recovered at the next start")
             os._exit(1)
         self.should_exit = True
-        self._on_stop()  # what never ends by itself would keep us until our time is up
+        self._on_stop()  # ends streams, which would otherwise last until the stop timeout

@@ -1,4 +1,4 @@
-"""Streams as Server-Sent Events: the one way in which all of them are answered."""
+"""Server-sent events: all streams of the API are answered here."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "text/event-stream"
 EVENT_STREAM: dict[str, Any] = {
-    "description": "As events of `text/event-stream`, if the header `Accept` asks for them.",
+    "description": "Server-sent events, if the request has `Accept: text/event-stream`.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 STARTED_STREAM: dict[str, Any] = {
@@ -45,22 +45,22 @@ STARTED_STREAM: dict[str, Any] = {
 }
 EVENTS_OVER: dict[str, Any] = {
     "model": None,
-    "description": "A stream of which all was told; nothing will follow.",
+    "description": "The stream has ended and there are no events after this position.",
 }
 
-# The server ends its streams itself, before its connections; a signal to another server in the process ends none of ours.
+# The server ends its streams itself, before it closes connections; signals must not end streams of another server in this process.
 AppStatus.enable_automatic_graceful_drain = False
 
 _LARGEST_NUMBER = 2**63 - 1
 _MOST_OF_TAIL = 10_000
 _HEARTBEAT_S = 15
 _RECHECK_EVERY = timedelta(seconds=3)
-# When a client comes back whose connection was lost; not all of them at once.
+# Reconnection delay of clients, randomized so that they do not all reconnect at once.
 _RETRY_MS = range(1000, 2000)
 
 After = Annotated[
     int | None,
-    Query(ge=0, le=_LARGEST_NUMBER, description="Tell what came after the event of this number."),
+    Query(ge=0, le=_LARGEST_NUMBER, description="Return only events after this number."),
 ]
 LastEventId = Annotated[
     int | None,
@@ -68,7 +68,7 @@ LastEventId = Annotated[
         alias="Last-Event-ID",
         ge=0,
         le=_LARGEST_NUMBER,
-        description="The `id` of the last event that came; a browser sends it by itself. It goes before `after`.",
+        description="`id` of the last received event; browsers send it when they reconnect. Takes precedence over `after`.",
     ),
 ]
 Tail = Annotated[
@@ -76,28 +76,24 @@ Tail = Annotated[
     Query(
         ge=0,
         le=_MOST_OF_TAIL,
-        description="Begin a stream with so many of the last events, if no number says where.",
+        description="Start the stream with this many of the latest events, unless a position is given.",
     ),
 ]
 
 
-def asks_for_events(request: Request) -> bool:
-    return accepts_events(request.headers)
-
-
 def accepts_events(headers: Headers) -> bool:
-    asked = ",".join(headers.getlist("accept")).split(",")
-    return any(one.partition(";")[0].strip().lower() == MEDIA_TYPE for one in asked)
+    media_types = ",".join(headers.getlist("accept")).split(",")
+    return any(each.partition(";")[0].strip().lower() == MEDIA_TYPE for each in media_types)
 
 
 class CallerCheck(Protocol):
     async def recheck(self, caller: Caller) -> Caller:
-        """Check again whether a caller still has access; raises where not."""
+        """Check again that a caller still has access, or raise."""
         ...
 
 
 class EventStreams:
-    """Answers requests with Server-Sent Events, for as long as the caller has access."""
+    """Answers requests with server-sent events for as long as the caller has access."""
 
     def __init__(self, streams: StreamHub, callers: CallerCheck) -> None:
         self._streams = streams
@@ -114,7 +110,7 @@ class EventStreams:
         meanwhile: AbstractContextManager[None] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Answer with a stream from its start, or from where the client stopped; 204 where nothing is left and nothing will follow."""
+        """Answer with the stream from its start or from the client's position; 204 if it has ended and nothing is left."""
         follower = await self._streams.follow(
             source,
             after=after if last_event_id is None else last_event_id,
@@ -156,10 +152,10 @@ class EventStreams:
             try:
                 await cancelled_once(self._callers.recheck(caller))
             except AccessDenied as error:
-                log.info("stream ended reason=%s", error)
+                log.info("stream ended: access revoked reason=%s", error)
                 follower.end()
             except OUTAGES as error:
-                log.warning("cannot check the access of a stream's caller error=%r", error)
+                log.warning("could not recheck a stream's caller error=%r", error)
 
 
 EventStreamsDep = Annotated[EventStreams, depends_on(EventStreams)]
@@ -167,17 +163,17 @@ EventStreamsDep = Annotated[EventStreams, depends_on(EventStreams)]
 
 @dataclass(frozen=True)
 class CreatedStream:
-    """Answers the request that created something with its stream, if the client asks for events."""
+    """Answers the request that created a resource with its stream, if the client accepts events."""
 
     request: Request
     events: EventStreams
 
     @property
     def is_wanted(self) -> bool:
-        return asks_for_events(self.request)
+        return accepts_events(self.request.headers)
 
     async def respond(self, source: Source, *, path: str, stream: str) -> Response:
-        """Name in headers what was created, and where its stream is resumed."""
+        """Respond with the stream; headers name the created resource and where the stream can be resumed."""
         headers = {"Location": path, "Content-Location": f"{path}/{stream}"}
         return await self.events.stream(self.request, source, headers=headers)
 
@@ -191,7 +187,7 @@ CreatedStreamDep = Annotated[CreatedStream, Depends(find_created_stream)]
 
 @dataclass(frozen=True)
 class Listener:
-    """One who asks for what may be answered as a stream, and where that is to begin."""
+    """A request that may be answered with a stream, and the position at which to start."""
 
     request: Request
     events: EventStreams
@@ -206,7 +202,7 @@ class Listener:
 
     @property
     def asks_for_events(self) -> bool:
-        return asks_for_events(self.request)
+        return accepts_events(self.request.headers)
 
     async def stream(
         self, source: Source, *, meanwhile: AbstractContextManager[None] | None = None
@@ -236,7 +232,7 @@ ListenerDep = Annotated[Listener, Depends(find_listener)]
 
 async def _opened(texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     retry = secrets.choice(_RETRY_MS)
-    yield b": this stream is open\nretry: %d\n\n" % retry
+    yield b": connected\nretry: %d\n\n" % retry
     async with aclosing(texts):
         async for text in texts:
             yield text

@@ -8,10 +8,10 @@ _STREAMED = re.compile(rf"{_TRANSFERS.pattern}|{_SANDBOX}/ports/[0-9]+/proxy(?:/
 
 
 def is_streamed(scope: Scope) -> bool:
-    """Tell whether a request's body is passed on as it comes, however large, and never read at once."""
+    """Return whether a request's body is forwarded as it arrives, without a size limit."""
     return scope["type"] == "http" and _STREAMED.fullmatch(scope["path"]) is not None
 
 
 def is_transfer(scope: Scope) -> bool:
-    """Tell whether a request is for the content of files, in either direction."""
+    """Return whether a request uploads or downloads file contents."""
     return scope["type"] == "http" and _TRANSFERS.fullmatch(scope["path"]) is not None

@@ -15,42 +15,41 @@ from sandbox_server.http.streamed import is_streamed, is_transfer
 
 
 class ConcurrencyLimit:
-    """Counts what each tenant has under way at one server, and refuses more than it may have."""
+    """Limits how many requests or streams each tenant has in progress at one server."""
 
-    def __init__(self, most: int, refusal: Callable[[int], LimitReached]) -> None:
-        self._most = most
+    def __init__(self, limit: int, refusal: Callable[[int], LimitReached]) -> None:
+        self._limit = limit
         self._refusal = refusal
-        self._taken: defaultdict[str, int] = defaultdict(int)
+        self._active: defaultdict[str, int] = defaultdict(int)
 
     @contextmanager
-    def one_more(self, tenant_id: str) -> Iterator[None]:
-        """Count one while the block lasts."""
-        if self._taken[tenant_id] >= self._most:
-            raise self._refusal(self._most)
-        self._taken[tenant_id] += 1
+    def acquire(self, tenant_id: str) -> Iterator[None]:
+        """Count one request for the duration of the block, or raise."""
+        if self._active[tenant_id] >= self._limit:
+            raise self._refusal(self._limit)
+        self._active[tenant_id] += 1
         try:
             yield
         finally:
-            self._taken[tenant_id] -= 1
-            if not self._taken[tenant_id]:
-                del self._taken[tenant_id]
+            self._active[tenant_id] -= 1
+            if not self._active[tenant_id]:
+                del self._active[tenant_id]
 
 
 LARGE = 256 * 1024
-LARGE_AT_ONCE = 4
+CONCURRENT_LARGE_REQUESTS = 4
 
-TRANSFERS_AT_ONCE = 32
+CONCURRENT_TRANSFERS = 32
 
-_LARGE_ANSWERS = re.compile(r"/sandboxes/read-file|/v1/sandboxes/[^/]+/files")
+_LARGE_RESPONSES = re.compile(r"/sandboxes/read-file|/v1/sandboxes/[^/]+/files")
 
 
 class TenantLimits:
-    """Leaves of the server's connections and memory enough to all tenants, whatever one of them sends.
+    """Limits each tenant's share of the server's connections and memory.
 
-    Beyond so many requests at once a tenant is refused; beyond so many large ones it waits for its own, and no more
-    of them is read. A body of 16 MiB takes 55 while it is worked on; what is streamed is never there as a whole,
-    but of transfers, each with a connection to its sandbox, no more than so many are under way either. Streams of events
-    and WebSockets, which last, are counted apart.
+    A tenant's concurrent requests are limited by rejection. Its large requests and its file transfers beyond a limit wait
+    for each other, and their bodies are not read meanwhile: a body of 16 MiB takes 55 MiB while it is processed.
+    Transfers are streamed, but each holds a connection to its sandbox. SSE streams and WebSockets have a limit of their own.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class TenantLimits:
         if caller is None:
             await self._app(scope, receive, send)
             return
-        shares = self._streams if lasts(scope) else self._requests
-        with shares.one_more(caller.tenant_id):
+        limit = self._streams if is_long_lived(scope) else self._requests
+        with limit.acquire(caller.tenant_id):
             if is_transfer(scope):
                 await self._transfer(caller.tenant_id, scope, receive, send)
             elif is_streamed(scope):
@@ -77,41 +76,43 @@ class TenantLimits:
                 await self._serve(caller.tenant_id, scope, receive, send)
 
     async def _transfer(self, tenant_id: str, scope: Scope, receive: Receive, send: Send) -> None:
-        turns = self._transfers.setdefault(tenant_id, asyncio.Semaphore(TRANSFERS_AT_ONCE))
-        async with turns:
+        limit = self._transfers.setdefault(tenant_id, asyncio.Semaphore(CONCURRENT_TRANSFERS))
+        async with limit:
             await self._app(scope, receive, send)
 
     async def _serve(self, tenant_id: str, scope: Scope, receive: Receive, send: Send) -> None:
-        large = self._large.setdefault(tenant_id, asyncio.Semaphore(LARGE_AT_ONCE))
+        large = self._large.setdefault(tenant_id, asyncio.Semaphore(CONCURRENT_LARGE_REQUESTS))
         received = 0
-        async with AsyncExitStack() as held:
+        async with AsyncExitStack() as slot:
 
-            async def receive_in_turn() -> Message:
+            async def receive_limited() -> Message:
                 nonlocal received
                 message = await receive()
                 before, received = received, received + len(message.get("body", b""))
                 if before <= LARGE < received and not is_large:
-                    await held.enter_async_context(large)
+                    await slot.enter_async_context(large)
                 return message
 
-            async def send_on(message: Message) -> None:
-                if _begins_stream(message):  # it may last for hours, and what was asked is taken in
-                    await held.aclose()
+            async def send_releasing(message: Message) -> None:
+                if _starts_stream(
+                    message
+                ):  # lasts for hours, and the request body is already processed
+                    await slot.aclose()
                 await send(message)
 
-            is_large = _LARGE_ANSWERS.fullmatch(scope["path"]) is not None
+            is_large = _LARGE_RESPONSES.fullmatch(scope["path"]) is not None
             if is_large:
-                await held.enter_async_context(large)
-            await self._app(scope, receive_in_turn, send_on)
+                await slot.enter_async_context(large)
+            await self._app(scope, receive_limited, send_releasing)
 
 
-def lasts(scope: Scope) -> bool:
-    """Tell whether a request may be under way for as long as its caller likes."""
+def is_long_lived(scope: Scope) -> bool:
+    """Return whether a request is a stream or WebSocket, which lasts as long as the client wishes."""
     headers = Headers(scope=scope)
     return scope["type"] == "websocket" or "upgrade" in headers or accepts_events(headers)
 
 
-def _begins_stream(message: Message) -> bool:
+def _starts_stream(message: Message) -> bool:
     return message["type"] == "http.response.start" and Headers(raw=message["headers"]).get(
         "content-type", ""
     ).startswith("text/event-stream")

@@ -12,7 +12,7 @@ Wait = Annotated[
         ge=0,
         le=300,
         allow_inf_nan=False,
-        description="For how many seconds to wait until it is as wanted, before the answer is 202.",
+        description="Maximum seconds to wait for the requested state before answering 202.",
     ),
 ]
 WaitForEnd = Annotated[
@@ -21,13 +21,13 @@ WaitForEnd = Annotated[
         ge=0,
         le=300,
         allow_inf_nan=False,
-        description="For how many seconds to wait until it has ended, before the answer is 202.",
+        description="Maximum seconds to wait for the end before answering 202.",
     ),
 ]
 
 
 class WaitBudget:
-    """How long a caller waits, through all that it waits for."""
+    """The time that a request may still wait, over several waits."""
 
     def __init__(self, seconds: float) -> None:
         self._over = asyncio.get_running_loop().time() + seconds
@@ -38,6 +38,6 @@ class WaitBudget:
 
 
 def answer_pending(response: Response) -> None:
-    """Answer 202: the request was accepted and its result is not there yet."""
+    """Answer 202: the request was accepted, its result is not available yet."""
     response.status_code = 202
     response.headers["Retry-After"] = str(_RETRY_AFTER_S)

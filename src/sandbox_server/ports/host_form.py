@@ -12,7 +12,7 @@ from sandbox_server.domain.ids import new_id
 from sandbox_server.http.access_log import AccessLog
 from sandbox_server.http.html_pages import is_navigation, render
 from sandbox_server.http.request_metrics import NamedRoute, RequestMetrics
-from sandbox_server.http.tenant_limits import ConcurrencyLimit, lasts
+from sandbox_server.http.tenant_limits import ConcurrencyLimit, is_long_lived
 from sandbox_server.ports.port_proxy import PortProxy
 from sandbox_server.ports.preview_cookie import find_preview_tickets, set_preview_cookie
 from sandbox_server.proxy.client import Client, ClientGone
@@ -85,8 +85,8 @@ class SandboxHosts:
                 return None
             if ticket is not None and scope["method"] == "GET" and is_navigation(scope):
                 return set_preview_cookie(ticket, origin, scope)
-            shares = self._streams if lasts(scope) else self._requests
-            with shares.one_more(caller.tenant_id):
+            limit = self._streams if is_long_lived(scope) else self._requests
+            with limit.acquire(caller.tenant_id):
                 await self._port_proxy.forward(
                     ProxyRequest(
                         client=client,

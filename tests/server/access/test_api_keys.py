@@ -137,7 +137,7 @@ async def test_a_lookup_that_was_under_way_at_a_revocation_is_not_trusted(
         looking_up = asyncio.create_task(authenticator.authenticate(issued.secret))
         await waiting_for_a_lock(sessions)
         await session.execute(update(ApiKey).values(revoked_at=datetime.now(UTC)))
-        authenticator.forget()
+        authenticator.clear_cache()
     await looking_up
     with pytest.raises(Unauthenticated):
         await authenticator.authenticate(issued.secret)

@@ -24,7 +24,7 @@ def caller_cache(looked_up, clock):
             secret_hash=secret_hash,
         )
 
-    return CallerCache(look_up, at_once=asyncio.Semaphore(4), clock=clock)
+    return CallerCache(look_up, limit=asyncio.Semaphore(4), clock=clock)
 
 
 async def test_what_was_found_is_trusted_for_half_a_second(caller_cache, looked_up, clock):
@@ -35,11 +35,11 @@ async def test_what_was_found_is_trusted_for_half_a_second(caller_cache, looked_
 
 
 async def test_what_is_not_seen_again_is_not_kept_for_ever(caller_cache, clock, monkeypatch):
-    monkeypatch.setattr(module, "_MANY", 10)
+    monkeypatch.setattr(module, "_PURGE_AT", 10)
     for number in range(100):
         await caller_cache.find(bytes([number]))
         clock.now += 0.1
-    assert len(caller_cache._known) <= 10
+    assert len(caller_cache._entries) <= 10
 
 
 async def test_of_several_secrets_one_that_fits_is_found_without_a_lookup(caller_cache, looked_up):
@@ -51,7 +51,7 @@ async def test_of_several_secrets_one_that_fits_is_found_without_a_lookup(caller
         return await caller_cache.find(b"a")
 
     found = await caller_cache.find_any(
-        [b"a", b"b", b"c"], look_up, fits=lambda one: one.secret_hash == b"b"
+        [b"a", b"b", b"c"], look_up, matches=lambda found: found.secret_hash == b"b"
     )
     assert (found.secret_hash, looked_up) == (b"b", [b"a", b"b"])
     found = await caller_cache.find_any([b"c"], look_up)

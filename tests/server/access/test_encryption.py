@@ -14,7 +14,7 @@ from sandbox_server.access.encryption import (
     new_key,
     open_vault,
     read_keys,
-    reseal,
+    reencrypt,
 )
 from sandbox_server.db.models import TABLES, Installation, Sandbox
 from sandbox_server.vault import CannotUnseal, Vault
@@ -92,10 +92,10 @@ async def test_a_rotation_seals_all_anew(sessions, tmp_path, key, newer, monkeyp
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     ids = await add_sandboxes(sessions, Vault([key]), count=5)
     rotated = await open_vault(sessions, keys=[newer, key], state_dir=tmp_path)
-    assert await reseal(sessions, rotated) == 10
+    assert await reencrypt(sessions, rotated) == 10
     await open_vault(sessions, keys=[newer], state_dir=tmp_path)
     assert await envs_of(sessions, Vault([newer]), ids) == [f"envs of {each}" for each in ids]
-    assert await reseal(sessions, rotated) == 0
+    assert await reencrypt(sessions, rotated) == 0
 
 
 async def test_before_the_rotation_is_done_the_old_key_is_needed(sessions, tmp_path, key, newer):
@@ -121,7 +121,7 @@ async def test_a_value_that_was_moved_to_another_row_stops_the_rotation(
     async with sessions.begin() as session:
         await session.execute(update(Sandbox).values(access_sealed=Sandbox.envs_sealed))
     with pytest.raises(CannotUnseal):
-        await reseal(sessions, Vault([newer, key]))
+        await reencrypt(sessions, Vault([newer, key]))
 
 
 async def test_what_changes_during_a_rotation_is_not_undone(sessions, tmp_path, key, newer):
@@ -131,7 +131,7 @@ async def test_what_changes_during_a_rotation_is_not_undone(sessions, tmp_path, 
     async with sessions.begin() as session:
         # The rotation reads the old value, and waits for us to replace it.
         await session.execute(select(Sandbox).with_for_update())
-        rotating = asyncio.create_task(reseal(sessions, vault))
+        rotating = asyncio.create_task(reencrypt(sessions, vault))
         await waiting_for_a_lock(sessions)
         fresh = vault.seal(b"fresh", context=f"sandboxes.envs/{sandbox_id}")
         await session.execute(update(Sandbox).values(envs_sealed=fresh))

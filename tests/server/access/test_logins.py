@@ -131,7 +131,7 @@ async def test_a_login_and_its_key_share_one_rate(logins, authenticator, caller)
 
 
 async def test_of_a_keys_too_many_logins_the_oldest_end(logins, authenticator, caller, monkeypatch):
-    monkeypatch.setattr(module, "MOST_PER_KEY", 2)
+    monkeypatch.setattr(module, "MAX_PER_KEY", 2)
     other = await logins.begin(await caller())
     key = await caller()
     first, *rest = [await logins.begin(key) for _ in range(3)]

@@ -198,7 +198,7 @@ async def test_who_was_let_in_is_checked_again_without_a_request_of_their_rate(
 async def test_a_tenant_has_so_many_tickets_that_are_good_and_no_more(
     tickets, operator, end, monkeypatch
 ):
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MAX_PER_TENANT", 2)
     for _ in range(2):
         await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     with pytest.raises(TooManyTickets):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from sandbox_server.access.authentication import is_open
+from sandbox_server.access.authentication import is_public
 from sandbox_server.access.ticket_repository import TicketRepository
 from sandbox_server.domain.state import State, Target
 from sandbox_server.http.deps import Operator, Reader
@@ -187,7 +187,7 @@ async def test_a_ticket_for_one_sandbox_opens_no_operation_of_another(app, admin
         holder.params = {"ticket": ticket}
         tried = 0
         for operation in operations_of(app):
-            if not is_open(operation.path):
+            if not is_public(operation.path):
                 answer = await call(holder, operation, sandbox_id=other)
                 assert_problem(answer, status=403, code="ticket-refused")
                 tried += 1
@@ -203,7 +203,7 @@ async def test_a_ticket_changes_nothing_and_reads_only_what_it_is_for(app, admin
         opened = set()
         for operation in operations_of(app):
             answer = await call(holder, operation, sandbox_id=ours)
-            if answer.status_code != 403 and not is_open(operation.path):
+            if answer.status_code != 403 and not is_public(operation.path):
                 opened.add((operation.method, operation.path))
     assert opened
     assert all(
@@ -219,7 +219,7 @@ async def test_a_ticket_for_all_sandboxes_reads_no_more_than_them_and_their_stre
         opened = set()
         for operation in operations_of(app):
             answer = await call(holder, operation)
-            if answer.status_code != 403 and not is_open(operation.path):
+            if answer.status_code != 403 and not is_public(operation.path):
                 opened.add((operation.method, operation.path))
     assert ("get", "/v1/events") in opened
     assert all(
@@ -233,7 +233,7 @@ async def test_the_description_says_where_tickets_are_taken(app, admin):
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
         for operation in operations_of(app):
-            if not is_open(operation.path):
+            if not is_public(operation.path):
                 refused = (await call(holder, operation)).status_code == 403
                 assert refused != ({"ticket": []} in operation.described["security"])
 

@@ -56,4 +56,4 @@ async def test_without_any_backend_the_server_is_not_ready(sessions):
 async def test_without_its_database_the_server_is_not_ready(backends):
     nowhere = create_engine("postgresql://nobody@127.0.0.1:9/nothing")
     readiness = await Overview(create_sessions(nowhere), backends).check_readiness()
-    assert readiness.reasons == ["The database does not answer."]
+    assert readiness.reasons == ["The database is unreachable."]

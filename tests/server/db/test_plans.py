@@ -151,7 +151,7 @@ async def test_tickets_are_found_and_counted_without_those_that_are_over(databas
     async def act(session):
         repository = TicketRepository(session)
         await repository.find_valid(b"none")
-        await repository.count("t", most=1000)
+        await repository.count("t", limit=1000)
 
     by_hash, counted = await explain(database, act)
     assert reads_by_index(by_hash, "tickets_pkey")

@@ -4,7 +4,7 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from sandbox_server.access.authentication import is_open
+from sandbox_server.access.authentication import is_public
 from sandbox_server.domain import errors as e
 from sandbox_server.http import faults
 from sandbox_server.http.declared_errors import failures_of, may_fail_with
@@ -28,7 +28,7 @@ async def test_every_operation_tells_how_it_fails_and_who_may_call(stranger):
         codes = codes_of(operation)
         assert codes[400] == ["malformed-request"]
         assert codes[500] == ["internal-error"]
-        assert bool(operation["security"]) == (401 in codes) == (not is_open(path))
+        assert bool(operation["security"]) == (401 in codes) == (not is_public(path))
         assert ("requestBody" in operation) <= (422 in codes)
         assert operation["summary"]
     assert "HTTPValidationError" not in description["components"]["schemas"]

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from sandbox_server.http.deps import Operator
-from sandbox_server.http.tenant_limits import LARGE, LARGE_AT_ONCE
+from sandbox_server.http.tenant_limits import CONCURRENT_LARGE_REQUESTS, LARGE
 from sandbox_server.settings import Settings
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import caller_of
@@ -26,7 +26,7 @@ def settings():
 def app(app):
     """Add a route that answers with a stream, once more ask than may have large bodies read at once."""
     router = APIRouter()
-    all_answered = asyncio.Barrier(LARGE_AT_ONCE + 1)
+    all_answered = asyncio.Barrier(CONCURRENT_LARGE_REQUESTS + 1)
 
     async def lines():
         yield "begun"
@@ -70,11 +70,11 @@ class Body:
 
 async def test_of_large_bodies_only_a_few_of_a_tenant_are_read_at_a_time(admin, neighbour):
     half_read: asyncio.Queue[Body] = asyncio.Queue()
-    bodies = [Body(4 * LARGE, half_read) for _ in range(LARGE_AT_ONCE + 2)]
+    bodies = [Body(4 * LARGE, half_read) for _ in range(CONCURRENT_LARGE_REQUESTS + 2)]
     async with asyncio.TaskGroup() as sending:
         tasks = [sending.create_task(body.send(admin)) for body in bodies]
         async with asyncio.timeout(30):
-            reached = [await half_read.get() for _ in range(LARGE_AT_ONCE)]
+            reached = [await half_read.get() for _ in range(CONCURRENT_LARGE_REQUESTS)]
         theirs = Body(4 * LARGE)
         theirs.may_go_on.set()
         assert (await theirs.send(neighbour)).status_code == 404
@@ -90,7 +90,7 @@ async def test_of_large_bodies_only_a_few_of_a_tenant_are_read_at_a_time(admin, 
 
 async def test_a_large_body_whose_answer_is_a_stream_holds_up_none_after_it(admin):
     async with asyncio.timeout(30), asyncio.TaskGroup() as asking:
-        for _ in range(LARGE_AT_ONCE + 1):
+        for _ in range(CONCURRENT_LARGE_REQUESTS + 1):
             asking.create_task(admin.post("/v1/test/stream", content=b"x" * 2 * LARGE))
 
 

@@ -78,7 +78,7 @@ async def serving(app):
 
 
 async def test_a_connection_whose_other_side_reads_nothing_ends(monkeypatch):
-    monkeypatch.setattr(websocket_protocol, "_LAST_WORDS", timedelta(milliseconds=50))
+    monkeypatch.setattr(websocket_protocol, "_CLOSE_TIMEOUT", timedelta(milliseconds=50))
     app = Flood()
     async with serving(app) as (server, port):
         client = socket.create_connection(("127.0.0.1", port))

@@ -40,7 +40,7 @@ async def end(outside, ticket_hash=None):
     """Expire all tickets."""
     async with outside.components.sessions.begin() as session:
         await session.execute(update(Ticket).values(expires_at=func.clock_timestamp()))
-    outside.components.authenticator.forget()
+    outside.components.authenticator.clear_cache()
 
 
 async def test_preview_link__the_first_visit_sets_a_cookie_and_removes_the_ticket(

@@ -111,7 +111,7 @@ async def core(sessions, settings, controller, backends, vault, streams, command
 async def components(core):
     built = build_components(core)
     yield replace(
-        built, metrics_exporter=MetricsExporter(core.sessions, built.overview, kept=timedelta())
+        built, metrics_exporter=MetricsExporter(core.sessions, built.overview, max_age=timedelta())
     )
     await close(built)
 
