@@ -73,7 +73,7 @@ class Server:
 
 @asynccontextmanager
 async def open_server(
-    settings: Settings, *, shipped: BundledTemplates = NO_BUNDLED_TEMPLATES
+    settings: Settings, *, bundled: BundledTemplates = NO_BUNDLED_TEMPLATES
 ) -> AsyncIterator[Server]:
     """Put together a server on its database and its providers, at work until the block ends.
 
@@ -96,8 +96,8 @@ async def open_server(
         backends = await _open_backends(settings, sessions)
         stack.push_async_callback(backends.close)
         notifications = Notifications(database)
-        agent = _agent_template(settings, sessions, backends, shipped)
-        server = _assemble(settings, sessions, vault, backends, notifications, shipped, agent)
+        agent = _agent_template(settings, sessions, backends, bundled)
+        server = _assemble(settings, sessions, vault, backends, notifications, bundled, agent)
         stack.push_async_callback(server.components.locks.close)
         await server.retention_job.ensure()
         if agent is not None:
@@ -120,7 +120,7 @@ def _assemble(
     vault: Vault,
     backends: Backends,
     notifications: Notifications,
-    shipped: BundledTemplates,
+    bundled: BundledTemplates,
     agent: AgentTemplate | None,
 ) -> Server:
     changes = Changes(notifications)
@@ -136,7 +136,7 @@ def _assemble(
         ADMISSION: shutdown_pauser.admit,
         SERVICES: _named_in_log(service_config.update),
         SNAPSHOT: SnapshotReconciler(sessions, backends).reconcile,
-        TEMPLATE_BUILD: TemplateBuilder(sessions, backends, vault, shipped=shipped).work,
+        TEMPLATE_BUILD: TemplateBuilder(sessions, backends, vault, bundled=bundled).work,
         TEMPLATES: TemplateDiscovery(sessions, backends).work,
         PATROL: drift.check,
         HOUSEKEEPING: retention_job.work,
@@ -184,12 +184,12 @@ def _assemble(
 
 
 def _agent_template(
-    settings: Settings, sessions: Sessions, backends: Backends, shipped: BundledTemplates
+    settings: Settings, sessions: Sessions, backends: Backends, bundled: BundledTemplates
 ) -> AgentTemplate | None:
     first = next(iter(backends), None)
-    if not settings.agent_template or first is None or AGENT not in shipped.templates:
+    if not settings.agent_template or first is None or AGENT not in bundled.templates:
         return None
-    return AgentTemplate(sessions, shipped.templates[AGENT], first)
+    return AgentTemplate(sessions, bundled.templates[AGENT], first)
 
 
 def _named_in_log(settle: Handler) -> Handler:

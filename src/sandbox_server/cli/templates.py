@@ -37,23 +37,23 @@ _FAILED = 1
 
 def build(settings: Settings, given: Mapping[str, Any]) -> int:
     """Have a template built, and show how it goes; tells whether it is ready."""
-    shipped = read_bundled_templates(settings.template_dir)
-    template = shipped.templates.get(given["name"])
+    bundled = read_bundled_templates(settings.template_dir)
+    template = bundled.templates.get(given["name"])
     if template is None:
-        known = ", ".join(sorted(shipped.templates))
+        known = ", ".join(sorted(bundled.templates))
         raise UnusableTemplates(
             f"No template {given['name']!r} comes with this server, but {known}."
         )
     known_backends = backends_from_here(settings)
     with running_database(settings) as url:
-        return asyncio.run(_build(settings, url, known_backends, shipped, template, given))
+        return asyncio.run(_build(settings, url, known_backends, bundled, template, given))
 
 
 async def _build(
     settings: Settings,
     url: str,
     known: Sequence[BackendSettings],
-    shipped: BundledTemplates,
+    bundled: BundledTemplates,
     template: BundledTemplate,
     given: Mapping[str, Any],
 ) -> int:
@@ -70,7 +70,7 @@ async def _build(
                 state_dir=settings.state_dir,
             )
             order = _Order(sessions, backends, template, wanted)
-            builds = TemplateBuilder(sessions, backends, vault, shipped=shipped)
+            builds = TemplateBuilder(sessions, backends, vault, bundled=bundled)
             return await order.carry_out(builds, force=given["force"])
     finally:
         await backends.close()
@@ -114,7 +114,7 @@ class _Order:
     async def _want(self, name: str, *, force: bool) -> str | None:
         """Ask for it; None is that it is ready. One that is under way already is the one to follow."""
         async with self._sessions.begin() as session:
-            template = await SharedTemplateRepository(session).hold(name)
+            template = await SharedTemplateRepository(session).lock_or_create(name)
             found = await session.get(TemplateBuild, (template.id, self._backend))
             is_same = found is not None and found.digest == self._template.digest
             if not force and is_same and found is not None and found.state == "ready":

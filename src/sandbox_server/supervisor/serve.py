@@ -54,7 +54,7 @@ class _Start:
 
     settings: Settings
     listeners: list[socket.socket]
-    shipped: BundledTemplates
+    bundled: BundledTemplates
 
 
 def serve(settings: Settings) -> int:
@@ -154,7 +154,7 @@ def _work(start: _Start, prepared: Settings, *, engine: EngineAddress | None = N
         new_admin_key=asyncio.run(get_ready(found, engine=engine)),
         # Nobody else can go on with them: the engine is ours, and the database is.
         rest_at_end=engine is not None and start.settings.database_url is None,
-        shipped=start.shipped,
+        bundled=start.bundled,
     )
 
 

@@ -30,14 +30,14 @@ class Work:
     listeners: list[socket.socket]
     new_admin_key: str | None = field(repr=False)
     rest_at_end: bool
-    shipped: BundledTemplates = NO_BUNDLED_TEMPLATES
+    bundled: BundledTemplates = NO_BUNDLED_TEMPLATES
 
 
 async def serve_api(work: Work, link: GuardLink | None = None) -> bool:
     """Serve until told to stop; tells whether all sandboxes were put to rest, if they should be."""
     settings = work.settings
     with _interruptible():
-        async with open_server(settings, shipped=work.shipped) as server:
+        async with open_server(settings, bundled=work.bundled) as server:
             await HttpServer(
                 create_app(server.components),
                 stop_timeout=settings.stop_timeout,

@@ -11,16 +11,15 @@ from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.bundled import BundledTemplate
 from sandbox_server.templates.shared_repository import SharedTemplateRepository
 
-_LOOK_EVERY = timedelta(minutes=10)
-_LOOK_AT_INHERITED_EVERY = timedelta(seconds=5)
-_TRY_AGAIN_AFTER = timedelta(hours=1)
+_CHECK_EVERY = timedelta(minutes=10)
+_CHECK_INHERITED_EVERY = timedelta(seconds=5)
+_RETRY_AFTER = timedelta(hours=1)
 
 
 class AgentTemplate:
-    """Has the template `agent` built at one backend, and built again when this server has another one under that name.
+    """Keeps the bundled template `agent` built at one backend, in this server's version.
 
-    What another server asked for since is left alone between two starts: of two versions on one database, the one that
-    was started last has its own built.
+    The version is compared only at the start of a server: with two versions on one database, the one started last wins.
     """
 
     def __init__(
@@ -29,19 +28,19 @@ class AgentTemplate:
         template: BundledTemplate,
         backend: str,
         *,
-        try_again_after: timedelta = _TRY_AGAIN_AFTER,
+        retry_after: timedelta = _RETRY_AFTER,
     ) -> None:
         self._sessions = sessions
         self._template = template
         self._backend = backend
-        self._try_again_after = try_again_after
-        # A build that was under way at the start may have ended with the engine, as a stop of the server ends it.
+        self._try_again_after = retry_after
+        # A build in progress at the start may have ended with the engine, which stops with the server.
         self._inherited: int | None = None
 
     async def ensure(self) -> None:
-        """Have it built if there is none or another one, as a server does that starts."""
+        """Request a build at the server's start if there is none, a failed one or one of another version."""
         async with self._sessions.begin() as session:
-            template = await SharedTemplateRepository(session).hold(self._template.name)
+            template = await SharedTemplateRepository(session).lock_or_create(self._template.name)
             build = await session.get(TemplateBuild, (template.id, self._backend))
             if build is None or build.digest != self._template.digest or build.state == "failed":
                 await request_bundled_build(session, self._template, template, self._backend)
@@ -50,18 +49,19 @@ class AgentTemplate:
             await JobRepository(session).due(AGENT_TEMPLATE, self._backend)
 
     async def work(self, _job: LeasedJob) -> datetime:
-        """Have a build that failed tried again after a while; gives when to look again."""
+        """Retry a failed build after some time; returns when to run again."""
         async with self._sessions.begin() as session:
             shared = SharedTemplateRepository(session)
-            template, now = await shared.hold(self._template.name), await shared.clock()
+            template = await shared.lock_or_create(self._template.name)
+            now = await shared.clock()
             build = await session.get(TemplateBuild, (template.id, self._backend))
-            if build is None or self._is_to_be_tried_again(build, now):
+            if build is None or self._should_retry(build, now):
                 await request_bundled_build(session, self._template, template, self._backend)
             elif build.state == "building" and build.number == self._inherited:
-                return now + _LOOK_AT_INHERITED_EVERY
-        return now + _LOOK_EVERY
+                return now + _CHECK_INHERITED_EVERY
+        return now + _CHECK_EVERY
 
-    def _is_to_be_tried_again(self, build: TemplateBuild, now: datetime) -> bool:
+    def _should_retry(self, build: TemplateBuild, now: datetime) -> bool:
         if build.state != "failed" or build.digest != self._template.digest:
             return False
         is_old = build.requested_at <= now - self._try_again_after
@@ -70,14 +70,14 @@ class AgentTemplate:
 
 async def request_bundled_build(
     session: AsyncSession,
-    shipped: BundledTemplate,
+    bundled: BundledTemplate,
     template: Template,
     backend: str,
     *,
     force: bool = False,
 ) -> None:
-    """Have a template built whose row is held; what is ready stays in use until then."""
-    await TemplateBuildRepository(session).want(
-        template.id, backend, force=force, digest=shipped.digest
+    """Request a build of a template whose row is locked; a ready build stays in use until then."""
+    await TemplateBuildRepository(session).request(
+        template.id, backend, force=force, digest=bundled.digest
     )
     await JobRepository(session).due(TEMPLATE_BUILD, f"{template.id}/{backend}")

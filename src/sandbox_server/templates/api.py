@@ -22,13 +22,13 @@ from sandbox_server.http.json_body import JsonRoute
 from sandbox_server.http.pagination import DEFAULT_LIMIT, Cursor, Limit, page_of, read_id
 from sandbox_server.http.requests import IdempotencyDep
 from sandbox_server.templates.build_repository import log_of
-from sandbox_server.templates.catalog import Catalog, Entry
+from sandbox_server.templates.catalog import Catalog, CatalogEntry
 
 router = APIRouter(route_class=JsonRoute, prefix="/v1/templates", tags=["templates"])
 
 RebuildBody = Annotated[TemplateRebuild, Body(default_factory=TemplateRebuild)]
 Offset = Annotated[
-    int, Query(ge=0, le=2**53, description="After how many characters of the log to begin.")
+    int, Query(ge=0, le=2**53, description="Position in the log, in characters, at which to start.")
 ]
 
 CatalogDep = Annotated[Catalog, depends_on(Catalog)]
@@ -38,7 +38,7 @@ CatalogDep = Annotated[Catalog, depends_on(Catalog)]
 async def list_templates(
     caller: Reader, catalog: CatalogDep, cursor: Cursor = None, limit: Limit = DEFAULT_LIMIT
 ) -> Page[TemplateRead]:
-    """List your own templates and everybody's, newest first. Backends may know more names than these."""
+    """List the tenant's own and shared templates, newest first. Backends may offer further public templates."""
     entries = await catalog.list_page(caller, limit=limit + 1, before=read_id(cursor))
     items = [_view(entry) for entry in entries]
     return page_of(entries, items, limit=limit, position=lambda entry: entry.template.id)
@@ -56,11 +56,11 @@ async def create_template(
     caller: Operator,
     catalog: CatalogDep,
 ) -> TemplateRead:
-    """Have a template built. It can be used at a backend when its build there is ready."""
+    """Create a template and start its builds (202). It is usable on a backend once its build there is `ready`."""
     entry = await catalog.create(
         caller,
         body.name,
-        _a_definition(body),
+        _to_definition(body),
         backends=body.backends,
         force=body.force,
         idempotency=idempotency.of(body),
@@ -71,14 +71,14 @@ async def create_template(
 
 @router.get("/{name}")
 async def get_template(name: TemplateNamePath, caller: Reader, catalog: CatalogDep) -> TemplateRead:
-    """Tell where a template is, and how its builds went."""
+    """Get a template and the state of its builds."""
     return _view(await catalog.get(caller, name))
 
 
 @router.delete("/{name}", status_code=204)
 @may_fail_with(errors.InvalidRequest)
 async def delete_template(name: TemplateNamePath, caller: Operator, catalog: CatalogDep) -> None:
-    """Have nothing created from a template any more; its files go once no sandbox stands on them."""
+    """Delete a template. Its files are removed once no sandbox uses them."""
     await catalog.delete(caller, name)
 
 
@@ -92,11 +92,11 @@ async def rebuild_template(
     caller: Operator,
     catalog: CatalogDep,
 ) -> TemplateRead:
-    """Build a template again, as before or from something else. What is ready stays in use until the build is."""
+    """Rebuild a template (202), with the same or a new definition. The previous build stays in use until the new one is ready."""
     entry = await catalog.rebuild(
         caller,
         name,
-        None if body.is_as_before else _a_definition(body),
+        None if body.is_as_before else _to_definition(body),
         backends=body.backends,
         force=body.force,
         idempotency=idempotency.of(body),
@@ -109,7 +109,7 @@ async def rebuild_template(
 async def list_template_builds(
     name: TemplateNamePath, caller: Reader, catalog: CatalogDep
 ) -> Page[TemplateBuildRead]:
-    """List a template's last build at each backend; there are few, so all are in one part."""
+    """List a template's latest build on each backend. All are returned in one page."""
     entry = await catalog.get(caller, name)
     return Page(items=[_view_build(build) for build in entry.builds], next_cursor=None)
 
@@ -122,18 +122,18 @@ async def get_template_build(
     catalog: CatalogDep,
     offset: Offset = 0,
 ) -> TemplateBuildLog:
-    """Tell how a build goes, and what it said so far."""
+    """Get a build's state and its log from `offset`. Poll with `next_offset` for more."""
     build = await catalog.get_build(caller, name, backend)
-    piece = log_of(build).read(offset)
+    chunk = log_of(build).read(offset)
     return TemplateBuildLog(
         **dict(_view_build(build)),
-        log=piece.text,
-        log_offset=piece.offset,
-        next_offset=piece.next_offset,
+        log=chunk.text,
+        log_offset=chunk.offset,
+        next_offset=chunk.next_offset,
     )
 
 
-def _view(entry: Entry) -> TemplateRead:
+def _view(entry: CatalogEntry) -> TemplateRead:
     row = entry.template
     return TemplateRead(
         id=row.id,
@@ -155,11 +155,11 @@ def _view_build(build: TemplateBuild) -> TemplateBuildRead:
     )
 
 
-def _a_definition(body: TemplateCreate | TemplateRebuild) -> Definition:
-    plain = body.model_dump(exclude={"name", "backends", "force", "steps"})
-    return Definition(**plain, steps=[_a_step(step) for step in body.steps])
+def _to_definition(body: TemplateCreate | TemplateRebuild) -> Definition:
+    fields = body.model_dump(exclude={"name", "backends", "force", "steps"})
+    return Definition(**fields, steps=[_to_step(step) for step in body.steps])
 
 
-def _a_step(step: TemplateStep) -> Step:
+def _to_step(step: TemplateStep) -> Step:
     [(kind, argument)] = step.model_dump(exclude_none=True).items()
     return Step(StepKind(kind.upper()), argument)

@@ -17,11 +17,11 @@ class TemplateBuildRepository:
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
 
-    async def want(
+    async def request(
         self, template_id: str, backend: str, *, force: bool, digest: str | None = None
     ) -> None:
-        """Have a template built at a backend, anew if it was before; what is ready there stays in use."""
-        anew = {
+        """Request a build at a backend, replacing an earlier one; a ready build stays in use."""
+        reset = {
             "force": force,
             "digest": digest,
             "state": "building",
@@ -40,14 +40,14 @@ class TemplateBuildRepository:
         await self._session.execute(
             upsert.on_conflict_do_update(
                 index_elements=[TemplateBuild.template_id, TemplateBuild.backend],
-                set_={**anew, "number": TemplateBuild.number + 1},
+                set_={**reset, "number": TemplateBuild.number + 1},
             )
         )
 
     async def find(
         self, template_id: str, backend: str
     ) -> tuple[Template, TemplateBuild, datetime] | None:
-        """Find a build with its template, whoever's it is, and say what time it is."""
+        """Find a build of any tenant with its template and the database's time."""
         found = await self._session.execute(
             select(Template, TemplateBuild, _now)
             .join(TemplateBuild)
@@ -62,11 +62,11 @@ class TemplateBuildRepository:
     async def get(self, template: Template, backend: str) -> TemplateBuild:
         row = await self._session.get(TemplateBuild, (template.id, backend))
         if row is None:
-            raise TemplateNotFound(f"{template.name} at {backend}")
+            raise TemplateNotFound(f"{template.name} on {backend}")
         return row
 
     async def list_of(self, template_ids: Collection[str]) -> Sequence[TemplateBuild]:
-        """List the builds of some templates, by backend."""
+        """List the builds of these templates, by backend."""
         of_these = TemplateBuild.template_id.in_(template_ids)
         return (
             await self._session.scalars(
@@ -74,8 +74,8 @@ class TemplateBuildRepository:
             )
         ).all()
 
-    async def note(self, build: TemplateBuild, **values: Any) -> None:
-        """Write down how far it is, unless another build was asked for since."""
+    async def update(self, build: TemplateBuild, **values: Any) -> None:
+        """Update a build unless another one was requested since."""
         await self._session.execute(
             update(TemplateBuild)
             .where(
@@ -86,8 +86,8 @@ class TemplateBuildRepository:
             .values(values)
         )
 
-    async def note_log(self, build: TemplateBuild, log: BuildLog, *, entries_read: int) -> None:
-        await self.note(
+    async def update_log(self, build: TemplateBuild, log: BuildLog, *, entries_read: int) -> None:
+        await self.update(
             build,
             log_head=log.head,
             log_tail=log.tail,
@@ -95,8 +95,8 @@ class TemplateBuildRepository:
             entries_read=entries_read,
         )
 
-    async def note_ready(self, build: TemplateBuild, **size: int | None) -> None:
-        await self.note(
+    async def mark_ready(self, build: TemplateBuild, **size: int | None) -> None:
+        await self.update(
             build, state="ready", state_reason=None, ready_at=_now, seen_at=_now, **size
         )
 

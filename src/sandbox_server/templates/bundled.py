@@ -1,4 +1,4 @@
-"""The templates that come with the server, and what they are made of."""
+"""The templates bundled with the server, with all their files."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ _COMPILED = "__pycache__"
 
 
 class UnusableTemplates(Exception):
-    """What the shipped templates are made of is not there, or not what it should be."""
+    """The bundled templates' files are missing or invalid."""
 
 
 class _Entry(BaseModel):
@@ -47,7 +47,7 @@ class _Manifest(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class BundledTemplate:
-    """A template as this server has it; the digest tells it from what others have under its name."""
+    """A template of this server's version; the digest distinguishes it from other versions."""
 
     name: str
     aliases: Sequence[str]
@@ -62,41 +62,41 @@ class BundledTemplate:
 
 @dataclass(frozen=True)
 class BundledTemplates:
-    """The templates that this server knows how to build, by their names and other names."""
+    """The templates that this server can build, by name and alias."""
 
     templates: Mapping[str, BundledTemplate]
 
     def find(self, name: str, *, digest: str) -> BundledTemplate | None:
-        """Find what a build is made of, which another version of the server may have asked for."""
-        found = self.templates.get(name)
-        return found if found is not None and found.digest == digest else None
+        """Find the template with this digest; another version of the server may have requested the build."""
+        template = self.templates.get(name)
+        return template if template is not None and template.digest == digest else None
 
 
 NO_BUNDLED_TEMPLATES = BundledTemplates({})
 
 
 def read_bundled_templates(directory: Path | None = None) -> BundledTemplates:
-    """Read what the templates are made of: all of it, since whoever builds them may not be able to read it."""
+    """Read all files into memory: the account that builds templates may not be able to read them."""
     context = BuildContext(dict(_files(directory)))
     if _MANIFEST not in context.files:
         where = directory or "this installation"
-        raise UnusableTemplates(f"There is no {_MANIFEST} in {where}.")
+        raise UnusableTemplates(f"{_MANIFEST} is missing in {where}.")
     try:
         manifest = _Manifest.model_validate(tomllib.loads(_text(context, _MANIFEST)))
     except (tomllib.TOMLDecodeError, ValidationError) as error:
-        raise UnusableTemplates(f"{_MANIFEST} cannot be used: {error}") from None
-    made = [_template(name, manifest, context) for name in manifest.templates]
-    return BundledTemplates({name: one for one in made for name in one.names})
+        raise UnusableTemplates(f"{_MANIFEST} is invalid: {error}") from None
+    templates = [_template(name, manifest, context) for name in manifest.templates]
+    return BundledTemplates({name: each for each in templates for name in each.names})
 
 
 def load_bundled_templates(directory: Path | None) -> BundledTemplates:
-    """Read what came with this installation, which need not have anything; a directory that is named must."""
+    """Read the templates of a directory, which must be valid, or of this installation, which may have none."""
     if directory is not None:
         return read_bundled_templates(directory)
     try:
         return read_bundled_templates()
     except UnusableTemplates as error:
-        log.warning("no templates come with this server error=%s", error)
+        log.warning("no bundled templates error=%s", error)
         return NO_BUNDLED_TEMPLATES
 
 
@@ -120,36 +120,36 @@ def _template(name: str, manifest: _Manifest, context: BuildContext) -> BundledT
 
 
 def _with_arguments(dockerfile: str, arguments: Mapping[str, str]) -> str:
-    """Give ARGs their values, as `docker build --build-arg` would."""
+    """Set the values of ARGs, like `docker build --build-arg`."""
     for name, value in arguments.items():
         declared = re.compile(rf"^ARG {re.escape(name)}(=.*)?$", re.MULTILINE)
-        given = f"ARG {name}={shlex.quote(value)}".replace("\\", r"\\")
-        dockerfile, count = declared.subn(given, dockerfile)
+        assigned = f"ARG {name}={shlex.quote(value)}".replace("\\", r"\\")
+        dockerfile, count = declared.subn(assigned, dockerfile)
         if count == 0:
-            raise UnusableTemplates(f"{_MANIFEST} names {name}, which is no ARG of the Dockerfile.")
+            raise UnusableTemplates(f"{_MANIFEST} sets {name}, but the Dockerfile has no such ARG.")
     return dockerfile
 
 
 def _text(context: BuildContext, path: str) -> str:
     if path not in context.files:
-        raise UnusableTemplates(f"{_MANIFEST} names {path}, which there is not.")
+        raise UnusableTemplates(f"{_MANIFEST} refers to {path}, which does not exist.")
     return context.files[path].content.decode()
 
 
 def _files(directory: Path | None) -> Iterator[tuple[str, ContextFile]]:
-    for part, place in _places(directory).items():
-        for path in sorted(place.rglob("*")):
-            within = path.relative_to(place)
+    for part, root in _roots(directory).items():
+        for path in sorted(root.rglob("*")):
+            within = path.relative_to(root)
             if path.is_file() and not path.is_symlink() and _COMPILED not in within.parts:
                 is_executable = bool(path.stat().st_mode & 0o100)
                 yield f"{part}/{within}", ContextFile(path.read_bytes(), is_executable)
 
 
-def _places(directory: Path | None) -> Mapping[str, Path]:
-    """Find the parts of the context: in a directory, beside us in a wheel, or in the repository."""
+def _roots(directory: Path | None) -> Mapping[str, Path]:
+    """Locate the parts of the context: in a directory, in the installed wheel or in the repository."""
     if directory is not None:
         return {part: directory / part for part in _PARTS}
-    ours = Path(__file__).parents[1]
-    inside = ours / "shipped"  # a wheel brings them along
-    root = inside if inside.exists() else ours.parents[1]
-    return {part: root / part for part in _PARTS} | {_TOOLS: ours.parent / Path(_TOOLS).name}
+    package = Path(__file__).parents[1]
+    in_wheel = package / "shipped"
+    root = in_wheel if in_wheel.exists() else package.parents[1]
+    return {part: root / part for part in _PARTS} | {_TOOLS: package.parent / Path(_TOOLS).name}

@@ -23,23 +23,23 @@ from sandbox_server.providers.e2b.recipe import check
 from sandbox_server.providers.registry import Backends
 from sandbox_server.sandboxes.template_lookup import Offer, TemplateLookup, require_offered
 from sandbox_server.templates.build_repository import TemplateBuildRepository
-from sandbox_server.templates.definitions import open_definition, seal_definition
+from sandbox_server.templates.definitions import decrypt_definition, encrypt_definition
 from sandbox_server.templates.repository import TemplateRepository
 from sandbox_server.vault import Vault
 
-MOST_TEMPLATES = 200
+MAX_TEMPLATES = 200
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A template, and what it is at each backend."""
+class CatalogEntry:
+    """A template with its build at each backend."""
 
     template: Template
     builds: Sequence[TemplateBuild]
 
 
 class Catalog:
-    """The templates that callers know by name: their tenant's own, and everybody's."""
+    """The templates that callers can use by name: their tenant's own and the shared ones."""
 
     def __init__(self, sessions: Sessions, backends: Backends, vault: Vault) -> None:
         self._sessions = sessions
@@ -56,22 +56,22 @@ class Catalog:
         backends: Sequence[str] | None,
         force: bool,
         idempotency: Idempotency | None,
-    ) -> Entry:
-        """Have a template of a new name built."""
+    ) -> CatalogEntry:
+        """Create a template and request its builds."""
         template_id = new_id()
 
-        async def add(offer: Offer | None) -> Entry:
+        async def add(offer: Offer | None) -> CatalogEntry:
             async with self._sessions.begin() as session:
-                made = await IdempotencyRepository(session).claim(
+                created_id = await IdempotencyRepository(session).claim(
                     caller.tenant_id, idempotency, resource="template", resource_id=template_id
                 )
-                if made == template_id:
-                    await self._require_room(session, caller, name)
-                    row = Template(id=made, tenant_id=caller.tenant_id, name=name)
+                if created_id == template_id:
+                    await self._require_quota(session, caller, name)
+                    row = Template(id=created_id, tenant_id=caller.tenant_id, name=name)
                     await TemplateRepository(session).add(row)
-                    wanted = await self._define(session, row, definition, backends, offer)
-                    await _want(session, row, wanted, force=force)
-                row = await TemplateRepository(session).get(made)
+                    targets = await self._define(session, row, definition, backends, offer)
+                    await _request_builds(session, row, targets, force=force)
+                row = await TemplateRepository(session).get(created_id)
                 return await _entry(session, row)
 
         return await self._lookup.attempt(add)
@@ -85,31 +85,31 @@ class Catalog:
         backends: Sequence[str] | None,
         force: bool,
         idempotency: Idempotency | None,
-    ) -> Entry:
-        """Have a template built again, from what it was made of or from something else."""
+    ) -> CatalogEntry:
+        """Request new builds of a template, with its own or a new definition."""
         request_id = new_id()
 
-        async def add(offer: Offer | None) -> Entry:
+        async def add(offer: Offer | None) -> CatalogEntry:
             async with self._sessions.begin() as session:
-                made = await IdempotencyRepository(session).claim(
+                claimed_id = await IdempotencyRepository(session).claim(
                     caller.tenant_id, idempotency, resource="template-build", resource_id=request_id
                 )
                 row = await self._lock_own(session, caller, name)
-                if made == request_id:
+                if claimed_id == request_id:
                     built = await TemplateBuildRepository(session).list_of([row.id])
-                    wanted = await self._define(
+                    targets = await self._define(
                         session,
                         row,
-                        definition or open_definition(self._vault, row),
-                        backends or [one.backend for one in built],
+                        definition or decrypt_definition(self._vault, row),
+                        backends or [build.backend for build in built],
                         offer,
                     )
-                    await _want(session, row, wanted, force=force)
+                    await _request_builds(session, row, targets, force=force)
                 return await _entry(session, row)
 
         return await self._lookup.attempt(add)
 
-    async def get(self, caller: Caller, name: str) -> Entry:
+    async def get(self, caller: Caller, name: str) -> CatalogEntry:
         async with without_transaction(self._sessions) as session:
             row = await TemplateRepository(session).get_visible(name, tenant_id=caller.tenant_id)
             return await _entry(session, row)
@@ -119,16 +119,18 @@ class Catalog:
             row = await TemplateRepository(session).get_visible(name, tenant_id=caller.tenant_id)
             return await TemplateBuildRepository(session).get(row, backend)
 
-    async def list_page(self, caller: Caller, *, limit: int, before: str | None) -> Sequence[Entry]:
+    async def list_page(
+        self, caller: Caller, *, limit: int, before: str | None
+    ) -> Sequence[CatalogEntry]:
         async with without_transaction(self._sessions) as session:
             rows = await TemplateRepository(session).list_page(
                 caller.tenant_id, limit=limit, before=before
             )
             builds = await _builds_of(session, [row.id for row in rows])
-            return [Entry(row, builds[row.id]) for row in rows]
+            return [CatalogEntry(row, builds[row.id]) for row in rows]
 
     async def delete(self, caller: Caller, name: str) -> None:
-        """Let nobody use it any more; it goes from its providers once no sandbox of it is left."""
+        """Delete a template; the provider's copies are removed once no sandbox uses them."""
         async with self._sessions.begin() as session:
             row = await self._lock_own(session, caller, name)
             await TemplateRepository(session).mark_deleted(row)
@@ -136,12 +138,12 @@ class Catalog:
                 await JobRepository(session).due(TEMPLATE_BUILD, f"{row.id}/{build.backend}")
             await TemplateRepository(session).remove_unless_built(row.id)
 
-    async def _require_room(self, session: AsyncSession, caller: Caller, name: str) -> None:
+    async def _require_quota(self, session: AsyncSession, caller: Caller, name: str) -> None:
         own = await TemplateRepository(session).list_own(caller.tenant_id)
-        if any(one.name == name for one in own):
+        if any(template.name == name for template in own):
             raise NameTaken("template", name)
-        if len(own) >= MOST_TEMPLATES:
-            raise TooManyTemplates(MOST_TEMPLATES)
+        if len(own) >= MAX_TEMPLATES:
+            raise TooManyTemplates(MAX_TEMPLATES)
 
     async def _lock_own(self, session: AsyncSession, caller: Caller, name: str) -> Template:
         templates = TemplateRepository(session)
@@ -151,7 +153,7 @@ class Catalog:
             raise TemplateNotFound(name)
         if row.tenant_id is None:
             raise InvalidRequest(
-                f"The template {name!r} is everybody's: it is changed where it was built."
+                f"The template {name!r} is shared. It can be changed only where it was built."
             )
         return row
 
@@ -163,34 +165,34 @@ class Catalog:
         backends: Sequence[str] | None,
         offer: Offer | None,
     ) -> Sequence[str]:
-        """Keep what it is made of; gives the backends at which that can be built."""
+        """Store the definition; returns the backends that can build it."""
         check(definition)
         self._require_known(backends or ())
-        wanted = list(backends or self._backends)
+        targets = list(backends or self._backends)
         row.has_services = False
         if definition.from_template is not None:
-            definition, wanted = await self._stand_on(
-                session, row, definition, wanted, any_will_do=not backends, offer=offer
+            definition, targets = await self._resolve_base(
+                session, row, definition, targets, allow_subset=not backends, offer=offer
             )
-        row.definition_sealed = seal_definition(self._vault, row.id, definition)
-        return wanted
+        row.definition_sealed = encrypt_definition(self._vault, row.id, definition)
+        return targets
 
     def _require_known(self, backends: Collection[str]) -> None:
         for name in backends:
             if name not in self._backends:
-                raise InvalidRequest(f"There is no backend {name!r}.")
+                raise InvalidRequest(f"Unknown backend: {name!r}.")
 
-    async def _stand_on(
+    async def _resolve_base(
         self,
         session: AsyncSession,
         row: Template,
         definition: Definition,
         backends: list[str],
         *,
-        any_will_do: bool,
+        allow_subset: bool,
         offer: Offer | None,
     ) -> tuple[Definition, list[str]]:
-        """Call the template that another is made from as its providers do, and leave the backends that have it."""
+        """Replace the base template's name by its name at the providers; returns the backends that have it."""
         assert definition.from_template is not None
         assert row.tenant_id is not None
         reference = TemplateReference.parse(definition.from_template)
@@ -198,32 +200,33 @@ class Catalog:
             raise TemplateNotFound(definition.from_template)
         templates = TemplateRepository(session)
         if await templates.find_snapshot(reference, tenant_id=row.tenant_id) is not None:
-            raise InvalidRequest("A template cannot be made from a snapshot.")
+            raise InvalidRequest("A snapshot cannot be the base of a template.")
         known = await templates.find_known(reference, tenant_id=row.tenant_id)
         if known is None:
-            named = str(reference)
-            there = require_offered(reference, backends, backends=self._backends, offer=offer)
+            base = str(reference)
+            having_base = require_offered(reference, backends, backends=self._backends, offer=offer)
         else:
             row.has_services = known.has_services
-            named = str(replace(reference, name=known.name))
-            there = having(backends, list(known.sizes), template=named)
-        if len(there) < len(backends) and not any_will_do:
-            raise InvalidRequest(f"The template {named!r} is only at {', '.join(sorted(there))}.")
+            base = str(replace(reference, name=known.name))
+            having_base = having(backends, list(known.sizes), template=base)
+        if len(having_base) < len(backends) and not allow_subset:
+            available = ", ".join(sorted(having_base))
+            raise InvalidRequest(f"The template {base!r} is available only on {available}.")
         if known is not None and known.is_own:
-            named = name_at_provider(known.id)
-        return replace(definition, from_template=named), list(there)
+            base = name_at_provider(known.id)
+        return replace(definition, from_template=base), list(having_base)
 
 
-async def _want(
+async def _request_builds(
     session: AsyncSession, row: Template, backends: Sequence[str], *, force: bool
 ) -> None:
     for backend in sorted(set(backends)):
-        await TemplateBuildRepository(session).want(row.id, backend, force=force)
+        await TemplateBuildRepository(session).request(row.id, backend, force=force)
         await JobRepository(session).due(TEMPLATE_BUILD, f"{row.id}/{backend}")
 
 
-async def _entry(session: AsyncSession, row: Template) -> Entry:
-    return Entry(row, (await _builds_of(session, [row.id]))[row.id])
+async def _entry(session: AsyncSession, row: Template) -> CatalogEntry:
+    return CatalogEntry(row, (await _builds_of(session, [row.id]))[row.id])
 
 
 async def _builds_of(

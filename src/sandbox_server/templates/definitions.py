@@ -1,4 +1,4 @@
-"""What templates are made of, sealed: it may have passwords in it."""
+"""Encrypted definitions of templates: they may contain passwords."""
 
 import json
 
@@ -7,11 +7,11 @@ from sandbox_server.domain.templates import Definition
 from sandbox_server.vault import Vault
 
 
-def seal_definition(vault: Vault, template_id: str, definition: Definition) -> bytes:
+def encrypt_definition(vault: Vault, template_id: str, definition: Definition) -> bytes:
     return vault.seal(json.dumps(definition.document()).encode(), context=_context(template_id))
 
 
-def open_definition(vault: Vault, template: Template) -> Definition:
+def decrypt_definition(vault: Vault, template: Template) -> Definition:
     assert template.definition_sealed is not None
     return Definition.read(
         json.loads(vault.open(template.definition_sealed, context=_context(template.id)))

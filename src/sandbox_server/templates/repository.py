@@ -19,9 +19,9 @@ from sandbox_server.db.models import Backend, Sandbox, Snapshot, Template, Templ
 from sandbox_server.domain.errors import TemplateNotFound
 from sandbox_server.domain.templates import KnownTemplate, Size, TemplateReference
 
-_Place = tuple[Any, ...]
+_BackendRow = tuple[Any, ...]
 
-_is_there = Template.deleted_at.is_(None)
+_exists = Template.deleted_at.is_(None)
 
 
 class TemplateRepository:
@@ -31,9 +31,9 @@ class TemplateRepository:
     async def find_known(
         self, reference: TemplateReference, *, tenant_id: str
     ) -> KnownTemplate | None:
-        """Find the template of a tenant, else a shared one, by its name or one of its ids.
+        """Find a template of the tenant, else a shared one, by its name or one of its ids.
 
-        Records of other tenants are not looked at: a miss says nothing about them.
+        Other tenants' templates are not queried, so a miss reveals nothing about them.
         """
         if reference.namespace is not None:
             return None
@@ -41,18 +41,18 @@ class TemplateRepository:
         if not rows:
             rows = await self._rows_of(_has_id(reference), tenant_id=tenant_id)
         own = [row for row in rows if row.tenant_id is not None]
-        if own and not reference.is_plain:  # we build no tags
+        if own and not reference.is_plain:  # tenants' templates have no tags
             return None
         return _as_known(own or rows) if rows else None
 
     async def _rows_of(
         self, wanted: ColumnElement[bool], *, tenant_id: str
-    ) -> Sequence[Row[*_Place]]:
-        query = _with_places().where(wanted, _is_there, _visible_to(tenant_id))
+    ) -> Sequence[Row[*_BackendRow]]:
+        query = _with_backends().where(wanted, _exists, _visible_to(tenant_id))
         return (await self._session.execute(query)).all()
 
     async def list_private_ids(self, backend: str, provider_ids: Collection[str]) -> set[str]:
-        """List those of a provider's ids that templates or snapshots of tenants have."""
+        """List which of these provider ids belong to templates or snapshots of tenants."""
         built = (
             select(TemplateBuild.backend_template_id)
             .join(Template)
@@ -65,20 +65,20 @@ class TemplateRepository:
         stem = func.split_part(Snapshot.backend_snapshot_id, ":", 1)
         taken = select(stem).where(Snapshot.backend == backend, stem.in_(provider_ids))
         found = await self._session.scalars(built.union(taken))
-        return {one for one in found if one is not None}
+        return {provider_id for provider_id in found if provider_id is not None}
 
     async def find_built(self, template_id: str) -> KnownTemplate | None:
-        """Find a template that is not deleted, whoever's it is."""
-        query = _with_places().where(Template.id == template_id, _is_there)
+        """Find a template of any tenant that is not deleted."""
+        query = _with_backends().where(Template.id == template_id, _exists)
         rows = (await self._session.execute(query)).all()
         return _as_known(rows) if rows else None
 
     async def find_snapshot(
         self, reference: TemplateReference, *, tenant_id: str
     ) -> Snapshot | None:
-        """Find a snapshot of the tenant by our id, and keep it from changing until the transaction ends.
+        """Find a snapshot of the tenant by our id and lock it for share until the transaction ends.
 
-        The temporary snapshots of forks are never found.
+        Excludes the temporary snapshots of forks.
         """
         if not reference.is_plain:
             return None
@@ -93,10 +93,10 @@ class TemplateRepository:
         )
 
     async def get_visible(self, name: str, *, tenant_id: str) -> Template:
-        """Get a tenant's own template, else everybody's of that name."""
+        """Get the tenant's own template of this name, else the shared one."""
         row = await self._session.scalar(
             select(Template)
-            .where(Template.name == name, _is_there, _visible_to(tenant_id))
+            .where(Template.name == name, _exists, _visible_to(tenant_id))
             .order_by(Template.tenant_id.asc().nulls_last())
             .limit(1)
         )
@@ -111,23 +111,23 @@ class TemplateRepository:
         return row
 
     async def lock(self, template_id: str) -> Template | None:
-        """Hold the row, if there still is one, until the transaction ends."""
+        """Lock the row, if it still exists, until the transaction ends."""
         locked = select(Template).where(Template.id == template_id).with_for_update()
         return await self._session.scalar(locked.execution_options(populate_existing=True))
 
     async def list_own(self, tenant_id: str) -> Sequence[Template]:
-        """List a tenant's own, and let nobody add to them before the transaction ends."""
+        """List the tenant's own templates, and block additions until the transaction ends."""
         await self._session.execute(
             select(Tenant.id).where(Tenant.id == tenant_id).with_for_update()
         )
-        own = select(Template).where(Template.tenant_id == tenant_id, _is_there)
+        own = select(Template).where(Template.tenant_id == tenant_id, _exists)
         return (await self._session.scalars(own)).all()
 
     async def list_page(
         self, tenant_id: str, *, limit: int, before: str | None = None
     ) -> Sequence[Template]:
-        """List newest first what a tenant may use by its name."""
-        query = select(Template).where(_is_there, _visible_to(tenant_id))
+        """List the tenant's own and the shared templates, newest first."""
+        query = select(Template).where(_exists, _visible_to(tenant_id))
         if before is not None:
             query = query.where(Template.id < before)
         return (await self._session.scalars(query.order_by(Template.id.desc()).limit(limit))).all()
@@ -140,14 +140,14 @@ class TemplateRepository:
         row.deleted_at = await self._session.scalar(select(func.clock_timestamp()))
 
     async def is_needed(self, template_id: str) -> bool:
-        """Tell whether any sandbox that is made from it has not ended."""
-        standing = select(Sandbox.id).where(
+        """Return whether a sandbox created from it has not ended."""
+        dependent = select(Sandbox.id).where(
             Sandbox.template_id == template_id, Sandbox.ended_at.is_(None)
         )
-        return await self._session.scalar(standing.limit(1)) is not None
+        return await self._session.scalar(dependent.limit(1)) is not None
 
     async def remove_unless_built(self, template_id: str) -> None:
-        """Forget a template that is at no provider any more."""
+        """Remove the template if no provider has a build of it."""
         built = exists().where(TemplateBuild.template_id == Template.id)
         await self._session.execute(delete(Template).where(Template.id == template_id, ~built))
 
@@ -163,7 +163,7 @@ def _visible_to(tenant_id: str) -> ColumnElement[bool]:
     return or_(Template.tenant_id == tenant_id, Template.tenant_id.is_(None))
 
 
-def _with_places() -> Select[*_Place]:
+def _with_backends() -> Select[*_BackendRow]:
     here = and_(TemplateBuild.template_id == Template.id, TemplateBuild.backend == Backend.name)
     return (
         select(
@@ -186,7 +186,7 @@ def _with_places() -> Select[*_Place]:
     )
 
 
-def _as_known(rows: Sequence[Row[*_Place]]) -> KnownTemplate:
+def _as_known(rows: Sequence[Row[*_BackendRow]]) -> KnownTemplate:
     return KnownTemplate(
         id=rows[0].id,
         name=rows[0].template_name,
@@ -194,7 +194,7 @@ def _as_known(rows: Sequence[Row[*_Place]]) -> KnownTemplate:
         sizes={
             row.name: Size(cpu_count=row.cpu_count, memory_mb=row.memory_mb)
             for row in rows
-            if row.ready_at is not None or _may_be_there(row)
+            if row.ready_at is not None or _may_exist(row)
         },
         has_services=rows[0].has_services,
         building=frozenset(
@@ -203,7 +203,7 @@ def _as_known(rows: Sequence[Row[*_Place]]) -> KnownTemplate:
     )
 
 
-def _may_be_there(row: Row[*_Place]) -> bool:
-    """Tell whether a backend may have what is everybody's, since it was not asked after the first that has it."""
-    asked_since = row.templates_at is not None and row.templates_at > row.created_at
-    return row.tenant_id is None and row.state is None and not asked_since
+def _may_exist(row: Row[*_BackendRow]) -> bool:
+    """Return whether a backend may have this shared template: it was not listed since the template became known."""
+    listed_since = row.templates_at is not None and row.templates_at > row.created_at
+    return row.tenant_id is None and row.state is None and not listed_since

@@ -13,7 +13,7 @@ from sandbox_server.domain.templates import Size, is_called_as_with_services
 
 _now = func.clock_timestamp()
 MISSING = "It is not at its provider any more."
-# What is being built here, or could not be, is known better than from a list that tells of builds before it too.
+# For templates built here, the state of the build takes precedence over the provider's list, which includes older builds.
 _IS_OURS = TemplateBuild.digest.is_not(None) & (
     (TemplateBuild.state == "building")
     | ((TemplateBuild.state == "failed") & (TemplateBuild.state_reason != MISSING))
@@ -21,15 +21,15 @@ _IS_OURS = TemplateBuild.digest.is_not(None) & (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """A template that is at a provider; an id and a size have those that are ours there."""
+class DiscoveredTemplate:
+    """A template found at a provider; public templates of others have no id and size."""
 
     id: str | None = None
     size: Size = field(default_factory=Size)
 
 
 class SharedTemplateRepository:
-    """What providers have that no tenant had built here: everybody's."""
+    """Shared templates: those of the providers that no tenant built here."""
 
     def __init__(self, session: AsyncSession) -> None:
         self._session = session
@@ -38,15 +38,15 @@ class SharedTemplateRepository:
         now: datetime = (await self._session.execute(select(_now))).scalar_one()
         return now
 
-    async def hold(self, name: str) -> Template:
-        """Find or make the row of a template with services, and hold it until the transaction ends."""
-        upsert = insert(Template).values(id=new_id(), name=name, has_services=True)
-        held = upsert.on_conflict_do_update(
+    async def lock_or_create(self, name: str) -> Template:
+        """Find or create the row of a template with services, and lock it until the transaction ends."""
+        insertion = insert(Template).values(id=new_id(), name=name, has_services=True)
+        upsert = insertion.on_conflict_do_update(
             index_elements=[Template.tenant_id, Template.name],
             index_where=Template.deleted_at.is_(None),
             set_={"has_services": True},
         )
-        row: Template | None = await self._session.scalar(held.returning(Template))
+        row: Template | None = await self._session.scalar(upsert.returning(Template))
         assert row is not None
         return row
 
@@ -54,8 +54,8 @@ class SharedTemplateRepository:
         shared = select(Template.name).where(Template.tenant_id.is_(None))
         return (await self._session.scalars(shared.order_by(Template.name))).all()
 
-    async def note_found(self, backend: str, found: Mapping[str, Found]) -> None:
-        """Write down, by their names, the templates that a backend has."""
+    async def record_found(self, backend: str, found: Mapping[str, DiscoveredTemplate]) -> None:
+        """Store the templates that a backend has, by name."""
         for name in sorted(found):
             await self._session.execute(
                 insert(Template)
@@ -68,9 +68,9 @@ class SharedTemplateRepository:
             )
         )
         for name, template_id in sorted(ids.all()):
-            await self._note_one(backend, template_id, found[name])
+            await self._record(backend, template_id, found[name])
 
-    async def _note_one(self, backend: str, template_id: str, found: Found) -> None:
+    async def _record(self, backend: str, template_id: str, found: DiscoveredTemplate) -> None:
         values: dict[str, Any] = {
             "backend_template_id": found.id,
             "state": "ready",
@@ -97,8 +97,8 @@ class SharedTemplateRepository:
             .values(seen_at=_now)
         )
 
-    async def note_missing(self, backend: str, *, since: datetime, ids: Collection[str]) -> None:
-        """Mark what the backend had before, and does not have by now: everybody's, and tenants' but for these ids."""
+    async def mark_missing(self, backend: str, *, since: datetime, ids: Collection[str]) -> None:
+        """Mark templates that the backend no longer has: shared ones not seen `since`, tenants' ones not in `ids`."""
         is_shared = exists().where(
             Template.id == TemplateBuild.template_id, Template.tenant_id.is_(None)
         )
@@ -118,13 +118,13 @@ class SharedTemplateRepository:
             )
         )
 
-    async def note_listed(self, backend: str, *, at: datetime) -> None:
+    async def record_listing(self, backend: str, *, at: datetime) -> None:
         await self._session.execute(
             update(Backend).where(Backend.name == backend).values(templates_at=at)
         )
 
-    async def forget_missing(self, *, after: timedelta) -> None:
-        """Remove what was everybody's and has been at no backend for so long."""
+    async def remove_missing(self, *, after: timedelta) -> None:
+        """Remove shared templates that no backend has had for this long."""
         is_shared = exists().where(
             Template.id == TemplateBuild.template_id, Template.tenant_id.is_(None)
         )

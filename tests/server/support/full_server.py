@@ -91,7 +91,7 @@ async def serving_outside(
     database_url: str,
     engine: EngineProcess,
     *,
-    shipped: BundledTemplates = NO_BUNDLED_TEMPLATES,
+    bundled: BundledTemplates = NO_BUNDLED_TEMPLATES,
     backend: Mapping[str, Any] = MappingProxyType({}),
     **settings: Any,
 ) -> AsyncIterator[Outside]:
@@ -108,7 +108,7 @@ async def serving_outside(
     )
     found = Settings(database_url=SecretStr(database_url), backends=(local,), port=port, **settings)
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(open_server(found, shipped=shipped))
+        server = await stack.enter_async_context(open_server(found, bundled=bundled))
         components, started = server.components, asyncio.Event()
         http = HttpServer(
             create_app(components),

@@ -105,7 +105,7 @@ async def shipping(
             database_url,
             engine,
             state_dir=state_dir,
-            shipped=read_bundled_templates(context),
+            bundled=read_bundled_templates(context),
             **settings,
         ) as outside,
         outside.api() as api,

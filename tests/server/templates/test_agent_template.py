@@ -19,17 +19,17 @@ JOB = LeasedJob(id=1, kind=AGENT_TEMPLATE, subject="local", attempts=1, leased_b
 
 
 @pytest.fixture
-def shipped(tmp_path):
+def bundled(tmp_path):
     return read_bundled_templates(write_context(tmp_path)).templates["agent"]
 
 
 @pytest.fixture
-async def agent(sessions, shipped):
+async def agent(sessions, bundled):
     """Look after the template at a backend that nobody has to ask."""
     async with sessions.begin() as session:
         session.add(Backend(name="local", capacity=1))
 
-    def make(template=shipped, **options):
+    def make(template=bundled, **options):
         return AgentTemplate(sessions, template, "local", **options)
 
     return make
@@ -63,13 +63,13 @@ async def test_servers_that_start_at_once_want_it_once(agent, build, sessions):
     [("ready", None, 1), ("building", None, 1), ("failed", None, 2), ("ready", "another", 2)],
 )
 async def test_a_start_wants_what_failed_or_is_another(
-    agent, build, shipped, state, digest, number
+    agent, build, bundled, state, digest, number
 ):
     await agent().ensure()
-    await build(state=state, digest=digest or shipped.digest)
+    await build(state=state, digest=digest or bundled.digest)
     await agent().ensure()
     wanted = await build()
-    assert (wanted.number, wanted.digest) == (number, shipped.digest)
+    assert (wanted.number, wanted.digest) == (number, bundled.digest)
 
 
 async def test_what_failed_is_wanted_again_after_a_while(agent, build):
@@ -77,7 +77,7 @@ async def test_what_failed_is_wanted_again_after_a_while(agent, build):
     await build(state="failed")
     await agent().work(JOB)
     assert (await build()).number == 1
-    await agent(try_again_after=timedelta()).work(JOB)
+    await agent(retry_after=timedelta()).work(JOB)
     assert ((await build()).number, (await build()).state) == (2, "building")
 
 
@@ -95,8 +95,8 @@ async def test_a_build_that_was_under_way_at_a_start_and_ended_with_its_engine_i
         assert (await build()).number == number
 
 
-async def test_between_two_starts_another_version_is_left_alone(agent, build, shipped):
-    await agent(replace(shipped, digest="newer")).ensure()
+async def test_between_two_starts_another_version_is_left_alone(agent, build, bundled):
+    await agent(replace(bundled, digest="newer")).ensure()
     await build(state="failed")
-    await agent(try_again_after=timedelta()).work(JOB)
+    await agent(retry_after=timedelta()).work(JOB)
     assert ((await build()).number, (await build()).digest) == (1, "newer")

@@ -13,7 +13,7 @@ from sandbox_server.domain.templates import Definition, Step, StepKind
 from sandbox_server.jobs.kinds import TEMPLATE_BUILD
 from sandbox_server.templates.build_repository import TemplateBuildRepository
 from sandbox_server.templates.builder import LONGEST_BUILD, TemplateBuilder
-from sandbox_server.templates.definitions import seal_definition
+from sandbox_server.templates.definitions import encrypt_definition
 from tests.engine.polling import until
 from tests.server.support.fault_proxy import Held, answer_with, lose_answer
 from tests.server.support.managed_sandboxes import living_at, new_living
@@ -52,7 +52,7 @@ class OneBuild:
 
     async def want(self):
         async with self._living.sessions.begin() as session:
-            await TemplateBuildRepository(session).want(self.template_id, "local", force=False)
+            await TemplateBuildRepository(session).request(self.template_id, "local", force=False)
 
     async def settled(self):
         """Look as often as it takes, as the queue does."""
@@ -72,7 +72,7 @@ async def build(sessions, backend_at, proxy, sweeping):
     template_id = new_id()
     definition = Definition(from_template="base", steps=[Step(StepKind.RUN, "true")])
     async with sessions.begin() as session:
-        sealed = seal_definition(living.vault, template_id, definition)
+        sealed = encrypt_definition(living.vault, template_id, definition)
         session.add(
             Template(
                 id=template_id, tenant_id=living.tenant_id, name="own", definition_sealed=sealed

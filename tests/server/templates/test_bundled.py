@@ -13,11 +13,11 @@ def context(tmp_path):
 
 
 def test_what_comes_with_this_repository_can_be_used():
-    shipped = read_bundled_templates().templates
-    assert shipped.keys() == {"agent", "agent-full", "relay-workspace"}
-    assert all(map(is_called_as_with_services, shipped))
-    agent, full = shipped["agent"], shipped["agent-full"]
-    assert shipped["relay-workspace"] is full
+    bundled = read_bundled_templates().templates
+    assert bundled.keys() == {"agent", "agent-full", "relay-workspace"}
+    assert all(map(is_called_as_with_services, bundled))
+    agent, full = bundled["agent"], bundled["agent-full"]
+    assert bundled["relay-workspace"] is full
     assert agent.digest != full.digest
     assert "src/sandbox_tools/cli.py" in agent.context.files
     assert "docker/sandbox/start-services.sh" in agent.context.files
