@@ -36,7 +36,7 @@ router = APIRouter(
 )
 
 AgentRunsDep = Annotated[AgentRuns, depends_on(AgentRuns)]
-Running = Annotated[bool, Query(description="Only those that have not ended.")]
+Running = Annotated[bool, Query(description="Only runs that have not ended.")]
 
 
 @router.post(
@@ -56,11 +56,11 @@ async def run_agent(
     runs: AgentRunsDep,
     wait: WaitForEnd = 60,
 ) -> AgentRunOutcome | Response:
-    """Have a coding agent carry out a prompt. It has ended (201), or works on (202): ask `Location`.
+    """Run a coding agent with a prompt. 201 if the run has ended, 202 if it is still running; poll `Location`.
 
-    With `Accept: text/event-stream` it is told what the agent says, as it does: `started`, `message`, `text`, `gap`, and `result`
-    as the last. The agent keeps working when the client disconnects: follow it again at `Content-Location`, after `Last-Event-ID`.
-    `run_id` in `started` is its id.
+    With `Accept: text/event-stream` the agent's output is streamed as server-sent events: `started`, `message`, `text`, `gap` and a
+    final `result`. `run_id` in `started` is the id of the run. The agent keeps running when the client disconnects; resume the stream at
+    `Content-Location` with `Last-Event-ID`.
     """
     wait_budget = WaitBudget(wait)
     run = await runs.start(
@@ -89,7 +89,7 @@ async def list_agent_runs(
     cursor: Cursor = None,
     limit: Limit = DEFAULT_LIMIT,
 ) -> Page[AgentRunRead]:
-    """List a sandbox's runs of agents, newest first, without their results."""
+    """List the agent runs of a sandbox, newest first, without their results."""
     states = COMMAND_LIVING if running else ()
     rows = await runs.list_page(
         caller, sandbox_id, states=states, limit=limit + 1, before=read_id(cursor)
@@ -104,7 +104,7 @@ async def get_agent_run(
     caller: Reader,
     runs: AgentRunsDep,
 ) -> AgentRunOutcome:
-    """Tell what has become of a run."""
+    """Get an agent run and, once it has ended, its result."""
     run = await runs.get(caller, sandbox_id, run_id)
     return view_run_outcome(run, await runs.find_result(run))
 
@@ -121,10 +121,10 @@ async def follow_agent_run(
     runs: AgentRunsDep,
     listener: ListenerDep,
 ) -> Response:
-    """Follow what an agent says, from the start or from where one was.
+    """Stream the events of an agent run, from the start or after `Last-Event-ID`; 204 if there are no more.
 
-    Events are `started`, `message`, `text` (what is no message), `gap` and, as the last one, `result`: JSON with a `type`, under an
-    `id` to go on after.
+    Each event is JSON with a `type`: `started`, `message`, `text` (output that is not a message), `gap` (lost output) and, as the
+    last one, `result`.
     """
     return await listener.stream(_events_of(await runs.get(caller, sandbox_id, run_id)))
 
@@ -134,7 +134,7 @@ async def follow_agent_run(
 async def interrupt_agent_run(
     sandbox_id: SandboxIdPath, run_id: AgentRunIdPath, caller: Operator, runs: AgentRunsDep
 ) -> None:
-    """Have the agent stop. The run ends with a `result`, within half a minute at the latest."""
+    """Interrupt the agent. The run ends with a `result` within 30 seconds."""
     await runs.interrupt(caller, sandbox_id, run_id)
 
 
@@ -143,7 +143,7 @@ def _events_of(run: Command) -> AgentRunSource:
 
 
 _FACTS = ("id", "sandbox_id", "state_reason", "created_at", "started_at", "ended_at")
-_ASKED = ("agent", "prompt", "model", "session_id", "timeout_s", "afterwards")
+_PARAMETERS = ("agent", "prompt", "model", "session_id", "timeout_s", "afterwards")
 
 
 def view_run(row: Command) -> AgentRunRead:
@@ -160,9 +160,9 @@ def view_run_outcome(row: Command, found: results.AgentResult | None) -> AgentRu
 
 
 def _facts_of(row: Command) -> dict[str, Any]:
-    asked = row.agent or {}
+    parameters = row.agent or {}
     return {
         **{name: getattr(row, name) for name in _FACTS},
-        **{name: asked.get(name) for name in _ASKED},
+        **{name: parameters.get(name) for name in _PARAMETERS},
         "state": state_of_run(row.state, row.exit_code),
     }

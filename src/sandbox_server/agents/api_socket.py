@@ -20,12 +20,12 @@ ControllerDep = Annotated[SandboxController, depends_on(SandboxController)]
 AgentServerProxyDep = Annotated[AgentServerProxy, depends_on(AgentServerProxy)]
 
 _SWITCHED: dict[int | str, dict[str, Any]] = {
-    101: {"description": "The WebSocket of the sandbox's agent server."}
+    101: {"description": "WebSocket connection to the sandbox's agent server."}
 }
 
 
-class AgentServerAnswer(Response):
-    """The agent server's own connection, once it is there."""
+class AgentServerResponse(Response):
+    """Forwards the connection to the agent server."""
 
     def __init__(self, servers: AgentServerProxy, caller: Caller, sandbox_id: str) -> None:
         super().__init__()
@@ -35,9 +35,9 @@ class AgentServerAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = Client(scope, receive, send)
-        above = f"/v1/sandboxes/{self._sandbox_id}/agent"
-        origin = path_origin(client, find_component(scope, PublicAddress), path=above)
-        await self._servers.pass_on(client, self._caller, self._sandbox_id, origin=origin)
+        prefix = f"/v1/sandboxes/{self._sandbox_id}/agent"
+        origin = path_origin(client, find_component(scope, PublicAddress), path=prefix)
+        await self._servers.forward(client, self._caller, self._sandbox_id, origin=origin)
 
 
 @router.get("/socket", responses=_SWITCHED)
@@ -49,12 +49,11 @@ async def attach_to_agent_server(
     controller: ControllerDep,
     servers: AgentServerProxyDep,
 ) -> Response:
-    """Talk with the sandbox's agent server, on its port 3000, by WebSocket; a paused sandbox wakes.
+    """Connect to the sandbox's agent server (port 3000) by WebSocket; resumes a paused sandbox.
 
-    The agent server gets a token of its own instead of your key. Close codes are those of terminals: see
-    docs/in-the-sandbox.md.
+    The API key is replaced by the sandbox's own token. Close codes are the same as for terminals, see docs/in-the-sandbox.md.
     """
     await controller.get(caller, sandbox_id)
     if request.headers.get("upgrade", "").lower() != "websocket":
-        raise Malformed("This is a WebSocket, and has to be connected to as one.")
-    return AgentServerAnswer(servers, caller, sandbox_id)
+        raise Malformed("This endpoint requires a WebSocket upgrade.")
+    return AgentServerResponse(servers, caller, sandbox_id)

@@ -21,21 +21,21 @@ from sandbox_server.sandboxes.targets import set_target
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = timedelta(seconds=2)
+_POLL_EVERY = timedelta(seconds=2)
 
 
 class PauseAfterRun:
-    """Pauses sandboxes when runs that this was asked of have ended: once, and only if nothing else runs in them."""
+    """Pauses the sandbox after a run with `pause_after`, unless other commands are running in it."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     async def work(self, job: LeasedJob) -> datetime | None:
-        """Look whether a run has ended; gives when to look again."""
+        """Check whether a run has ended; returns when to check again."""
         async with self._sessions.begin() as session:
             run, now = await AgentRunRepository(session).find(job.subject)
             if run is not None and run.state in COMMAND_LIVING:
-                return now + _LOOK_EVERY
+                return now + _POLL_EVERY
             if run is not None:
                 with suppress(SandboxNotFound):
                     await _decide(session, run)
@@ -49,8 +49,8 @@ async def _decide(session: AsyncSession, run: Command) -> None:
     if row.state in ENDED or row.target is Target.GONE:
         return
     in_use = not await runs.is_only_one(run)
-    becomes = FollowUp.IN_USE if in_use else FollowUp.PAUSED
-    if not await runs.record_follow_up(run, becomes) or in_use or row.target is Target.PAUSED:
+    outcome = FollowUp.IN_USE if in_use else FollowUp.PAUSED
+    if not await runs.record_follow_up(run, outcome) or in_use or row.target is Target.PAUSED:
         return
     set_target(row, Target.PAUSED, _cause(run))
     await JobRepository(session).due(SANDBOX, row.id)
@@ -60,5 +60,5 @@ async def _decide(session: AsyncSession, run: Command) -> None:
 def _cause(run: Command) -> TransitionCause:
     agent = (run.agent or {}).get("agent")
     return TransitionCause(
-        cause=Cause.REQUEST, reason=f"It was to be paused after a run of {agent}."
+        cause=Cause.REQUEST, reason=f"Paused after an agent run ({agent}), as requested."
     )

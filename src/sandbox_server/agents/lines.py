@@ -1,7 +1,7 @@
-"""What an agent said, line by line, out of the pieces in which its output is kept.
+"""Splits an agent's output, which is stored in records of any size, into lines.
 
-Each line has a number of its own, twice the offset at which it ends, and each place where some are missing has one more than that. So
-whoever has read up to a number goes on at an offset, whatever pieces the output was stored in.
+The number of a line is twice the offset of its end; the number of a gap is one more. A reader can therefore resume at an
+offset from the number of its last event, however the output is divided into records.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from sandbox_server.domain.agents import read_line
 from sandbox_server.log.records import Record, RecordType
 
 LONGEST_LINE = 512 * 1024
-"""What is longer is told in parts: no agent's program says as much at once."""
+"""Longer lines are split; no agent CLI writes such lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Lines that are not kept: of so many bytes, or of nobody knows how many."""
+class Gap:
+    """Lost output of `size` bytes, or of unknown size."""
 
     end: int
     size: int | None
@@ -39,22 +39,24 @@ class Missing:
         return 2 * self.end + 1
 
 
-class Lines:
-    """Puts lines together for one who has read up to a number."""
+class LineAssembler:
+    """Assembles lines from records, for a reader at a position."""
 
     def __init__(self, *, after: int) -> None:
         self.start = after // 2
-        """Where the line begins that comes next."""
-        self._is_told = after % 2 == 1  # that something is missing before it
+        """Offset of the next line."""
+        self._follows_gap = (
+            after % 2 == 1
+        )  # the reader has already got a gap event at this position
         self._rest = bytearray()
         self._rest_start = self.start
-        self._is_broken = False
-        self._is_known = True
+        self._has_gap = False
+        self._gap_size_known = True
 
-    def add(self, record: Record) -> Iterator[Line | Missing]:
-        """Give what is whole by now."""
+    def add(self, record: Record) -> Iterator[Line | Gap]:
+        """Yield the lines that are complete with this record."""
         if record.type is RecordType.GAP:
-            self._break(record)
+            self._add_gap(record)
             return
         new = record.content[max(0, self._end - record.offset) :]
         self._rest += new
@@ -63,45 +65,45 @@ class Lines:
         if len(self._rest) > LONGEST_LINE:
             yield from self._take(len(self._rest), record.at)
 
-    def finish(self, at: datetime) -> Iterator[Line | Missing]:
-        """Give what is left of an output that has ended."""
-        if self._is_broken or self._rest:
+    def finish(self, at: datetime) -> Iterator[Line | Gap]:
+        """Yield the rest of an output that has ended."""
+        if self._has_gap or self._rest:
             yield from self._take(len(self._rest), at)
 
     @property
     def _end(self) -> int:
         return self._rest_start + len(self._rest)
 
-    def _break(self, gap: Record) -> None:
+    def _add_gap(self, gap: Record) -> None:
         size = gap.data.get("size")
-        if size is None and self._is_told and self._end == self.start:
+        if size is None and self._follows_gap and self._end == self.start:
             return
         self._rest_start = self._end if size is None else max(self._end, gap.offset + size)
         self._rest.clear()
-        self._is_broken = True
-        self._is_known = self._is_known and size is not None
+        self._has_gap = True
+        self._gap_size_known = self._gap_size_known and size is not None
 
-    def _take(self, length: int, at: datetime) -> Iterator[Line | Missing]:
+    def _take(self, length: int, at: datetime) -> Iterator[Line | Gap]:
         content = bytes(self._rest[:length])
         end = self._rest_start + length
-        if self._is_broken:
-            is_whole = _is_message(content)
-            lost_until = self._rest_start if is_whole else end
-            yield Missing(lost_until, lost_until - self.start if self._is_known else None, at)
-            if is_whole:
+        if self._has_gap:
+            is_complete = _is_message(content)
+            lost_until = self._rest_start if is_complete else end
+            yield Gap(lost_until, lost_until - self.start if self._gap_size_known else None, at)
+            if is_complete:
                 yield Line(end, content, at)
         else:
             yield Line(end, content, at)
         del self._rest[:length]
         self.start = self._rest_start = end
-        self._is_broken, self._is_known, self._is_told = False, True, False
+        self._has_gap, self._gap_size_known, self._follows_gap = False, True, False
 
 
 def _is_message(content: bytes) -> bool:
-    """Tell a line from the end of one whose beginning is missing."""
+    """Return whether this is a complete message, unlike the end of a line whose beginning was lost."""
     return "type" in read_line(content)
 
 
-def lines_of(records: Iterable[Record], lines: Lines) -> Iterator[Line | Missing]:
+def lines_of(records: Iterable[Record], lines: LineAssembler) -> Iterator[Line | Gap]:
     for record in records:
         yield from lines.add(record)

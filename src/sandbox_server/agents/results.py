@@ -13,13 +13,13 @@ from sandbox_server.log.records import Record, RecordType
 _LONGEST_OUTPUT = 256 * 1024
 _LONGEST_NAME = 4096
 _MOST_FILES = 1000
-_NOT_FOUND = 127  # what a shell says of a program that is not there
-_LAST_WORDS = 2000
+_NOT_FOUND = 127  # a shell's exit code for an unknown command
+_MAX_STDERR = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentResult:
-    """How a run ended."""
+    """The result of a run that has ended."""
 
     state: RunState
     exit_code: int | None
@@ -33,14 +33,14 @@ class AgentResult:
 
 
 async def find_result(output: CommandOutputRepository, run: Command) -> AgentResult | None:
-    """Find how a run ended by the last that was said of it; of one that goes on there is none."""
+    """Read the result from the last line of a run's output; None while it is running."""
     if run.state in COMMAND_LIVING:
         return None
     last = await output.list_last(run.id, RecordType.STDOUT, max_bytes=LONGEST_LINE)
-    told = _last_line(last)
-    if told.get("type") == "result":
-        return _as_told(run, told)
-    errors = await output.list_last(run.id, RecordType.STDERR, max_bytes=_LAST_WORDS)
+    document = _last_line(last)
+    if document.get("type") == "result":
+        return _to_result(run, document)
+    errors = await output.list_last(run.id, RecordType.STDERR, max_bytes=_MAX_STDERR)
     return AgentResult(
         state=state_of_run(run.state, run.exit_code or 1),
         exit_code=run.exit_code,
@@ -48,25 +48,25 @@ async def find_result(output: CommandOutputRepository, run: Command) -> AgentRes
     )
 
 
-def _as_told(run: Command, told: dict[str, Any]) -> AgentResult:
+def _to_result(run: Command, document: dict[str, Any]) -> AgentResult:
     return AgentResult(
         state=state_of_run(run.state, run.exit_code),
-        exit_code=_number(told.get("exit_code")),
-        output=_text(told.get("output"), _LONGEST_OUTPUT) or "",
-        cost=_cost(told.get("cost")),
-        session_id=_text(told.get("session_id"), _LONGEST_NAME),
-        changed_files=_names(told.get("changed_files")),
+        exit_code=_number(document.get("exit_code")),
+        output=_text(document.get("output"), _LONGEST_OUTPUT) or "",
+        cost=_cost(document.get("cost")),
+        session_id=_text(document.get("session_id"), _LONGEST_NAME),
+        changed_files=_names(document.get("changed_files")),
     )
 
 
 def _explain(run: Command, errors: str) -> str:
-    """Say why there is no result."""
+    """Explain why there is no result."""
     if run.exit_code == _NOT_FOUND:
-        return "There is no agent in this sandbox: make it from the template agent-full."
+        return "No agent is installed in this sandbox. Create it from the template agent-full."
     if run.state is not CommandState.EXITED:
-        return run.state_reason or "It ended without a result, and nobody noted why."
-    said = f" The last that it wrote: {errors}" if errors else ""
-    return f"The agent's program ended without a result, with exit code {run.exit_code}.{said}"
+        return run.state_reason or "The run ended without a result; reason not recorded."
+    stderr = f" Last error output: {errors}" if errors else ""
+    return f"The agent exited without a result, with exit code {run.exit_code}.{stderr}"
 
 
 def _last_line(records: Sequence[Record]) -> dict[str, Any]:
@@ -76,14 +76,14 @@ def _last_line(records: Sequence[Record]) -> dict[str, Any]:
 
 def _text_of(records: Sequence[Record]) -> str:
     content = b"".join(record.content for record in records)
-    return content.decode(errors="replace").strip()[-_LAST_WORDS:]
+    return content.decode(errors="replace").strip()[-_MAX_STDERR:]
 
 
 def _text(value: Any, longest: int) -> str | None:
     if not isinstance(value, str):
         return None
-    told = value.encode(errors="replace").decode()  # halves of characters are no text
-    return told if len(told) <= longest else f"{told[:longest]}…"
+    text = value.encode(errors="replace").decode()  # replaces lone surrogates
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _number(value: Any) -> int | None:

@@ -1,7 +1,7 @@
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from sandbox_server.agents.requests import as_command
+from sandbox_server.agents.requests import to_command_request
 from sandbox_server.agents.results import AgentResult, find_result
 from sandbox_server.commands.service import Commands
 from sandbox_server.db.models import Command
@@ -19,7 +19,7 @@ _KINDS = frozenset({CommandKind.AGENT})
 
 
 class AgentRuns:
-    """What callers may ask of runs of coding agents, each of which is a command that has its output kept."""
+    """Runs of coding agents; each is a command whose output is recorded."""
 
     def __init__(self, sessions: Sessions, commands: Commands) -> None:
         self._sessions = sessions
@@ -34,9 +34,9 @@ class AgentRuns:
         idempotency: Idempotency | None = None,
         wait: timedelta = WAIT,
     ) -> Command:
-        """Have an agent begin; it goes on, and is recorded, whatever becomes of the caller."""
+        """Start an agent; it keeps running and is recorded even if the caller disconnects."""
         return await self._commands.start(
-            caller, sandbox_id, as_command(request), idempotency=idempotency, wait=wait
+            caller, sandbox_id, to_command_request(request), idempotency=idempotency, wait=wait
         )
 
     async def wait_ended(self, run: Command, *, wait: timedelta) -> Command:
@@ -62,12 +62,12 @@ class AgentRuns:
         limit: int,
         before: str | None = None,
     ) -> Sequence[Command]:
-        """List a sandbox's runs, newest first, from the one before the id `before`."""
+        """List a sandbox's runs, newest first, starting before the id `before`."""
         return await self._commands.list_page(
             caller, sandbox_id, kinds=_KINDS, states=states, limit=limit, before=before
         )
 
     async def interrupt(self, caller: Caller, sandbox_id: str, run_id: str) -> None:
-        """Have the agent stop, which ends the run with a result."""
+        """Interrupt the agent, which ends the run with a result."""
         run = await self.get(caller, sandbox_id, run_id)
         await self._commands.signal(caller, sandbox_id, run.id, ProcessSignal.TERM)

@@ -10,16 +10,16 @@ from sandbox_server.tools.service_proxy import ServiceProxy
 
 
 class AgentServerProxy:
-    """Leads WebSockets to the agent servers in sandboxes.
+    """Forwards WebSockets to the agent servers in sandboxes.
 
-    To connect wakes a sandbox, and what is said keeps it awake, as in a terminal; pings do not.
+    Connecting resumes a paused sandbox. Messages count as activity, as in a terminal; pings do not.
     """
 
     def __init__(self, controller: SandboxController, service_proxy: ServiceProxy) -> None:
         self._controller = controller
         self._service_proxy = service_proxy
 
-    async def pass_on(
+    async def forward(
         self, client: Client, caller: Caller, sandbox_id: str, *, origin: PublicOrigin
     ) -> None:
         """Connect a client to the agent server in its sandbox."""
@@ -33,6 +33,6 @@ class AgentServerProxy:
         )
         used = await self._controller.use(caller, sandbox_id)
         try:
-            await self._service_proxy.pass_on(proxy_request, used.row, repeat=lambda: client)
+            await self._service_proxy.forward(proxy_request, used.row, repeat=lambda: client)
         except PortNotOpen:
             raise AgentsNotRunning from None

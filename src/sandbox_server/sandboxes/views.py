@@ -35,7 +35,7 @@ class ServiceViews(Protocol):
 
     def view(self, row: Sandbox) -> ServicesRead | None: ...
 
-    async def ask(self, row: Sandbox) -> None: ...
+    async def refresh(self, row: Sandbox) -> None: ...
 
 
 class SandboxViews:
@@ -61,7 +61,7 @@ class SandboxViews:
 
     async def view_fresh(self, row: Sandbox, caller: Caller) -> SandboxRead:
         """Ask the sandbox's services for their health first, if they answer at once."""
-        await self._services.ask(row)
+        await self._services.refresh(row)
         return await self.view(row, caller)
 
     async def view_all(self, rows: Sequence[Sandbox], caller: Caller) -> list[SandboxRead]:

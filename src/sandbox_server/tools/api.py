@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP: what clients send and hear is between them and the tool servers in their sandboxes."""
+"""MCP over streamable HTTP, forwarded unchanged to the tool servers in sandboxes."""
 
 from typing import Annotated, Any
 
@@ -19,17 +19,17 @@ router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}", tags=["mcp"])
 
 ToolServerProxyDep = Annotated[ToolServerProxy, depends_on(ToolServerProxy)]
 
-_ANSWER: dict[int | str, dict[str, Any]] = {
+_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "What the tool server answers.",
+        "description": "Response of the tool server.",
         "content": {"application/json": {}, "text/event-stream": {}},
     },
-    "default": {"description": "What the tool server answers."},
+    "default": {"description": "Response of the tool server."},
 }
 
 
-class ToolServerAnswer(Response):
-    """What the sandbox's tool server answers, as it comes."""
+class ToolServerResponse(Response):
+    """Forwards the request to the sandbox's tool server and streams its response."""
 
     def __init__(self, servers: ToolServerProxy, caller: Caller, sandbox_id: str) -> None:
         super().__init__()
@@ -39,47 +39,47 @@ class ToolServerAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = Client(scope, receive, send)
-        above = f"/v1/sandboxes/{self._sandbox_id}"
-        path = scope["raw_path"].removeprefix(above.encode())
+        prefix = f"/v1/sandboxes/{self._sandbox_id}"
+        path = scope["raw_path"].removeprefix(prefix.encode())
         if not path.startswith(b"/mcp"):
-            raise Malformed("What comes before `/mcp` has escapes in it.")
-        await self._servers.pass_on(
+            raise Malformed("The path before `/mcp` must not contain escapes.")
+        await self._servers.forward(
             client,
             self._caller,
             self._sandbox_id,
-            origin=path_origin(client, find_component(scope, PublicAddress), path=above),
+            origin=path_origin(client, find_component(scope, PublicAddress), path=prefix),
             path=b"/mcp/" if path == b"/mcp" else path,  # tool servers would redirect
         )
 
 
-@router.post("/mcp/", responses=_ANSWER)
+@router.post("/mcp/", responses=_RESPONSE)
 @may_fail_with(*PASSED_ON, ToolsNotRunning, TOO_LARGE)
 async def send_to_tool_server(
     sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
-    """Send a message of MCP to the sandbox's tool server, on its port 6060; a paused sandbox wakes.
+    """Send an MCP message to the sandbox's tool server (port 6060); resumes a paused sandbox.
 
-    A client of MCP needs this address and a key in a header. The tool server gets a token of its own instead of the key.
+    MCP clients need this URL and an API key in a header. The key is replaced by the sandbox's own token.
     """
-    return ToolServerAnswer(servers, caller, sandbox_id)
+    return ToolServerResponse(servers, caller, sandbox_id)
 
 
-@router.get("/mcp/", responses=_ANSWER)
+@router.get("/mcp/", responses=_RESPONSE)
 @may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def listen_to_tool_server(
     sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
-    """Hear what the tool server says unasked. Nothing is said while the sandbox is paused, and listening wakes nothing."""
-    return ToolServerAnswer(servers, caller, sandbox_id)
+    """Listen to messages that the tool server sends on its own. Does not resume a paused sandbox; the stream stays silent meanwhile."""
+    return ToolServerResponse(servers, caller, sandbox_id)
 
 
-@router.delete("/mcp/", responses=_ANSWER)
+@router.delete("/mcp/", responses=_RESPONSE)
 @may_fail_with(*PASSED_ON, ToolsNotRunning)
 async def end_tool_session(
     sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
-    """End a session of MCP."""
-    return ToolServerAnswer(servers, caller, sandbox_id)
+    """End an MCP session."""
+    return ToolServerResponse(servers, caller, sandbox_id)
 
 
 @router.api_route("/mcp", methods=["GET", "POST", "DELETE"], include_in_schema=False)
@@ -87,4 +87,4 @@ async def end_tool_session(
 async def pass_to_tool_server(
     sandbox_id: SandboxIdPath, caller: Operator, servers: ToolServerProxyDep
 ) -> Response:
-    return ToolServerAnswer(servers, caller, sandbox_id)
+    return ToolServerResponse(servers, caller, sandbox_id)

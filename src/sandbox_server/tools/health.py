@@ -1,4 +1,4 @@
-"""How the services in a sandbox are, as far as is known: of what they say themselves, what can be told on."""
+"""Health of the services in a sandbox; what they report is validated before it is shown."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ _LONGEST_WORD = 64
 _LONGEST_ERROR = 300
 
 
-class Answer(StrEnum):
-    """Whether something answers at a service's port."""
+class Availability(StrEnum):
+    """Whether a service responds on its port."""
 
     READY = "ready"
     UNREACHABLE = "unreachable"
@@ -27,7 +27,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class McpServer:
-    """What a tool server says of one of the MCP servers behind it."""
+    """The state of an MCP server behind the tool server, as reported by the tool server."""
 
     state: str
     tools: int | None = None
@@ -36,7 +36,7 @@ class McpServer:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolServerHealth:
-    state: Answer = Answer.UNKNOWN
+    state: Availability = Availability.UNKNOWN
     version: str | None = None
     tools: int | None = None
     servers: Mapping[str, McpServer] = field(default_factory=dict)
@@ -44,40 +44,40 @@ class ToolServerHealth:
 
 @dataclass(frozen=True, kw_only=True)
 class ServicesHealth:
-    """What was found when they were asked last; who never was is unknown."""
+    """Results of the latest health checks; `unknown` before the first one."""
 
     tool_server: ToolServerHealth = field(default_factory=ToolServerHealth)
-    agent: Answer = Answer.UNKNOWN
-    code_server: Answer = Answer.UNKNOWN
+    agent: Availability = Availability.UNKNOWN
+    code_server: Availability = Availability.UNKNOWN
     settings_error: str | None = None
-    """Why they were not told their settings yet."""
+    """Why the services' settings could not be written."""
     checked_at: datetime | None = None
 
 
-def read_tool_server(said: bytes) -> ToolServerHealth:
-    """Take what a tool server that answers says of itself; what is not as it should be is left out."""
+def parse_tool_server_health(body: bytes) -> ToolServerHealth:
+    """Parse a tool server's health report; invalid fields are left out."""
     try:
-        document = json.loads(said)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        return ToolServerHealth(state=Answer.READY)
+        return ToolServerHealth(state=Availability.READY)
     return ToolServerHealth(
-        state=Answer.READY,
+        state=Availability.READY,
         version=_text(document.get("version"), _LONGEST_WORD),
         tools=_count(document.get("tools")),
         servers=dict(_servers(document.get("servers"))),
     )
 
 
-def _servers(said: Any) -> Iterator[tuple[str, McpServer]]:
-    if not isinstance(said, dict):
+def _servers(value: Any) -> Iterator[tuple[str, McpServer]]:
+    if not isinstance(value, dict):
         return
-    for name, server in list(said.items())[:_MOST_SERVERS]:
-        known = _text(name, _LONGEST_WORD)
-        if known is not None and isinstance(server, dict):
+    for name, server in list(value.items())[:_MOST_SERVERS]:
+        text = _text(name, _LONGEST_WORD)
+        if text is not None and isinstance(server, dict):
             yield (
-                known,
+                text,
                 McpServer(
                     state=_text(server.get("state"), _LONGEST_WORD) or "unknown",
                     tools=_count(server.get("tools")),
@@ -86,10 +86,10 @@ def _servers(said: Any) -> Iterator[tuple[str, McpServer]]:
             )
 
 
-def _text(said: Any, longest: int) -> str | None:
-    return storable(said[:longest]) or None if isinstance(said, str) else None
+def _text(value: Any, longest: int) -> str | None:
+    return storable(value[:longest]) or None if isinstance(value, str) else None
 
 
-def _count(said: Any) -> int | None:
-    is_count = isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= _MOST_TOOLS
-    return said if is_count else None
+def _count(value: Any) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOOLS
+    return value if is_count else None

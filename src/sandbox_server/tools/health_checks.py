@@ -23,139 +23,141 @@ from sandbox_server.sandboxes.repositories.sandboxes import SandboxRepository
 from sandbox_server.sandboxes.sandbox_access import UsableSandbox
 from sandbox_server.tools.health import (
     LARGEST_HEALTH,
-    Answer,
+    Availability,
     ServicesHealth,
     ToolServerHealth,
-    read_tool_server,
+    parse_tool_server_health,
 )
 
 _TOOLS = "tool_server"
-_ASKED = {
+_ENDPOINTS = {
     _TOOLS: (TOOLS_PORT, b"/health"),
     "agent": (AGENT_PORT, b"/health"),
     "code_server": (CODE_SERVER_PORT, b"/healthz"),
 }
 
-_FRESH = timedelta(seconds=2)
-_PATIENCE = timedelta(milliseconds=150)
-"""How long who asks waits for news; what comes later is told to who asks next."""
-_WITHIN = timedelta(seconds=3)
-_MOST_KNOWN = 10_000
-_MOST_AT_ONCE = 16  # of one tenant: its sandboxes may be slow on purpose
+_MAX_AGE = timedelta(seconds=2)
+_WAIT = timedelta(milliseconds=150)
+"""Maximum wait of a request for fresh results; later results are used by the next request."""
+_TIMEOUT = timedelta(seconds=3)
+_CACHE_SIZE = 10_000
+_CONCURRENT_PER_TENANT = 16  # a tenant's sandboxes may be slow on purpose
 
-_SILENT = ServicesHealth()
+_UNKNOWN = ServicesHealth()
 
 
 @dataclass(frozen=True)
-class _Known:
-    runs_since: datetime | None
-    asked_at: float
+class _CacheEntry:
+    running_since: datetime | None
+    cached_at: float
     health: ServicesHealth
 
 
 @dataclass(frozen=True)
-class _Asking:
+class _Check:
     task: asyncio.Task[None]
-    has_news: asyncio.Event
-    """Of all that were not out of reach before."""
+    done: asyncio.Event
+    """Set when all services that were reachable before have answered."""
 
 
 class ServiceHealth:
-    """Asks services in running sandboxes how they are, and remembers it for a moment.
+    """Checks the services in running sandboxes, and caches the results for two seconds.
 
-    It wakes none and is no use of one. Nobody waits for long, nor for what was not there the last time, and a sandbox is
-    trusted with nothing that it says.
+    Checks do not resume sandboxes and do not count as activity. Requests wait only briefly, and not for services that were
+    unreachable the last time.
     """
 
     def __init__(self, sessions: Sessions, reach_into: Callable[[Sandbox], UsableSandbox]) -> None:
         self._sessions = sessions
         self._reach_into = reach_into
         self._pool = ConnectionPool()
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._asking: dict[str, _Asking] = {}
-        self._of_tenants: Counter[str] = Counter()
+        self._cache: OrderedDict[str, _CacheEntry] = OrderedDict()
+        self._checks: dict[str, _Check] = {}
+        self._checks_of_tenants: Counter[str] = Counter()
 
-    def known(self, row: Sandbox) -> ServicesHealth:
-        """Tell what is known without asking anybody."""
-        known = self._known.get(row.id)
-        is_so = row.state is State.RUNNING and known and known.runs_since == row.started_at
-        return known.health if known and is_so else _SILENT
+    def cached(self, row: Sandbox) -> ServicesHealth:
+        """Return the cached health of a sandbox's services."""
+        entry = self._cache.get(row.id)
+        is_valid = row.state is State.RUNNING and entry and entry.running_since == row.started_at
+        return entry.health if entry and is_valid else _UNKNOWN
 
     def view(self, row: Sandbox) -> ServicesRead | None:
-        """Describe the services of a sandbox without asking them."""
-        return view_services(row, self.known(row))
+        """Describe the services of a sandbox from the cache."""
+        return view_services(row, self.cached(row))
 
-    async def ask(self, row: Sandbox) -> None:
-        """See to it that what is known of a sandbox is new, if its services answer at once."""
+    async def refresh(self, row: Sandbox) -> None:
+        """Refresh the cached health, if the services answer promptly."""
         if not row.has_services or row.state is not State.RUNNING:
             return
-        asking = self._asking.get(row.id)
-        if asking is None and not self._is_fresh(row):
-            asking = self._begin(row)
-        if asking is not None:
+        check = self._checks.get(row.id)
+        if check is None and not self._is_fresh(row):
+            check = self._start(row)
+        if check is not None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE.total_seconds()):
-                    await asking.has_news.wait()
+                async with asyncio.timeout(_WAIT.total_seconds()):
+                    await check.done.wait()
 
     def close(self) -> None:
-        """Ask nobody any more."""
-        for asking in self._asking.values():
-            asking.task.cancel()
+        """Cancel all checks."""
+        for check in self._checks.values():
+            check.task.cancel()
         self._pool.close()
 
     def _is_fresh(self, row: Sandbox) -> bool:
-        known = self._known.get(row.id)
+        entry = self._cache.get(row.id)
         return (
-            known is not None
-            and known.runs_since == row.started_at
-            and known.asked_at > asyncio.get_running_loop().time() - _FRESH.total_seconds()
+            entry is not None
+            and entry.running_since == row.started_at
+            and entry.cached_at > asyncio.get_running_loop().time() - _MAX_AGE.total_seconds()
         )
 
-    def _begin(self, row: Sandbox) -> "_Asking | None":
-        if self._of_tenants[row.tenant_id] >= _MOST_AT_ONCE:
+    def _start(self, row: Sandbox) -> "_Check | None":
+        if self._checks_of_tenants[row.tenant_id] >= _CONCURRENT_PER_TENANT:
             return None
-        has_news = asyncio.Event()
-        task = asyncio.create_task(self._refresh(row, has_news))
-        asking = self._asking[row.id] = _Asking(task, has_news)
-        self._of_tenants[row.tenant_id] += 1
-        task.add_done_callback(lambda _: self._end(row))
-        return asking
+        done = asyncio.Event()
+        task = asyncio.create_task(self._check(row, done))
+        check = self._checks[row.id] = _Check(task, done)
+        self._checks_of_tenants[row.tenant_id] += 1
+        task.add_done_callback(lambda _: self._finish(row))
+        return check
 
-    def _end(self, row: Sandbox) -> None:
-        self._asking.pop(row.id).has_news.set()
-        self._of_tenants[row.tenant_id] -= 1
-        if not self._of_tenants[row.tenant_id]:
-            del self._of_tenants[row.tenant_id]
+    def _finish(self, row: Sandbox) -> None:
+        self._checks.pop(row.id).done.set()
+        self._checks_of_tenants[row.tenant_id] -= 1
+        if not self._checks_of_tenants[row.tenant_id]:
+            del self._checks_of_tenants[row.tenant_id]
 
-    async def _refresh(self, row: Sandbox, has_news: asyncio.Event) -> None:
-        """Ask all three, and remember what each says as soon as it does."""
-        asked_at, before = asyncio.get_running_loop().time(), self.known(row)
-        awaited = {name for name in _ASKED if getattr(before, name) is not Answer.UNREACHABLE}
+    async def _check(self, row: Sandbox, done: asyncio.Event) -> None:
+        """Check all services, and store the result of each as soon as it answers."""
+        started_at, before = asyncio.get_running_loop().time(), self.cached(row)
+        awaited = {
+            name for name in _ENDPOINTS if getattr(before, name) is not Availability.UNREACHABLE
+        }
 
-        async def find_out(used: UsableSandbox, name: str) -> None:
-            answer, said = await self._ask_one(used, *_ASKED[name])
-            news = answer if name != _TOOLS else _health_of_tools(answer, said)
-            self._remember(row, asked_at, **{name: news})
+        async def check_service(used: UsableSandbox, name: str) -> None:
+            availability, body = await self._check_endpoint(used, *_ENDPOINTS[name])
+            result = availability if name != _TOOLS else _tools_health(availability, body)
+            self._store(row, started_at, **{name: result})
             awaited.discard(name)
             if not awaited:
-                has_news.set()
+                done.set()
 
         with suppress(SandboxError, *OUTAGES):
             used = self._reach_into(row)
-            now, error = await self._look_up(row)
-            self._remember(row, asked_at, settings_error=error)
-            await asyncio.gather(*(find_out(used, name) for name in _ASKED))
-            self._remember(row, asked_at, checked_at=now)
+            now, error = await self._find_settings_error(row)
+            self._store(row, started_at, settings_error=error)
+            await asyncio.gather(*(check_service(used, name) for name in _ENDPOINTS))
+            self._store(row, started_at, checked_at=now)
 
-    def _remember(self, row: Sandbox, asked_at: float, **news: Any) -> None:
-        health = replace(self.known(row), **news)
-        self._known[row.id] = _Known(row.started_at, asked_at, health)
-        self._known.move_to_end(row.id)
-        if len(self._known) > _MOST_KNOWN:
-            self._known.popitem(last=False)
+    def _store(self, row: Sandbox, cached_at: float, **results: Any) -> None:
+        health = replace(self.cached(row), **results)
+        self._cache[row.id] = _CacheEntry(row.started_at, cached_at, health)
+        self._cache.move_to_end(row.id)
+        if len(self._cache) > _CACHE_SIZE:
+            self._cache.popitem(last=False)
 
-    async def _look_up(self, row: Sandbox) -> tuple[datetime, str | None]:
-        """Give the instant, and why its settings were not written."""
+    async def _find_settings_error(self, row: Sandbox) -> tuple[datetime, str | None]:
+        """Return the database's time and why the services' settings were not written."""
         error = None
         async with without_transaction(self._sessions) as session:
             now = await SandboxRepository(session).clock()
@@ -164,29 +166,33 @@ class ServiceHealth:
                 error = failure and failure.partition(": ")[2]
         return now, error
 
-    async def _ask_one(self, used: UsableSandbox, port: int, path: bytes) -> tuple[Answer, bytes]:
+    async def _check_endpoint(
+        self, used: UsableSandbox, port: int, path: bytes
+    ) -> tuple[Availability, bytes]:
         address = used.backend.port_address(used.access, port)
         try:
-            async with asyncio.timeout(_WITHIN.total_seconds()):
+            async with asyncio.timeout(_TIMEOUT.total_seconds()):
                 status, body = await self._get(address, path)
         except (OSError, TimeoutError, UpstreamInvalid, UpstreamLost):
-            return Answer.UNREACHABLE, b""
+            return Availability.UNREACHABLE, b""
         if used.backend.find_refusal(address, status, body) is PortRefusal.GONE:
-            return Answer.UNKNOWN, b""
-        return (Answer.READY if status == HTTPStatus.OK else Answer.UNREACHABLE), body
+            return Availability.UNKNOWN, b""
+        return (Availability.READY if status == HTTPStatus.OK else Availability.UNREACHABLE), body
 
     async def _get(self, address: PortAddress, path: bytes) -> tuple[int, bytes]:
         upstream = await self._pool.connect(address)
         try:
-            upstream.start(_question(address, path))
+            upstream.start(_request_head(address, path))
             response = await upstream.response()
             return response.status, await _read(upstream)
         finally:
             self._pool.drop(upstream)
 
 
-def _health_of_tools(answer: Answer, said: bytes) -> ToolServerHealth:
-    return read_tool_server(said) if answer is Answer.READY else ToolServerHealth(state=answer)
+def _tools_health(availability: Availability, body: bytes) -> ToolServerHealth:
+    if availability is Availability.READY:
+        return parse_tool_server_health(body)
+    return ToolServerHealth(state=availability)
 
 
 async def _read(upstream: Upstream) -> bytes:
@@ -197,7 +203,7 @@ async def _read(upstream: Upstream) -> bytes:
     return body if last else b""
 
 
-def _question(address: PortAddress, path: bytes) -> RequestHead:
+def _request_head(address: PortAddress, path: bytes) -> RequestHead:
     lines = [
         b"GET %s HTTP/1.1" % path,
         b"Host: " + address.authority.encode(),

@@ -25,48 +25,48 @@ _END = {"type": "http.response.body", "body": b""}
 
 
 class StreamRejected(Exception):
-    """The stream was begun before its server was there, which now answers with something else."""
+    """The stream was started while the sandbox was paused, but the tool server does not respond with a stream."""
 
 
 class PausedListeners:
-    """Lets those who only listen wait for a sandbox that is paused, without waking it.
+    """Keeps the streams of clients open that listen to a paused sandbox, without resuming it.
 
-    To them it looks like a stream on which nothing is said for a while.
+    The clients see a stream without messages.
     """
 
     def __init__(self, controller: SandboxController) -> None:
         self._controller = controller
-        self._ends = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     def end_waits(self) -> None:
-        """Let nobody wait any more: the server stops."""
-        self._ends.set()
+        """End all waits, because the server stops."""
+        self._stopping.set()
 
     async def until_running(self, client: Client, caller: Caller, sandbox_id: str) -> Client | None:
-        """Give the client, once its sandbox runs, with the stream that was begun for it; None where that has ended."""
+        """Wait until the sandbox runs; returns the client with its started stream, or None if that has ended."""
         with self._controller.watch(sandbox_id) as follower:
             row = await self._controller.get(caller, sandbox_id)
-            if not _is_resting(row):
+            if not _is_paused(row):
                 return client
             await client.send(_START)
             try:
-                while _is_resting(row):
+                while _is_paused(row):
                     await client.send({**_END, "body": b": paused\n\n", "more_body": True})
-                    if not await self._outlasts(client, follower.wait(longest=HEARTBEAT)):
+                    if not await self._wait_connected(client, follower.wait(longest=HEARTBEAT)):
                         await end(client)
                         return None
                     row = await self._controller.get(caller, sandbox_id)
             except (SandboxError, *OUTAGES):
                 await end(client)
                 return None
-        return Client(client.scope, client.receive, _continued(client.send))
+        return Client(client.scope, client.receive, _without_start(client.send))
 
-    async def _outlasts(self, client: Client, waiting: Coroutine[Any, Any, object]) -> bool:
-        """Wait, and tell whether the client and the server are still there."""
+    async def _wait_connected(self, client: Client, waiting: Coroutine[Any, Any, object]) -> bool:
+        """Wait; returns False if the client disconnected or the server stops."""
         async with asyncio.TaskGroup() as group:
             changed = group.create_task(waiting)
-            gone = group.create_task(_receive(client))
-            ends = [gone, group.create_task(self._ends.wait())]
+            disconnected = group.create_task(_receive(client))
+            ends = [disconnected, group.create_task(self._stopping.wait())]
             done, others = await asyncio.wait([changed, *ends], return_when=asyncio.FIRST_COMPLETED)
             for task in others:
                 task.cancel()
@@ -74,7 +74,7 @@ class PausedListeners:
 
 
 async def end(client: Client) -> None:
-    """End a stream in good order; who listens comes back."""
+    """End a stream cleanly; the client reconnects."""
     await client.send(_END)
 
 
@@ -82,17 +82,17 @@ async def _receive(client: Client) -> None:
     await client.receive()
 
 
-def _is_resting(row: Sandbox) -> bool:
-    """Tell whether nothing but a use would have it run."""
+def _is_paused(row: Sandbox) -> bool:
+    """Return whether only a request would resume the sandbox."""
     is_down = row.state in {State.PAUSING, State.PAUSED, State.RESUMING}
     return row.target is Target.PAUSED or (is_down and row.target is Target.RUNNING)
 
 
-def _continued(send: Send) -> Send:
-    async def send_on(message: Message) -> None:
+def _without_start(send: Send) -> Send:
+    async def send_rest(message: Message) -> None:
         if message["type"] != "http.response.start":
             await send(message)
         elif message["status"] != HTTPStatus.OK:
             raise StreamRejected
 
-    return send_on
+    return send_rest

@@ -23,25 +23,25 @@ _LISTEN = "subscriptions/listen"
 
 
 class ToolServerProxy:
-    """Passes MCP on to the tool servers in sandboxes, which know this server by tokens of their own.
+    """Forwards MCP requests to the tool servers in sandboxes, which authenticate this server by per-sandbox tokens.
 
-    A call keeps its sandbox awake until it is answered, however long that takes. Who only listens wakes nothing, and
-    hears on once the sandbox runs again.
+    A call counts as activity until it is answered. A client that only listens does not resume the sandbox; its stream
+    continues once the sandbox runs again.
     """
 
     def __init__(self, controller: SandboxController, service_proxy: ServiceProxy) -> None:
         self._controller = controller
         self._service_proxy = service_proxy
-        self._listening = PausedListeners(controller)
+        self._paused_listeners = PausedListeners(controller)
 
     def end_waits(self) -> None:
-        """End the streams of those who wait for paused sandboxes; they come again."""
-        self._listening.end_waits()
+        """End the streams of clients that listen to paused sandboxes; they reconnect."""
+        self._paused_listeners.end_waits()
 
-    async def pass_on(
+    async def forward(
         self, client: Client, caller: Caller, sandbox_id: str, *, origin: PublicOrigin, path: bytes
     ) -> None:
-        """Answer a request with what the sandbox's tool server answers."""
+        """Forward a request to the sandbox's tool server and its response to the client."""
         proxy_request = ProxyRequest(
             client=client,
             caller=caller,
@@ -54,56 +54,58 @@ class ToolServerProxy:
             return
         used = await self._controller.use(caller, sandbox_id)
         with self._controller.activity.hold(used.row):
-            question = await _Question.read(client)
-            if question is not None:
-                await self._ask(proxy_request, used, question)
+            body = await _BufferedBody.read(client)
+            if body is not None:
+                await self._forward(proxy_request, used, body)
 
     async def _listen(self, proxy_request: ProxyRequest) -> None:
         caller, sandbox_id = proxy_request.caller, proxy_request.target.sandbox_id
         await self._controller.get(caller, sandbox_id)
-        question = await _Question.read(proxy_request.client)
-        if question is None:
+        body = await _BufferedBody.read(proxy_request.client)
+        if body is None:
             return
-        waiting = await self._listening.until_running(proxy_request.client, caller, sandbox_id)
+        waiting = await self._paused_listeners.until_running(
+            proxy_request.client, caller, sandbox_id
+        )
         if waiting is None:
             return
         try:
             used = await self._controller.look_into(caller, sandbox_id)
-            await self._ask(replace(proxy_request, client=waiting), used, question)
+            await self._forward(replace(proxy_request, client=waiting), used, body)
         except (SandboxError, StreamRejected):
             if waiting is proxy_request.client:
                 raise
             await end(proxy_request.client)
 
-    async def _ask(
-        self, proxy_request: ProxyRequest, used: UsableSandbox, question: "_Question"
+    async def _forward(
+        self, proxy_request: ProxyRequest, used: UsableSandbox, body: "_BufferedBody"
     ) -> None:
         scope = proxy_request.client.scope
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                question.forget()
+                body.discard()
             await proxy_request.client.send(message)
 
         def repeat() -> Client:
-            return Client(scope, question.repeated(), send)
+            return Client(scope, body.replay(), send)
 
         try:
-            await self._service_proxy.pass_on(proxy_request, used.row, repeat=repeat)
+            await self._service_proxy.forward(proxy_request, used.row, repeat=repeat)
         except PortNotOpen:
             raise ToolsNotRunning from None
 
 
-class _Question:
-    """A request's body, kept until the tool server lets it in. Tool servers read no more than a message at once either."""
+class _BufferedBody:
+    """A request's body, buffered until the tool server has accepted the token, so that it can be sent again."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body = body
         self._receive = receive
 
     @classmethod
-    async def read(cls, client: Client) -> "_Question | None":
-        """Read all of it; None where the client left in the middle."""
+    async def read(cls, client: Client) -> "_BufferedBody | None":
+        """Read the whole body; None if the client disconnected meanwhile."""
         body = bytearray()
         while True:
             message = await client.receive()
@@ -113,25 +115,25 @@ class _Question:
             if not message.get("more_body", False):
                 return cls(bytes(body), client.receive)
 
-    def repeated(self) -> Receive:
-        """Give the body, and then what else the client does."""
-        given = False
+    def replay(self) -> Receive:
+        """Return a `receive` that yields the body, then the client's further messages."""
+        is_sent = False
 
         async def receive() -> Message:
-            nonlocal given
-            if given:
+            nonlocal is_sent
+            if is_sent:
                 return await self._receive()
-            given = True
+            is_sent = True
             return {"type": "http.request", "body": self._body, "more_body": False}
 
         return receive
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         self._body = b""
 
 
 def _listens(scope: Scope) -> bool:
-    """Tell whether the client asks for nothing but what the tool server says unasked: in both eras of MCP."""
+    """Return whether the client only listens for server messages, by the old or the new MCP transport."""
     headers = Headers(scope=scope)
     is_stream = scope["method"] == "GET" and "text/event-stream" in headers.get("accept", "")
     return is_stream or headers.get("mcp-method") == _LISTEN

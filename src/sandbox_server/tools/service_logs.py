@@ -1,7 +1,7 @@
-"""The logs of services that a template brings along: `/var/log/sandbox/NAME.log` in each sandbox.
+"""Logs of a template's services: `/var/log/sandbox/NAME.log` in each sandbox.
 
-They are recorded as commands of a kind of their own while somebody follows the sandbox's log, each file once, by whichever
-server was first. What was written while nobody followed comes first then.
+While a client follows the sandbox's log, each file is recorded once, by a command of kind `service` that one server starts.
+A recording resumes where the previous one ended, so it begins with what was written in between.
 """
 
 import asyncio
@@ -33,26 +33,26 @@ from sandbox_server.tools.log_repository import LastRecording, ServiceLogReposit
 log = logging.getLogger(__name__)
 
 DIRECTORY = "/var/log/sandbox"
-LOOK_EVERY = timedelta(seconds=10)
-WANTED_FOR = timedelta(seconds=60)
-"""How long a log is recorded after the last who followed it at any server."""
+UPDATE_EVERY = timedelta(seconds=10)
+RECORDED_FOR = timedelta(seconds=60)
+"""How long a log is recorded after its last follower on any server has left."""
 
 _FILE = re.compile(r"([a-z0-9][a-z0-9_.-]{0,62})\.log")
-_BEGAN_AT = re.compile(r"tail -c \+([0-9]{1,18}) ")
+_START = re.compile(r"tail -c \+([0-9]{1,18}) ")
 _MOST_FILES = 32
 _MOST_LISTED = 1000
-_AT_ONCE = 8
-_UNWANTED_AT_ONCE = 50
-# What ends by itself, as where there is no `tail`, is not begun all the time.
-_TRY_AGAIN = timedelta(minutes=1)
-_CUT_SHORT = frozenset({CommandState.KILLED, CommandState.LOST})
-# Logs are of all accounts.
+_CONCURRENT_SANDBOXES = 8
+_EXPIRED_BATCH = 50
+# Delay before a recording that ended by itself, as without `tail`, is started again.
+_RETRY_AFTER = timedelta(minutes=1)
+_INTERRUPTED = frozenset({CommandState.KILLED, CommandState.LOST})
+# Services run as different users.
 _READER = "root"
 _NO_WAIT = timedelta()
 
 
 class ServiceLogRecorder:
-    """Records the logs of services of the sandboxes that are followed here, and ends what nobody follows anywhere."""
+    """Records the service logs of the sandboxes followed at this server, and ends recordings that nobody follows."""
 
     def __init__(
         self,
@@ -61,27 +61,27 @@ class ServiceLogRecorder:
         commands: Commands,
         using: SandboxAccess,
         *,
-        look_every: timedelta = LOOK_EVERY,
-        wanted_for: timedelta = WANTED_FOR,
+        update_every: timedelta = UPDATE_EVERY,
+        recorded_for: timedelta = RECORDED_FOR,
     ) -> None:
         self._sessions = sessions
         self._controller = controller
         self._commands = commands
         self._using = using
-        self._look_every = look_every
-        self._wanted_for = wanted_for
+        self._update_every = update_every
+        self._recorded_for = recorded_for
         self._followers: Counter[str] = Counter()
         self._callers: dict[str, Caller] = {}
-        self._asked = asyncio.Event()
+        self._wake = asyncio.Event()
 
     @contextmanager
     def followed(self, caller: Caller, sandbox_ids: Iterable[str]) -> Iterator[None]:
-        """Have the logs of these sandboxes recorded as long as the block lasts, and a little longer."""
+        """Record the logs of these sandboxes during the block, and a little longer."""
         followed = list(sandbox_ids)
         for sandbox_id in followed:
             self._followers[sandbox_id] += 1
             self._callers[sandbox_id] = caller
-        self._asked.set()
+        self._wake.set()
         try:
             yield
         finally:
@@ -91,42 +91,42 @@ class ServiceLogRecorder:
                     del self._followers[sandbox_id], self._callers[sandbox_id]
 
     async def run(self) -> None:
-        """See to it now and then, and whenever somebody comes, until cancelled."""
+        """Update the recordings periodically and at every new follower, until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(self._look_every.total_seconds()):
-                    await self._asked.wait()
+                async with asyncio.timeout(self._update_every.total_seconds()):
+                    await self._wake.wait()
             except TimeoutError:
                 pass
-            self._asked.clear()
+            self._wake.clear()
             try:
-                await self._look()
+                await self._update()
             except OUTAGES as error:
-                log.warning("logs of services not looked after error=%r", error)
+                log.warning("could not update recordings of service logs error=%r", error)
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         callers = dict(self._callers)
-        turns = asyncio.Semaphore(_AT_ONCE)
+        limit = asyncio.Semaphore(_CONCURRENT_SANDBOXES)
         async with asyncio.TaskGroup() as group:
             for sandbox_id, caller in callers.items():
-                group.create_task(self._record(caller, sandbox_id, turns))
+                group.create_task(self._record(caller, sandbox_id, limit))
         async with without_transaction(self._sessions) as session:
             services = ServiceLogRepository(session)
             if callers:
-                await services.want(list(callers), at_least=self._wanted_for)
-            unwanted = await services.list_unwanted(new=self._wanted_for, limit=_UNWANTED_AT_ONCE)
-        for command in unwanted:
+                await services.extend(list(callers), duration=self._recorded_for)
+            expired = await services.list_expired(grace=self._recorded_for, limit=_EXPIRED_BATCH)
+        for command in expired:
             await self._end(command)
 
-    async def _record(self, caller: Caller, sandbox_id: str, turns: asyncio.Semaphore) -> None:
-        """Begin to record what is not recorded yet of a sandbox, if that runs."""
-        async with turns:
+    async def _record(self, caller: Caller, sandbox_id: str, limit: asyncio.Semaphore) -> None:
+        """Start the missing recordings of a sandbox, if it runs."""
+        async with limit:
             try:
-                await self._begin_missing(caller, sandbox_id)
+                await self._start_missing(caller, sandbox_id)
             except (SandboxError, *OUTAGES) as error:
-                log.info("logs of services not recorded sandbox_id=%s error=%r", sandbox_id, error)
+                log.info("service logs not recorded sandbox_id=%s error=%r", sandbox_id, error)
 
-    async def _begin_missing(self, caller: Caller, sandbox_id: str) -> None:
+    async def _start_missing(self, caller: Caller, sandbox_id: str) -> None:
         sandbox = await self._controller.get(caller, sandbox_id)
         if sandbox.state is not State.RUNNING:
             return
@@ -135,18 +135,20 @@ class ServiceLogRecorder:
         if not files:
             return
         async with without_transaction(self._sessions) as session:
-            known = await ServiceLogRepository(session).list_last(sandbox_id, just=_TRY_AGAIN)
+            recordings = await ServiceLogRepository(session).list_last(
+                sandbox_id, recently=_RETRY_AFTER
+            )
         for name, size in files.items():
-            last = known.get(name)
-            if last is None or _may_begin_again(last):
-                await self._begin(caller, sandbox_id, name, size, last)
+            last = recordings.get(name)
+            if last is None or _may_restart(last):
+                await self._start(caller, sandbox_id, name, size, last)
 
-    async def _begin(
+    async def _start(
         self, caller: Caller, sandbox_id: str, name: str, size: int, last: LastRecording | None
     ) -> None:
-        """Record a log from where that was last left."""
-        done = 0 if last is None else _position_after(last.command)
-        start = done if done <= size else 0  # it is another file by now
+        """Record a log from the end of its last recording."""
+        position = 0 if last is None else _position_after(last.command)
+        start = position if position <= size else 0  # a smaller file was replaced
         request = CommandRequest(
             cmd=f"exec tail -c +{start + 1} -F {DIRECTORY}/{name}.log 2>/dev/null",
             kind=CommandKind.SERVICE,
@@ -154,11 +156,11 @@ class ServiceLogRecorder:
             user=_READER,
             background=True,
         )
-        with suppress(IntegrityError):  # another server was first
+        with suppress(IntegrityError):  # another server has started it
             await self._commands.start(caller, sandbox_id, request, wait=_NO_WAIT)
 
     async def _end(self, command: Command) -> None:
-        """End a recording; in a sandbox that does not run it is left, since it costs nothing there."""
+        """End a recording, unless its sandbox is not running, where it costs nothing."""
         async with without_transaction(self._sessions) as session:
             found = await SandboxRepository(session).find(command.sandbox_id)
         if found is None or found[0].state is not State.RUNNING:
@@ -168,7 +170,7 @@ class ServiceLogRecorder:
             processes = used.backend.processes(used.access)
             await processes.send_signal(command.id, ProcessSignal.KILL)
         except SandboxError as error:
-            log.info("recording not ended command_id=%s error=%r", command.id, error)
+            log.info("could not end recording command_id=%s error=%r", command.id, error)
 
 
 async def _list(files: Files) -> Sequence[Entry]:
@@ -179,7 +181,7 @@ async def _list(files: Files) -> Sequence[Entry]:
 
 
 def _logs_among(entries: Sequence[Entry]) -> Mapping[str, int]:
-    """Give the sizes of the services' logs by their names."""
+    """Return the sizes of the service logs by service name."""
     found = {
         match[1]: entry.size
         for entry in sorted(entries, key=lambda entry: entry.name)
@@ -188,13 +190,13 @@ def _logs_among(entries: Sequence[Entry]) -> Mapping[str, int]:
     return dict(islice(found.items(), _MOST_FILES))
 
 
-def _may_begin_again(last: LastRecording) -> bool:
+def _may_restart(last: LastRecording) -> bool:
     if last.command.state in COMMAND_LIVING:
         return False
-    return last.command.state in _CUT_SHORT or not last.has_just_ended
+    return last.command.state in _INTERRUPTED or not last.ended_recently
 
 
 def _position_after(command: Command) -> int:
-    """Tell how far a recording has read its file."""
-    began = _BEGAN_AT.search(command.cmd)
-    return 0 if began is None else int(began[1]) - 1 + command.stdout_size
+    """Return the position in the file up to which a recording has read."""
+    start = _START.search(command.cmd)
+    return 0 if start is None else int(start[1]) - 1 + command.stdout_size

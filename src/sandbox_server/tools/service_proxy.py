@@ -15,23 +15,23 @@ _REDIRECTS = range(300, 400)
 
 
 class _TokenRefused(Exception):
-    """The service wants another token."""
+    """The service rejected the token."""
 
 
 class ServiceProxy:
-    """Passes on to services in sandboxes that know this server by a token of the sandbox's own.
+    """Forwards requests to services in sandboxes, authenticated by the sandbox's own token.
 
-    A 401 is about that token and nobody else's: it is written again, and the same asked once more.
+    On 401 the token is written into the sandbox again, and the request is repeated once.
     """
 
     def __init__(self, port_proxy: PortProxy, service_config: ServiceConfigWriter) -> None:
         self._port_proxy = port_proxy
         self._service_config = service_config
 
-    async def pass_on(
+    async def forward(
         self, proxy_request: ProxyRequest, row: Sandbox, *, repeat: Callable[[], Client]
     ) -> None:
-        """Answer with what the service answers; `repeat` gives the client as if it had said nothing yet."""
+        """Forward the service's response; `repeat` returns a client that replays the request."""
         token = await self._service_config.token(row)
         try:
             await self._attempt(proxy_request, repeat(), token)
@@ -41,7 +41,7 @@ class ServiceProxy:
                 await self._attempt(proxy_request, repeat(), token)
             except _TokenRefused:
                 raise ToolsRefused(
-                    f"What answers on port {proxy_request.target.port} does not take the token in its file."
+                    f"The service on port {proxy_request.target.port} rejects the token that was written for it."
                 ) from None
 
     async def _attempt(self, proxy_request: ProxyRequest, client: Client, token: str) -> None:
@@ -51,17 +51,17 @@ class ServiceProxy:
             await client.send(message)
 
         bearer = (b"authorization", f"Bearer {token}".encode())
-        asking = Client(client.scope, client.receive, send)
+        checked = Client(client.scope, client.receive, send)
         await self._port_proxy.forward(
-            replace(proxy_request, client=asking, extra_headers=(bearer,))
+            replace(proxy_request, client=checked, extra_headers=(bearer,))
         )
 
 
 def _checked(start: Message, port: int) -> Message:
-    """Let an answer through that is the service's; about the way to it it has nothing to say."""
+    """Reject responses that concern the connection between this server and the service."""
     if start["status"] == _UNAUTHORIZED:
         raise _TokenRefused
-    if start["status"] in _REDIRECTS:  # whoever follows may send its key along
-        raise PortBroken(port, "sends its callers elsewhere")
+    if start["status"] in _REDIRECTS:  # a client that follows could send its API key along
+        raise PortBroken(port, "answered with a redirect, which is not forwarded")
     kept = [each for each in start["headers"] if each[0].lower() != b"www-authenticate"]
     return {**start, "headers": kept}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_server.agents.lines import LONGEST_LINE, Line, Lines, Missing, lines_of
-from sandbox_server.agents.source import item_of
+from sandbox_server.agents.lines import LONGEST_LINE, Gap, Line, LineAssembler, lines_of
+from sandbox_server.agents.source import to_item
 from sandbox_server.log.records import Record, RecordType
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,12 +37,12 @@ def gap(offset, size):
 
 
 def read(records, *, after=0):
-    lines = Lines(after=after)
+    lines = LineAssembler(after=after)
     return [*lines_of(records, lines), *lines.finish(AT)]
 
 
 def data_of(content):
-    item = item_of(Line(len(content), content, AT), run_id="run")
+    item = to_item(Line(len(content), content, AT), run_id="run")
     assert item is not None
     return item.data
 
@@ -57,7 +57,7 @@ def message(number):
 
 @st.composite
 def outputs(draw):
-    """Lines, and places to cut them into pieces."""
+    """LineAssembler, and places to cut them into pieces."""
     content = b"".join(draw(st.lists(st.binary(max_size=6).map(lambda b: b + b"\n"), max_size=8)))
     content += draw(st.binary(max_size=3))
     cuts = sorted(draw(st.lists(st.integers(0, len(content)), max_size=6)))
@@ -91,7 +91,7 @@ def test_a_line_with_its_middle_missing_is_not_told_and_the_gap_is():
             out(154 - 6, b'": 2}\n' + message(3)),
         ]
     )
-    assert [type(one) for one in said] == [Line, Missing, Line]
+    assert [type(one) for one in said] == [Line, Gap, Line]
     assert said[1].size == said[1].end - len(message(1))
     assert isinstance(said[2], Line)
     assert json.loads(said[2].content)["message"] == 3
@@ -101,19 +101,19 @@ def test_a_line_with_its_middle_missing_is_not_told_and_the_gap_is():
 def test_after_a_gap_of_nobody_knows_what_whole_lines_are_told():
     end = len(message(1))
     said = read([out(0, message(1)), gap(0, None), out(end, message(2))])
-    assert [type(one) for one in said] == [Line, Missing, Line]
+    assert [type(one) for one in said] == [Line, Gap, Line]
     assert (said[1].number, said[1].size) == (2 * end + 1, None)
 
 
 def test_a_gap_that_was_told_is_not_told_again():
     end = len(message(1))
     rest = [gap(0, None), out(end, message(2))]
-    assert [type(one) for one in read(rest, after=2 * end)] == [Missing, Line]
+    assert [type(one) for one in read(rest, after=2 * end)] == [Gap, Line]
     assert [type(one) for one in read(rest, after=2 * end + 1)] == [Line]
 
 
 def test_a_line_without_end_is_told_in_parts_while_it_grows():
-    lines = Lines(after=0)
+    lines = LineAssembler(after=0)
     said = list(lines_of([out(0, b"x" * (LONGEST_LINE + 1))], lines))
     assert [one.number for one in said] == [2 * (LONGEST_LINE + 1)]
 
@@ -146,4 +146,4 @@ def test_no_text_of_an_agent_ends_its_event(text):
 
 
 def test_the_result_is_told_when_the_run_has_ended():
-    assert item_of(Line(20, b'{"type": "result"}\n', AT), run_id="run") is None
+    assert to_item(Line(20, b'{"type": "result"}\n', AT), run_id="run") is None

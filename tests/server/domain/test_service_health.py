@@ -3,13 +3,13 @@ import json
 import pytest
 
 from sandbox_server.tools.health import (
-    Answer,
+    Availability,
     McpServer,
     ToolServerHealth,
-    read_tool_server,
+    parse_tool_server_health,
 )
 
-READY = ToolServerHealth(state=Answer.READY)
+READY = ToolServerHealth(state=Availability.READY)
 
 
 def test_what_a_tool_server_says_of_itself_is_taken():
@@ -18,8 +18,8 @@ def test_what_a_tool_server_says_of_itself_is_taken():
         "tools": 17,
         "servers": {"mine": {"state": "failed", "error": "It ended.", "tools": 0}, "other": {}},
     }
-    told = read_tool_server(json.dumps(said).encode())
-    assert (told.state, told.version, told.tools) == (Answer.READY, "1.2", 17)
+    told = parse_tool_server_health(json.dumps(said).encode())
+    assert (told.state, told.version, told.tools) == (Availability.READY, "1.2", 17)
     assert told.servers == {
         "mine": McpServer(state="failed", error="It ended.", tools=0),
         "other": McpServer(state="unknown"),
@@ -41,7 +41,7 @@ def test_what_a_tool_server_says_of_itself_is_taken():
     ],
 )
 def test_what_is_not_as_it_should_be_is_left_out(said):
-    assert read_tool_server(said) == READY
+    assert parse_tool_server_health(said) == READY
 
 
 def test_what_a_tool_server_says_is_bounded_and_can_be_told():
@@ -51,7 +51,7 @@ def test_what_a_tool_server_says_is_bounded_and_can_be_told():
             f"{n}" * 100: {"state": "s" * 1000, "error": "\0" + "e" * 1000} for n in range(500)
         },
     }
-    told = read_tool_server(json.dumps(said).encode())
+    told = parse_tool_server_health(json.dumps(said).encode())
     words = [told.version or "", *told.servers]
     words += [f"{one.state}{one.error}" for one in told.servers.values()]
     assert len(told.servers) <= 100

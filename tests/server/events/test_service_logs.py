@@ -36,7 +36,7 @@ async def service_logs_of(server, **options):
         server.controller,
         server.commands,
         SandboxAccess(living.backends, living.vault),
-        look_every=SOON,
+        update_every=SOON,
         **options,
     )
     async with running(logs.run()):
@@ -106,7 +106,7 @@ async def test_service_logs__recording_stops_without_followers_and_resumes_where
             False
         }
 
-    async with service_logs_of(server, wanted_for=2 * SOON) as logs:
+    async with service_logs_of(server, recorded_for=2 * SOON) as logs:
         with logs.followed(server.caller, [sandbox_id]):
             await until(lambda: is_told("one\n"))
         await until(is_left)
