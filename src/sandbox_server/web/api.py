@@ -1,4 +1,4 @@
-"""The first page, which people see: plain files beside this package, and nothing from elsewhere."""
+"""The web page at `/`: static files of this package, without external resources."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _TYPES = {
     ".mjs": "text/javascript",
     ".svg": "image/svg+xml",
 }
-# No script or style but from our files: whatever a sandbox's name or output says, it stays text.
+# Only scripts and styles from our own files: names and output of sandboxes cannot inject code.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -30,7 +30,7 @@ _READING = ["GET", "HEAD"]
 
 @dataclass(frozen=True)
 class Asset:
-    """A file of the page, with a name for what is in it."""
+    """A file of the page, with an ETag of its content."""
 
     content: bytes
     media_type: str
@@ -51,7 +51,7 @@ def _answer(request: Request, name: str) -> Response:
     asset = _assets().get(name)
     if asset is None:
         raise HTTPException(404)
-    # Asked about each time: a page must never be half of one version and half of the next.
+    # Revalidated on every load: a page must not mix files of two versions.
     headers = {
         "Cache-Control": "no-cache",
         "Content-Security-Policy": _POLICY,
@@ -65,7 +65,7 @@ def _answer(request: Request, name: str) -> Response:
 
 @cache
 def _assets() -> Mapping[str, Asset]:
-    """Read all files once; those of others are in `vendor`, if they could be fetched."""
+    """Read all files once; third-party files are in `vendor`, if they were installed."""
     return dict(_read(files("sandbox_server").joinpath("web", "page")))
 
 

@@ -24,7 +24,7 @@ async def test_a_wrong_key_is_said_to_be_one_and_signs_nobody_in(first_page):
     await first_page.page.goto(first_page.url)
     for key in ("not a key", f"sbx_{'a' * 43}"):
         await first_page.enter(key)
-        await first_page.until_shown("[role=alert]", "not known here")
+        await first_page.until_shown("[role=alert]", "invalid or was revoked")
     assert await first_page.page.context.cookies() == []
     first_page.forget_complaints(UNAUTHORIZED)
 
@@ -69,15 +69,15 @@ async def test_what_becomes_of_sandboxes_is_seen_as_it_happens(
     first, second = await create(user_id="ada", session_id="one"), await create()
     await first_page.until_row_says(first, "running", "ada · one", "base")
     third, fourth = await create(wait=0), await create(wait=0)
-    await first_page.until_row_says(third, "queued", "next in line", "All 2 places")
-    await first_page.until_row_says(fourth, "queued", "number 2 in line")
+    await first_page.until_row_says(third, "queued", "next in queue", "All 2 places")
+    await first_page.until_row_says(fourth, "queued", "position 2 in queue")
     await api.delete(f"/v1/sandboxes/{first}")
     await first_page.until_gone(first)
     await first_page.until_row_says(third, "running")
-    await first_page.until_row_says(fourth, "queued", "next in line")
+    await first_page.until_row_says(fourth, "queued", "next in queue")
     await api.post(f"/v1/sandboxes/{second}/pause")
     await first_page.until_row_says(second, "paused", "left", "unless resumed")
-    await first_page.page.get_by_label("Find").fill("NUMBER-OF-NOBODY")
+    await first_page.page.get_by_label("Search").fill("NUMBER-OF-NOBODY")
     await first_page.until_shown(".hint", "0 of 3")
     assert await first_page.page.evaluate("window.loadedOnce")
 
@@ -97,7 +97,7 @@ async def test_a_sandbox_is_created_paused_resumed_and_deleted_by_hand(first_pag
     await first_page.click("Cancel")
     await first_page.until_shown("h1 + .badge", "running")
     await first_page.click("Delete")
-    await first_page.click("Delete it")
+    await first_page.click("Delete sandbox")
     await first_page.until_shown("h1 + .badge", "stopped")
     await first_page.until_shown(".timeline li:first-child", "stopped")
     await first_page.until_shown(".connection", "Ended")
@@ -128,7 +128,7 @@ async def test_a_log_is_followed_until_somebody_scrolls_up(first_page, named_ser
     assert await page.locator(".line").count() <= 2000
     await run(api, sandbox_id, "seq 100000")
     await first_page.until_shown(".line .text", "100000")
-    await first_page.until_shown(".line.gap .text", "before is not shown")
+    await first_page.until_shown(".line.gap .text", "no longer shown")
     assert await page.locator(".line").count() <= 2000
     await page.get_by_label("commands").uncheck()
     await first_page.until_shown(".line.mark", "running: ")
@@ -142,7 +142,7 @@ async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_
     await page.set_viewport_size({"width": 900, "height": 600})
     await first_page.sign_in(named_server.admin_key)
     await first_page.open(f"sandboxes/{sandbox_id}")
-    await first_page.click("Open a terminal")
+    await first_page.click("Open terminal")
     await first_page.until_screen_has("$ ")
     await page.keyboard.type("echo $((6 * 7))-before; stty size\n")
     await first_page.until_screen_has("42-before")
@@ -188,7 +188,7 @@ async def test_without_what_terminals_need_the_page_says_so(first_page, named_se
     await first_page.page.route("**/vendor/*.mjs", lambda route: route.abort())
     await first_page.sign_in(named_server.admin_key)
     await first_page.open(made.json()["path"].removeprefix("/v1/"))
-    await first_page.until_shown(".status", "Terminals need xterm.js")
+    await first_page.until_shown(".status", "Terminals require xterm.js")
     first_page.forget_complaints("net::ERR_FAILED")
 
 
@@ -201,7 +201,7 @@ async def test_all_of_the_page_works_where_a_browser_does_not_say_which_page_ask
     await first_page.until_live()
     await first_page.until_row_says(sandbox_id, "running")
     await first_page.open(f"sandboxes/{sandbox_id}")
-    await first_page.click("Open a terminal")
+    await first_page.click("Open terminal")
     await first_page.until_screen_has("$ ")
     await first_page.page.keyboard.type("echo $((6 * 7))\n")
     await first_page.until_screen_has("\n42")
@@ -223,7 +223,7 @@ async def test_the_page_goes_on_when_the_server_is_back(first_page, named_server
     await first_page.until_row_says(missed, "running")
     await first_page.until_live()
     await first_page.open(f"sandboxes/{sandbox_id}")
-    await first_page.until_shown(".line.gap .text", "may be missing here")  # while nobody listened
+    await first_page.until_shown(".line.gap .text", "may have been lost")  # while nobody listened
     first_page.forget_complaints(*AWAY)
 
 
@@ -235,7 +235,7 @@ async def test_who_signed_in_with_a_key_that_is_revoked_is_signed_out(
     await first_page.until_live()
     await api.delete(f"/v1/keys/{key['id']}")
     await first_page.until_signed_out()
-    await first_page.until_shown(".notice", "You are signed out")
+    await first_page.until_shown(".notice", "Your session has ended")
     first_page.forget_complaints(UNAUTHORIZED)
 
 
@@ -252,7 +252,7 @@ async def test_a_key_that_reads_shows_a_page_that_changes_nothing(
     await first_page.until_shown("h1 + .badge", "running")
     assert await first_page.page.locator(".bar .buttons button").count() == 0
     await first_page.page.get_by_role("link", name="cat").click()
-    await first_page.until_shown(".status", "look, and not type")
+    await first_page.until_shown(".status", "Read-only")
     await first_page.page.keyboard.type("typed\n")
     told = await api.get(made.json()["path"])
     assert told.json()["size"] == 0
@@ -289,7 +289,7 @@ async def test_a_thousand_sandboxes_are_listed_and_sifted_at_once(
     await until_stopped(api, sandbox_id)
     await multiply(named_server.process.variables["DATABASE_URL"], sandbox_id, times=1000)
     await first_page.sign_in(named_server.admin_key)
-    await first_page.page.get_by_label("with those that ended").check()
+    await first_page.page.get_by_label("Show deleted").check()
     await first_page.until("() => document.querySelectorAll('.rows li').length > 1000")
     took = await first_page.page.evaluate(
         """async () => {

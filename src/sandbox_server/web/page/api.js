@@ -1,6 +1,6 @@
 import { setClock } from "./formatting.js";
 
-/** What the server says went wrong, or that it cannot be reached. */
+/** An error response of the server, or a failure to reach it. */
 export class Problem extends Error {
   constructor({ status = 0, code, title, detail }) {
     super(detail ? `${title}: ${detail}` : title);
@@ -9,7 +9,7 @@ export class Problem extends Error {
   }
 }
 
-/** Tells, as `refused`, that nobody is signed in here any more. */
+/** Dispatches `refused` when the session has ended. */
 export const access = new EventTarget();
 
 export async function call(method, path, { body, headers = {} } = {}) {
@@ -18,33 +18,32 @@ export async function call(method, path, { body, headers = {} } = {}) {
     request.body = JSON.stringify(body);
     request.headers = { ...headers, "Content-Type": "application/json" };
   }
-  const answer = await fetch(path, request).catch(() => {
-    throw new Problem({ code: "unreachable", title: "The server does not answer" });
+  const response = await fetch(path, request).catch(() => {
+    throw new Problem({ code: "unreachable", title: "Server unreachable" });
   });
-  setClock(answer.headers.get("Date"));
-  const told = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : null;
-  if (answer.ok) return told;
-  if (answer.status === 401) access.dispatchEvent(new Event("refused"));
-  throw new Problem({ status: answer.status, title: `The server answered ${answer.status}`, ...told });
+  setClock(response.headers.get("Date"));
+  const document = response.headers.get("Content-Type")?.includes("json") ? await response.json() : null;
+  if (response.ok) return document;
+  if (response.status === 401) access.dispatchEvent(new Event("refused"));
+  throw new Problem({ status: response.status, title: `HTTP error ${response.status}`, ...document });
 }
 
 export const get = path => call("GET", path);
 export const post = (path, body, headers) => call("POST", path, { body, headers });
 
-/** Go through a list, part by part. */
+/** Iterate over a paginated list, page by page. */
 export async function* pages(path, query = {}) {
   let cursor = null;
   do {
-    const asked = new URLSearchParams(query);
-    if (cursor) asked.set("cursor", cursor);
-    const page = await get(`${path}?${asked}`);
+    const parameters = new URLSearchParams(query);
+    if (cursor) parameters.set("cursor", cursor);
+    const page = await get(`${path}?${parameters}`);
     yield page.items;
     cursor = page.next_cursor;
   } while (cursor);
 }
 
-/** A name for a request, under which it may be repeated. */
-export function requestName() {
-  // Not randomUUID, which browsers have only where there is TLS.
+export function idempotencyKey() {
+  // Not randomUUID, which browsers provide only with TLS.
   return [...crypto.getRandomValues(new Uint8Array(16))].map(byte => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -13,7 +13,7 @@ const VIEWS = [
   [new RegExp(`^sandboxes/${ID}$`), showSandbox],
   [new RegExp(`^sandboxes/${ID}/terminals/${ID}$`), showTerminal],
 ];
-const STATES = { live: "Live", lost: "Connection lost, trying again", over: "Ended" };
+const STATES = { live: "Live", lost: "Connection lost, reconnecting…", over: "Ended" };
 
 const header = document.getElementById("header");
 const main = document.getElementById("main");
@@ -21,7 +21,7 @@ const connection = h("span", { class: "connection", role: "status" });
 
 let login = null, leave = () => {};
 
-function tellConnection(state) {
+function showConnection(state) {
   connection.className = `connection ${state}`;
   connection.textContent = STATES[state] ?? "";
 }
@@ -39,13 +39,13 @@ function show() {
   leave();
   leave = () => {};
   showHeader();
-  tellConnection("");
+  showConnection("");
   if (login === null) return showSignIn(main, signedIn);
   const path = location.hash.replace(/^#\/?/, "");
   const [view, found] = VIEWS.map(([pattern, view]) => [view, pattern.exec(path)]).find(([, found]) => found) ?? [null, null];
   if (view === null) return location.replace("#");
   document.title = "sandbox-server";
-  leave = view(main, { login, tellConnection, ids: found.slice(1) }) ?? (() => {});
+  leave = view(main, { login, showConnection, ids: found.slice(1) }) ?? (() => {});
   main.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
@@ -57,7 +57,7 @@ function signedIn(found) {
 
 async function end() {
   const was = login;
-  login = null; // what is still being read is refused from now on, and that is no news
+  login = null; // requests in progress will get 401, which must not be reported
   leave();
   signedIn((await attempt(signOut)) ? null : was);
 }
@@ -74,7 +74,7 @@ async function start() {
 access.addEventListener("refused", () => {
   if (login === null) return;
   signedIn(null);
-  notify("You are signed out: the key was revoked, or twelve hours are over.");
+  notify("Your session has ended: it expired after twelve hours, or the API key was revoked.");
 });
 addEventListener("hashchange", show);
 start();

@@ -1,26 +1,26 @@
-import { pages, post, requestName } from "./api.js";
+import { pages, post, idempotencyKey } from "./api.js";
 import { ask } from "./dialog.js";
 import { h } from "./dom.js";
 import { attempt, notify } from "./notices.js";
 
 const HOUR = 3600;
 
-/** Ask what a sandbox is to be, and create it: it appears in the list like any other. */
-export async function askForSandbox() {
+/** Open the dialog for a new sandbox and create it; the list shows it through its events. */
+export async function openCreateDialog() {
   const entered = await ask({ title: "New sandbox", act: "Create", fields: [
-    field("Template", h("select", { name: "template" }, h("option", { value: "" }, "The usual one"), ...(await templates()))),
-    field("Time", h("select", { name: "timeout_s" },
-      h("option", { value: "" }, "As usual"),
+    field("Template", h("select", { name: "template" }, h("option", { value: "" }, "Default (agent)"), ...(await templates()))),
+    field("Timeout", h("select", { name: "timeout_s" },
+      h("option", { value: "" }, "Default (1 h)"),
       ...[1, 8, 24].map(hours => h("option", { value: hours * HOUR }, `${hours} h`)))),
     field("User", h("input", { name: "user_id", maxlength: 200, autocomplete: "off" })),
     field("Session", h("input", { name: "session_id", maxlength: 200, autocomplete: "off" })),
   ] });
   if (entered === null) return;
-  const given = Object.fromEntries([...entered].filter(([, value]) => value !== ""));
-  const body = given.timeout_s ? { ...given, timeout_s: Number(given.timeout_s) } : given;
+  const fields = Object.fromEntries([...entered].filter(([, value]) => value !== ""));
+  const body = fields.timeout_s ? { ...fields, timeout_s: Number(fields.timeout_s) } : fields;
   await attempt(async () => {
-    const sandbox = await post("/v1/sandboxes?wait=0", body, { "Idempotency-Key": requestName() });
-    notify(`Sandbox ${sandbox.id} is asked for.`);
+    const sandbox = await post("/v1/sandboxes?wait=0", body, { "Idempotency-Key": idempotencyKey() });
+    notify(`Creating sandbox ${sandbox.id}…`);
   });
 }
 

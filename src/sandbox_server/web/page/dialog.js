@@ -1,6 +1,6 @@
 import { h } from "./dom.js";
 
-/** Open a dialog with a form; gives what was entered, or null where it was closed. */
+/** Open a dialog with a form; resolves to its data, or null if it was cancelled. */
 export function ask({ title, fields = [], act, dangerous = false }) {
   const form = h("form", { method: "dialog" },
     h("h2", {}, title),

@@ -1,4 +1,4 @@
-/** Make an element. What is no element among its children is text: nothing is ever read as HTML. */
+/** Create an element. Children that are not elements become text: nothing is parsed as HTML. */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -10,17 +10,17 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Have these children in place of all there were. */
+/** Replace all children of an element. */
 export function fill(element, ...children) {
   element.replaceChildren(...children.flat().filter(child => child !== null && child !== undefined && child !== false));
 }
 
-/** Set a text, and touch nothing where it is that already. */
-export function say(element, text) {
+/** Set the text of an element, unless it is unchanged: a selection in it survives. */
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** A button that cannot be pressed again while what it does is under way. */
+/** Create a button that is disabled while its action runs. */
 export function button(label, act, properties = {}) {
   const element = h("button", { type: "button", ...properties }, label);
   element.addEventListener("click", async () => {

@@ -2,17 +2,17 @@ const MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 
 let ahead = 0;
 
-/** Learn how far the server's clock is ahead of the browser's, since all instants are told by it. */
+/** Set the offset between the server's clock, which all timestamps are from, and the browser's. */
 export function setClock(date) {
-  const told = Date.parse(date);
-  if (!Number.isNaN(told) && Math.abs(told - now()) > 2000) ahead = told - Date.now();
+  const serverTime = Date.parse(date);
+  if (!Number.isNaN(serverTime) && Math.abs(serverTime - now()) > 2000) ahead = serverTime - Date.now();
 }
 
 function now() {
   return Date.now() + ahead;
 }
 
-/** Say how long something takes, in one or two units. */
+/** Format a duration in one or two units. */
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < MINUTE) return `${whole} s`;
@@ -41,10 +41,10 @@ export function ago(instant) {
   return seconds < 1 ? "just now" : `${duration(seconds)} ago`;
 }
 
-/** Say when something will be, in words that go on being right for a moment. */
+/** Format the time until an instant. */
 export function inTime(instant) {
   const seconds = secondsUntil(instant);
-  return seconds <= 0 ? "any moment" : `in ${duration(seconds)}`;
+  return seconds <= 0 ? "now" : `in ${duration(seconds)}`;
 }
 
 export function clockTime(instant) {
@@ -55,22 +55,22 @@ export function fullTime(instant) {
   return new Date(instant).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 }
 
-/** Say what of its deadlines a sandbox comes to next, as sentences of a few words. */
+/** Describe a sandbox's deadlines and queue position in short phrases. */
 export function deadlines(sandbox) {
-  const said = [];
-  if (sandbox.silent_since) said.push(`does not answer since ${age(sandbox.silent_since)}`);
-  if (sandbox.queue) said.push(...place(sandbox.queue));
-  if (sandbox.awake_until && secondsUntil(sandbox.awake_until) > 0) said.push(`kept awake for ${duration(secondsUntil(sandbox.awake_until))}`);
-  if (sandbox.idle_pause_at) said.push(`pauses ${inTime(sandbox.idle_pause_at)} if nothing happens`);
-  if (sandbox.expires_at) said.push(`${sandbox.on_timeout === "delete" ? "is deleted" : "is paused"} ${inTime(sandbox.expires_at)} at the latest`);
-  if (sandbox.remaining_s !== null) said.push(`has ${duration(sandbox.remaining_s)} left`);
-  if (sandbox.retain_until) said.push(`is deleted ${inTime(sandbox.retain_until)} unless resumed`);
-  if (sandbox.ended_at) said.push(`ended ${ago(sandbox.ended_at)}`);
-  return said;
+  const phrases = [];
+  if (sandbox.silent_since) phrases.push(`unresponsive for ${age(sandbox.silent_since)}`);
+  if (sandbox.queue) phrases.push(...queuePosition(sandbox.queue));
+  if (sandbox.awake_until && secondsUntil(sandbox.awake_until) > 0) phrases.push(`kept awake for ${duration(secondsUntil(sandbox.awake_until))}`);
+  if (sandbox.idle_pause_at) phrases.push(`pauses ${inTime(sandbox.idle_pause_at)} if idle`);
+  if (sandbox.expires_at) phrases.push(`${sandbox.on_timeout === "delete" ? "deleted" : "paused"} ${inTime(sandbox.expires_at)} at the latest`);
+  if (sandbox.remaining_s !== null) phrases.push(`${duration(sandbox.remaining_s)} of its timeout left`);
+  if (sandbox.retain_until) phrases.push(`deleted ${inTime(sandbox.retain_until)} unless resumed`);
+  if (sandbox.ended_at) phrases.push(`ended ${ago(sandbox.ended_at)}`);
+  return phrases;
 }
 
-function place({ position, reason, estimate_s }) {
-  const turn = position === 1 ? "next in line" : `number ${position} in line`;
-  const soon = estimate_s === null ? "" : `, in ${duration(estimate_s)} at the latest`;
-  return [`${turn}${soon}`, reason];
+function queuePosition({ position, reason, estimate_s }) {
+  const place = position === 1 ? "next in queue" : `position ${position} in queue`;
+  const estimate = estimate_s === null ? "" : `, within ${duration(estimate_s)}`;
+  return [`${place}${estimate}`, reason];
 }

@@ -1,21 +1,21 @@
 import { get } from "./api.js";
-import { fill, h, say } from "./dom.js";
+import { fill, h, setText } from "./dom.js";
 import { clockTime, fullTime } from "./formatting.js";
 
 const SOURCES = { events: "events", command: "commands", service: "services", agent: "agents", terminal: "terminals" };
-const USUAL = ["events", "command", "service", "agent"];
-const MOST_LINES = 2000;
-const MOST_WAITING = 200_000; // characters: a flood is told faster than it can be shown
+const DEFAULT_SOURCES = ["events", "command", "service", "agent"];
+const MAX_LINES = 2000;
+const MAX_PENDING = 200_000; // characters: output can arrive faster than it can be rendered
 const LONGEST_LINE = 4000;
 const NEARLY_AT_END_PX = 24;
-// Colours and movements of a terminal, which a log has no use for.
+// Colour and cursor sequences of terminals, which are removed.
 const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00-\x08\x0b\x0c\x0e-\x1f]/g;
 
-/** What is said in a sandbox, followed until somebody scrolls up; of very much the last lines. */
+/** A sandbox's log: scrolls with new lines until the user scrolls up, and keeps the latest lines. */
 export class LogView {
   constructor(path, changed) {
     this._path = path;
-    this.sources = new Set(USUAL);
+    this.sources = new Set(DEFAULT_SOURCES);
     this._lines = h("div", { class: "lines", role: "log", tabindex: 0, "aria-label": "Log", onscroll: () => this._scrolled() });
     this._follow = h("button", { type: "button", class: "quiet", onclick: () => this._setFollowing(!this._following) });
     this.element = h("section", { class: "log" },
@@ -27,11 +27,11 @@ export class LogView {
 
   clear() {
     this._waiting = [];
-    this._weight = 0;
-    this._left = 0;
+    this._size = 0;
+    this._skipped = 0;
     this._open = new Map();
     this._commands = new Map();
-    fill(this._lines, h("p", { class: "hint" }, "Nothing was said so far."));
+    fill(this._lines, h("p", { class: "hint" }, "No log entries yet."));
     this._isEmpty = true;
   }
 
@@ -41,10 +41,10 @@ export class LogView {
 
   add(record) {
     this._waiting.push(record);
-    this._weight += weightOf(record);
-    while (this._waiting.length > 1 && (this._waiting.length > MOST_LINES || this._weight > MOST_WAITING)) {
-      this._weight -= weightOf(this._waiting.shift());
-      this._left += 1;
+    this._size += sizeOf(record);
+    while (this._waiting.length > 1 && (this._waiting.length > MAX_LINES || this._size > MAX_PENDING)) {
+      this._size -= sizeOf(this._waiting.shift());
+      this._skipped += 1;
     }
     this._followLater();
   }
@@ -64,10 +64,10 @@ export class LogView {
     this._followLater();
   }
 
-  // What is scrolled up to stays where it is: new lines wait, and are counted.
+  // While the user has scrolled up, the view stays; new lines are held back and counted.
   _followLater() {
     const waiting = this._waiting?.length ?? 0;
-    say(this._follow, this._following ? "Following" : waiting ? `Follow (${waiting} more)` : "Follow");
+    setText(this._follow, this._following ? "Following" : waiting ? `Follow (${waiting} new)` : "Follow");
     if (!this._following || this._frame) return;
     this._frame = requestAnimationFrame(() => {
       this._frame = null;
@@ -84,17 +84,17 @@ export class LogView {
   _flush() {
     if (this._waiting.length > 0 && this._isEmpty) fill(this._lines);
     this._isEmpty &&= this._waiting.length === 0;
-    if (this._left) this._append({ kind: "gap" }, `${this._left} records are left out here: they came too fast.`);
-    this._left = this._weight = 0;
+    if (this._skipped) this._append({ kind: "gap" }, `[${this._skipped} records skipped: output too fast]`);
+    this._skipped = this._size = 0;
     this._waiting.splice(0).forEach(record => this._write(record));
     this._trim();
     this._lines.scrollTop = this._lines.scrollHeight;
   }
 
   _trim() {
-    if (this._lines.childElementCount <= MOST_LINES) return;
-    while (this._lines.childElementCount >= MOST_LINES) this._lines.firstElementChild.remove();
-    this._lines.prepend(new Line({ kind: "gap" }, "What was said before is not shown any more.").element);
+    if (this._lines.childElementCount <= MAX_LINES) return;
+    while (this._lines.childElementCount >= MAX_LINES) this._lines.firstElementChild.remove();
+    this._lines.prepend(new Line({ kind: "gap" }, "[older lines are no longer shown]").element);
   }
 
   _append(written, text) {
@@ -111,14 +111,14 @@ export class LogView {
     else this._append({ ...written, kind: "mark" }, record.type === "exit" ? outcome(record) : event(record));
   }
 
-  // What is written comes in pieces, which may end in the middle of a line.
+  // A record may end in the middle of a line.
   _writeText(record, written) {
     const stream = `${record.command_id} ${record.type}`;
     const [first, ...rest] = textOf(record).replaceAll("\r\n", "\n").split("\n");
     let open = this._open.get(stream);
     if (open?.element.isConnected) open.extend(first);
     else open = this._append(written, first);
-    const shown = rest.slice(-MOST_LINES);
+    const shown = rest.slice(-MAX_LINES);
     shown.forEach((text, index) => {
       const isBegun = text !== "" || index < shown.length - 1;
       open = isBegun ? this._append(written, text) : null;
@@ -131,13 +131,13 @@ export class LogView {
     const kinds = { command: "commands", terminal: "terminals" };
     if (!(record.source in kinds)) return;
     get(`${this._path}/${kinds[record.source]}/${record.command_id}`).then(
-      ({ cmd }) => started.tell(`$ ${cmd ?? "a shell"}`),
-      () => {}, // it is not kept any more: that it was started says enough
+      ({ cmd }) => started.setText(`$ ${cmd ?? "a shell"}`),
+      () => {}, // the command has expired; "started" is shown without it
     );
   }
 }
 
-/** A line of the log, which may get longer as more of it comes. */
+/** A line of the log; output can be appended to it. */
 class Line {
   constructor({ at, source = "", kind }, text) {
     this._text = h("span", { class: "text" });
@@ -145,18 +145,18 @@ class Line {
       h("time", at ? { datetime: at, title: fullTime(at) } : {}, at ? clockTime(at) : ""),
       h("span", { class: "source" }, source),
       this._text);
-    this.tell(text);
+    this.setText(text);
   }
 
-  tell(text) {
+  setText(text) {
     this._raw = text.slice(0, LONGEST_LINE);
-    // A carriage return begins the line anew, as progress bars do.
+    // A carriage return restarts the line, as in progress bars.
     const shown = this._raw.replace(ESCAPES, "").replace(/\r+$/, "");
-    say(this._text, shown.slice(shown.lastIndexOf("\r") + 1) + (text.length > LONGEST_LINE ? "…" : ""));
+    setText(this._text, shown.slice(shown.lastIndexOf("\r") + 1) + (text.length > LONGEST_LINE ? "…" : ""));
   }
 
   extend(text) {
-    this.tell(this._raw + text);
+    this.setText(this._raw + text);
   }
 }
 
@@ -165,7 +165,7 @@ function label({ source, name, command_id }) {
   return name ?? `${source} ${command_id.slice(-4)}`;
 }
 
-function weightOf({ text, base64 }) {
+function sizeOf({ text, base64 }) {
   return (text ?? base64 ?? "").length;
 }
 
@@ -174,9 +174,9 @@ function textOf({ text, base64 }) {
 }
 
 function missing({ size, stream, reason, oldest }) {
-  if (oldest !== undefined) return "What was said before is not kept any more.";
-  const whose = stream ? ` of ${stream}` : "";
-  return size === null ? `Something${whose} may be missing here${reason ? `: ${reason}` : "."}` : `${size} bytes${whose} are missing here.`;
+  if (oldest !== undefined) return "[older entries have been deleted]";
+  const of = stream ? ` of ${stream}` : "";
+  return size === null ? `[output${of} may have been lost${reason ? `: ${reason}` : ""}]` : `[${size} bytes${of} lost]`;
 }
 
 function outcome({ state, exit_code, reason }) {

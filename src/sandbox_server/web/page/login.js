@@ -2,14 +2,14 @@ import { call } from "./api.js";
 
 const REMEMBERED = "sandbox-server.login";
 
-/** Sign in with a key, which is kept nowhere: the browser gets a cookie that no script can read. */
+/** Sign in with an API key, which is not stored: the browser gets a cookie that scripts cannot read. */
 export async function signIn(key) {
   const login = await call("POST", "/v1/login", { headers: { "X-API-Key": key } });
   localStorage.setItem(REMEMBERED, login.id);
   return login;
 }
 
-/** Find who is signed in, if it is somebody who signed in here. */
+/** Find the current session, if it was created on this page. */
 export async function findLogin() {
   if (localStorage.getItem(REMEMBERED) === null) return null;
   const login = await call("GET", "/v1/login").catch(problem => {
@@ -17,7 +17,7 @@ export async function findLogin() {
     throw problem;
   });
   if (login === null || login.id === localStorage.getItem(REMEMBERED)) return login;
-  // A page of a sandbox can have set the cookie, where there is no TLS, and would see all that is done here.
+  // Without TLS a sandbox's page could have set the cookie: the user would work in the attacker's session.
   await signOut();
   return null;
 }

@@ -2,7 +2,7 @@ import { h } from "./dom.js";
 
 const SHOWN_FOR_MS = 8000;
 
-/** Say something for a while, in a place that is read aloud. */
+/** Show a notice for some seconds; screen readers announce it. */
 export function notify(text, { kind = "plain" } = {}) {
   const notice = h("p", { class: `notice ${kind}` }, text);
   notice.append(h("button", { type: "button", class: "quiet", "aria-label": "Close", onclick: () => notice.remove() }, "×"));
@@ -10,13 +10,13 @@ export function notify(text, { kind = "plain" } = {}) {
   setTimeout(() => notice.remove(), SHOWN_FOR_MS);
 }
 
-/** Do something, and say what goes wrong; gives whether nothing did. */
+/** Run an action and show its error, if any; resolves to whether it succeeded. */
 export async function attempt(act) {
   try {
     await act();
     return true;
   } catch (problem) {
-    if (problem.status !== 401) notify(problem.message, { kind: "bad" }); // who is signed out sees that
+    if (problem.status !== 401) notify(problem.message, { kind: "bad" }); // a lost session is reported elsewhere
     return false;
   }
 }

@@ -1,14 +1,14 @@
 import { get, pages } from "./api.js";
 import { ENDED } from "./state.js";
 
-const TOGETHER_MS = 150, AGAIN_MS = 2000;
-const MOST_APART = 20;
+const BATCH_MS = 150, RETRY_MS = 2000;
+const MAX_SINGLE_READS = 20;
 const LARGEST_PAGE = 200;
 
 /**
- * All sandboxes there are, kept as they are by reading again what events are about.
+ * All sandboxes, kept current by reading a sandbox again when there is an event about it.
  *
- * A read counts only if none that was begun later has told of the same sandbox.
+ * Responses can arrive out of order: a read is ignored if a later one has already updated the sandbox.
  */
 export class SandboxList {
   constructor(changed) {
@@ -21,26 +21,26 @@ export class SandboxList {
     this._timer = null;
   }
 
-  /** Read all of them. */
+  /** Read all sandboxes. */
   async load() {
-    const begun = this._begin();
-    const there = new Set();
+    const started = this._start();
+    const found = new Set();
     const query = { limit: LARGEST_PAGE };
     const states = this.withEnded ? ENDED : [];
-    for (const asked of [query, ...states.map(state => ({ ...query, state }))]) {
-      for await (const items of pages("/v1/sandboxes", asked)) {
-        items.forEach(sandbox => there.add(sandbox.id));
-        this._take(items, begun);
+    for (const parameters of [query, ...states.map(state => ({ ...query, state }))]) {
+      for await (const items of pages("/v1/sandboxes", parameters)) {
+        items.forEach(sandbox => found.add(sandbox.id));
+        this._update(items, started);
       }
     }
-    const gone = [...this.sandboxes.keys()].filter(id => !there.has(id) && this._isNews(id, begun));
-    this._drop(gone, begun);
+    const gone = [...this.sandboxes.keys()].filter(id => !found.has(id) && this._isCurrent(id, started));
+    this._remove(gone, started);
   }
 
-  /** Note that something happened to a sandbox. */
-  note(id) {
+  /** Schedule reading a sandbox after an event about it. */
+  refresh(id) {
     this._due.add(id);
-    this._timer ??= this._readIn(TOGETHER_MS);
+    this._timer ??= this._readIn(BATCH_MS);
   }
 
   close() {
@@ -54,62 +54,62 @@ export class SandboxList {
 
   async _readDue() {
     const due = [...this._due];
-    let delay = TOGETHER_MS;
+    let delay = BATCH_MS;
     this._due.clear();
     try {
-      if (due.length > MOST_APART) await this.load();
+      if (due.length > MAX_SINGLE_READS) await this.load();
       else await Promise.all(due.map(id => this._read(id)));
       await this._readQueue();
     } catch {
-      due.forEach(id => this._due.add(id)); // the server is away
-      delay = AGAIN_MS;
+      due.forEach(id => this._due.add(id)); // the server is unreachable
+      delay = RETRY_MS;
     }
     this._timer = this._due.size > 0 && !this._isClosed ? this._readIn(delay) : null;
   }
 
   async _read(id) {
-    const begun = this._begin();
+    const started = this._start();
     try {
-      this._take([await get(`/v1/sandboxes/${id}`)], begun);
+      this._update([await get(`/v1/sandboxes/${id}`)], started);
     } catch (problem) {
       if (problem.status !== 404) throw problem;
-      this._drop([id], begun);
+      this._remove([id], started);
     }
   }
 
-  // Whoever leaves the line moves all behind, of which no event tells.
+  // Queue positions change without events when another sandbox leaves the queue.
   async _readQueue() {
     const waiting = [...this.sandboxes.values()].filter(sandbox => sandbox.queue !== null);
     if (waiting.some(sandbox => sandbox.state === "queued")) {
-      const begun = this._begin();
-      this._take((await get(`/v1/sandboxes?state=queued&limit=${LARGEST_PAGE}`)).items, begun);
+      const started = this._start();
+      this._update((await get(`/v1/sandboxes?state=queued&limit=${LARGEST_PAGE}`)).items, started);
     }
-    const others = waiting.filter(sandbox => sandbox.state !== "queued").slice(0, MOST_APART);
+    const others = waiting.filter(sandbox => sandbox.state !== "queued").slice(0, MAX_SINGLE_READS);
     await Promise.all(others.map(sandbox => this._read(sandbox.id)));
   }
 
-  _begin() {
+  _start() {
     this._reads += 1;
     return this._reads;
   }
 
-  _isNews(id, begun) {
-    return (this._readAt.get(id) ?? 0) <= begun;
+  _isCurrent(id, started) {
+    return (this._readAt.get(id) ?? 0) <= started;
   }
 
-  _take(items, begun) {
-    const news = items.filter(({ id }) => this._isNews(id, begun));
-    for (const sandbox of news) {
-      this._readAt.set(sandbox.id, begun);
+  _update(items, started) {
+    const current = items.filter(({ id }) => this._isCurrent(id, started));
+    for (const sandbox of current) {
+      this._readAt.set(sandbox.id, started);
       if (!this.withEnded && ENDED.includes(sandbox.state)) this.sandboxes.delete(sandbox.id);
       else this.sandboxes.set(sandbox.id, sandbox);
     }
-    this._changed(news.map(({ id }) => id));
+    this._changed(current.map(({ id }) => id));
   }
 
-  _drop(ids, begun) {
+  _remove(ids, started) {
     for (const id of ids) {
-      this._readAt.set(id, begun);
+      this._readAt.set(id, started);
       this.sandboxes.delete(id);
     }
     this._changed(ids);

@@ -1,6 +1,6 @@
 import { call, get, pages, post } from "./api.js";
 import { confirm } from "./dialog.js";
-import { button, fill, h, say } from "./dom.js";
+import { button, fill, h, setText } from "./dom.js";
 import { LogView } from "./log.js";
 import { mayChange } from "./login.js";
 import { attempt } from "./notices.js";
@@ -10,11 +10,11 @@ import { openTerminal, terminalsOf } from "./terminals.js";
 import { Timeline } from "./timeline.js";
 import { ago, deadlines, duration, fullTime } from "./formatting.js";
 
-const TICK_MS = 5000, TOGETHER_MS = 150;
+const TICK_MS = 5000, BATCH_MS = 150;
 const FIRST_LINES = 500;
 
-/** Show one sandbox: what it is, what happened to it and why, and what is said in it. */
-export function showSandbox(root, { login, tellConnection, ids: [id] }) {
+/** Show one sandbox: its details, its timeline and its log. */
+export function showSandbox(root, { login, showConnection, ids: [id] }) {
   const path = `/v1/sandboxes/${id}`;
   document.title = `${id} · sandbox-server`;
   const state = badge("");
@@ -32,8 +32,8 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
     words,
     terminals,
     h("div", { class: "halves" },
-      h("section", {}, h("h2", {}, "What it is"), facts),
-      h("section", {}, h("h2", {}, "What happened"), timeline.element)),
+      h("section", {}, h("h2", {}, "Details"), facts),
+      h("section", {}, h("h2", {}, "Timeline"), timeline.element)),
     log.element);
 
   async function read() {
@@ -41,7 +41,7 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
     sandbox = await get(path);
     if (left) return;
     setBadge(state, sandbox.state);
-    fill(facts, ...told(sandbox).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+    fill(facts, ...details(sandbox).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
     tick();
     if (before === sandbox.state) return;
     fill(buttons, ...(mayChange(login) ? actions() : []));
@@ -49,13 +49,13 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
   }
 
   function tick() {
-    if (sandbox !== null) say(words, [sandbox.state_reason, sandbox.template_note, ...deadlines(sandbox)].filter(Boolean).join(" · "));
+    if (sandbox !== null) setText(words, [sandbox.state_reason, sandbox.template_note, ...deadlines(sandbox)].filter(Boolean).join(" · "));
   }
 
   function actions() {
     if (ENDED.includes(sandbox.state) || sandbox.target === "gone") return [];
     const isPaused = ["paused", "pausing"].includes(sandbox.state);
-    const opening = button("Open a terminal", () => attempt(() => openTerminal(sandbox)), { class: "main" });
+    const opening = button("Open terminal", () => attempt(() => openTerminal(sandbox)), { class: "main" });
     const pausing = button("Pause", () => change("pause"));
     const resuming = button("Resume", () => change("resume?wait=0"));
     const deleting = button("Delete", remove, { class: "dangerous" });
@@ -69,16 +69,16 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
   });
 
   async function remove() {
-    if (!(await confirm(`Delete ${id}?`, "All that is in it is gone for good: files, processes, terminals.", "Delete it"))) return;
+    if (!(await confirm(`Delete ${id}?`, "All its files, processes and terminals are deleted permanently.", "Delete sandbox"))) return;
     await attempt(async () => {
       await call("DELETE", path);
       await read();
     });
   }
 
-  function happened(record) {
-    if (record.source === "events" && timeline.add(record)) reading ??= setTimeout(readAgain, TOGETHER_MS);
-    if (record.source === undefined || log.shows(record.source)) log.add(record); // a gap of all of it has none
+  function showRecord(record) {
+    if (record.source === "events" && timeline.add(record)) reading ??= setTimeout(readAgain, BATCH_MS);
+    if (record.source === undefined || log.shows(record.source)) log.add(record); // a gap in all sources has no source
   }
 
   function readAgain() {
@@ -90,11 +90,11 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
     leave();
     log.clear();
     const query = new URLSearchParams({ tail: FIRST_LINES });
-    // What happens to the sandbox changes what is told of it, whether or not it is shown among the lines.
+    // Events are always followed, even if not shown in the log: they trigger reading the sandbox again.
     for (const source of new Set(["events", ...log.sources])) query.append("source", source);
     leave = follow(`${path}/logs`, query, {
-      told: happened,
-      state: tellConnection,
+      received: showRecord,
+      state: showConnection,
       missed: () => restart(),
       isOver: async () => {
         await read();
@@ -122,7 +122,7 @@ export function showSandbox(root, { login, tellConnection, ids: [id] }) {
   };
 }
 
-function told(sandbox) {
+function details(sandbox) {
   const { resources } = sandbox;
   const labels = Object.entries(sandbox.metadata).map(([name, value]) => `${name} = ${value}`);
   const size = [resources.cpu_count && `${resources.cpu_count} CPU`, resources.memory_mb && `${resources.memory_mb} MiB`].filter(Boolean);
@@ -135,10 +135,10 @@ function told(sandbox) {
     ["Agent", sandbox.agent_type],
     ["Metadata", labels.join("\n")],
     ["Created", fullTime(sandbox.created_at)],
-    ["Used last", sandbox.last_activity_at && ago(sandbox.last_activity_at)],
-    ["May run for", `${duration(sandbox.timeout_s)}, then it is ${sandbox.on_timeout === "delete" ? "deleted" : "paused"}`],
-    ["Idle", sandbox.idle_timeout_s === null ? "is not paused for it" : `paused after ${duration(sandbox.idle_timeout_s)}`],
-    ["Used while paused", sandbox.auto_resume ? "resumes" : "stays paused"],
+    ["Last activity", sandbox.last_activity_at && ago(sandbox.last_activity_at)],
+    ["Timeout", `${sandbox.on_timeout === "delete" ? "deleted" : "paused"} after ${duration(sandbox.timeout_s)}`],
+    ["Idle timeout", sandbox.idle_timeout_s === null ? "off" : `paused after ${duration(sandbox.idle_timeout_s)}`],
+    ["Auto-resume", sandbox.auto_resume ? "on" : "off"],
     ["Priority", sandbox.priority ? String(sandbox.priority) : null],
   ];
   return facts.filter(([, value]) => value);

@@ -1,5 +1,5 @@
-import { askForSandbox } from "./create.js";
-import { button, fill, h, say } from "./dom.js";
+import { openCreateDialog } from "./create.js";
+import { button, fill, h, setText } from "./dom.js";
 import { SandboxList } from "./sandbox-list.js";
 import { mayChange } from "./login.js";
 import { notify } from "./notices.js";
@@ -7,30 +7,30 @@ import { badge, setBadge } from "./state.js";
 import { follow } from "./stream.js";
 import { age, deadlines, fullTime } from "./formatting.js";
 
-const TICK_MS = 5000, AGAIN_MS = 2000;
+const TICK_MS = 5000, RETRY_MS = 2000;
 
-/** Show all sandboxes, and what becomes of them while somebody looks. */
-export function showSandboxes(root, { login, tellConnection }) {
+/** Show all sandboxes, updated live. */
+export function showSandboxes(root, { login, showConnection }) {
   const rows = new Map();
   const list = h("ul", { class: "rows", "aria-label": "Sandboxes" });
-  const count = h("p", { class: "hint", role: "status" }, "Reading…");
-  const search = h("input", { type: "search", placeholder: "Find by id, user, session, template, metadata", "aria-label": "Find", oninput: () => sift() });
+  const count = h("p", { class: "hint", role: "status" }, "Loading…");
+  const search = h("input", { type: "search", placeholder: "Search by id, user, session, template, metadata", "aria-label": "Search", oninput: () => applySearch() });
   const withEnded = h("input", { type: "checkbox", id: "with-ended", onchange: () => {
     sandboxList.withEnded = withEnded.checked;
     load();
   } });
-  const create = button("New sandbox", () => askForSandbox(), { class: "main" });
+  const create = button("New sandbox", () => openCreateDialog(), { class: "main" });
   fill(root,
     h("div", { class: "bar" },
       h("h1", {}, "Sandboxes"),
       mayChange(login) ? create : null),
-    h("div", { class: "bar tools" }, search, h("label", { for: "with-ended" }, withEnded, " with those that ended")),
+    h("div", { class: "bar tools" }, search, h("label", { for: "with-ended" }, withEnded, " Show deleted")),
     count,
     list);
 
   const sandboxList = new SandboxList(ids => {
     ids.forEach(id => place(id));
-    sift();
+    applySearch();
   });
 
   function place(id) {
@@ -44,7 +44,7 @@ export function showSandboxes(root, { login, tellConnection }) {
       rows.set(id, made);
       list.insertBefore(made.element, newestBefore(id));
     } else {
-      row.tell(sandbox);
+      row.update(sandbox);
     }
   }
 
@@ -55,14 +55,14 @@ export function showSandboxes(root, { login, tellConnection }) {
     return next;
   }
 
-  function sift() {
-    const wanted = search.value.trim().toLowerCase();
+  function applySearch() {
+    const text = search.value.trim().toLowerCase();
     let shown = 0;
     for (const row of rows.values()) {
-      row.element.hidden = !row.text.includes(wanted);
+      row.element.hidden = !row.text.includes(text);
       shown += row.element.hidden ? 0 : 1;
     }
-    say(count, summary(shown, [...sandboxList.sandboxes.values()]));
+    setText(count, summary(shown, [...sandboxList.sandboxes.values()]));
   }
 
   async function load() {
@@ -70,18 +70,18 @@ export function showSandboxes(root, { login, tellConnection }) {
       await sandboxList.load();
     } catch (problem) {
       if (problem.status === 401 || left) return;
-      if (problem.status) notify(problem.message, { kind: "bad" }); // else the header says that the connection is lost
-      again = setTimeout(load, AGAIN_MS);
+      if (problem.status) notify(problem.message, { kind: "bad" }); // if unreachable, the header shows it
+      retry = setTimeout(load, RETRY_MS);
     }
   }
 
-  let loaded = null, again = null, left = false;
+  let loaded = null, retry = null, left = false;
   const leave = follow("/v1/events", { tail: 0 }, {
     state: state => {
-      tellConnection(state);
+      showConnection(state);
       if (state === "live") loaded ??= load();
     },
-    told: event => (event.type === "gap" ? load() : event.sandbox_id && sandboxList.note(event.sandbox_id)),
+    received: event => (event.type === "gap" ? load() : event.sandbox_id && sandboxList.refresh(event.sandbox_id)),
     missed: load,
   });
   const ticking = setInterval(() => rows.forEach(row => row.tick()), TICK_MS);
@@ -90,19 +90,19 @@ export function showSandboxes(root, { login, tellConnection }) {
     leave();
     sandboxList.close();
     clearInterval(ticking);
-    clearTimeout(again);
+    clearTimeout(retry);
   };
 }
 
 function summary(shown, sandboxes) {
-  if (sandboxes.length === 0) return "There are no sandboxes. What your agents create appears here at once.";
+  if (sandboxes.length === 0) return "No sandboxes. New sandboxes appear here immediately.";
   const counts = new Map();
   for (const { state } of sandboxes) counts.set(state, (counts.get(state) ?? 0) + 1);
-  const told = [...counts].map(([state, number]) => `${number} ${state}`).join(", ");
-  return shown === sandboxes.length ? `${sandboxes.length}: ${told}` : `${shown} of ${sandboxes.length}: ${told}`;
+  const summary = [...counts].map(([state, number]) => `${number} ${state}`).join(", ");
+  return shown === sandboxes.length ? `${sandboxes.length}: ${summary}` : `${shown} of ${sandboxes.length}: ${summary}`;
 }
 
-/** One sandbox of the list, which can be told anew what it is. */
+/** A row of the list. */
 class Row {
   constructor(sandbox) {
     this._badge = badge(sandbox.state);
@@ -113,15 +113,15 @@ class Row {
     this._words = h("span", { class: "words" });
     this.element = h("li", { "data-id": sandbox.id },
       h("a", { class: "row", href: `#sandboxes/${sandbox.id}` }, this._badge, this._name, this._what, this._who, this._words, this._age));
-    this.tell(sandbox);
+    this.update(sandbox);
   }
 
-  tell(sandbox) {
+  update(sandbox) {
     this._sandbox = sandbox;
     setBadge(this._badge, sandbox.state);
-    say(this._name, sandbox.id);
-    say(this._what, [sandbox.template, sandbox.backend].filter(Boolean).join(" at "));
-    say(this._who, [sandbox.user_id, sandbox.session_id].filter(Boolean).join(" · "));
+    setText(this._name, sandbox.id);
+    setText(this._what, [sandbox.template, sandbox.backend].filter(Boolean).join(" on "));
+    setText(this._who, [sandbox.user_id, sandbox.session_id].filter(Boolean).join(" · "));
     const labels = Object.entries(sandbox.metadata).map(([name, value]) => `${name}=${value}`);
     this._who.title = labels.join("\n");
     this._age.title = `Created ${fullTime(sandbox.created_at)}`;
@@ -129,9 +129,9 @@ class Row {
     this.tick();
   }
 
-  /** Say anew what changes as time goes by. */
+  /** Update the texts that depend on the time. */
   tick() {
-    say(this._age, age(this._sandbox.created_at));
-    say(this._words, deadlines(this._sandbox).join(" · "));
+    setText(this._age, age(this._sandbox.created_at));
+    setText(this._words, deadlines(this._sandbox).join(" · "));
   }
 }

@@ -1,7 +1,7 @@
 import { fill, h } from "./dom.js";
 import { signIn } from "./login.js";
 
-/** Ask for a key. */
+/** Show the sign-in form. */
 export function showSignIn(root, signedIn) {
   const key = h("input", {
     id: "key", type: "password", required: true, autocomplete: "off", spellcheck: "false", placeholder: "sbx_…", "aria-describedby": "key-hint key-problem",
@@ -15,17 +15,17 @@ export function showSignIn(root, signedIn) {
     try {
       signedIn(await signIn(key.value.trim()));
     } catch (refused) {
-      problem.textContent = refused.status === 401 ? "This key is not known here, or was revoked." : refused.message;
+      problem.textContent = refused.status === 401 ? "This API key is invalid or was revoked." : refused.message;
       key.select();
     } finally {
       submit.disabled = false;
     }
   } },
   h("h1", {}, "Sandboxes"),
-  h("p", {}, "Computers for your agents: which there are, what they do, and a terminal in each."),
+  h("p", {}, "Sandboxes for your agents: live states, logs and terminals."),
   h("label", { for: "key" }, "API key"),
   key,
-  h("p", { id: "key-hint", class: "hint" }, "The server printed one at its first start. This page does not keep it: you stay signed in for twelve hours, in this browser."),
+  h("p", { id: "key-hint", class: "hint" }, "The server printed a key at its first start. The key is not stored; this browser stays signed in for twelve hours."),
   problem,
   submit);
   fill(root, form);

@@ -1,7 +1,7 @@
 const TRIED = "sandbox-server.tried", TRIES = 5, AGAIN_MS = 500;
 
-// A browser gives up what it is fetching when the machine's network changes, as it does where sandboxes are made on the
-// same machine; a module that was given up stays so for as long as the document lives.
+// Browsers abort fetches when the machine's network changes, as when a sandbox is created on the same machine. A module
+// that failed to load is not fetched again within the same document, so the page is reloaded.
 import("./app.js").then(
   () => sessionStorage.removeItem(TRIED),
   problem => {

@@ -1,8 +1,8 @@
-import { h, say } from "./dom.js";
+import { h, setText } from "./dom.js";
 
 export const ENDED = ["stopped", "failed"];
 
-/** A sandbox's state as a badge, which is told apart by more than its colour. */
+/** Create a badge with a sandbox's state, as text and colour. */
 export function badge(state) {
   const element = h("span", {});
   setBadge(element, state);
@@ -11,5 +11,5 @@ export function badge(state) {
 
 export function setBadge(element, state) {
   element.className = `badge ${state}`;
-  say(element, state);
+  setText(element, state);
 }

@@ -4,25 +4,27 @@ const FIRST_WAIT_MS = 500, LONGEST_WAIT_MS = 10_000;
 const HIDDEN_FOR_MS = 10_000;
 
 /**
- * Follow a stream: after a break where it was, and not while nobody looks, since a browser opens few connections to a server.
+ * Follow a stream of server-sent events: resumes at the last message, and disconnects while the page is hidden, because
+ * browsers open only a few connections per server.
  *
- * `told` gets each message, `state` is told "live", "lost" or "over", and `missed` that something may have been, as nothing
- * had come yet to go on from. `isOver` is asked where the server will not go on. Gives a function that ends it.
+ * `received` gets each message, `state` gets "live", "lost" or "over". `missed` is called after a reconnection without a
+ * position to resume from. `isOver` decides whether to stop when the server has closed the stream. Returns a function
+ * that ends the stream.
  */
-export function follow(path, query, { told, state, missed = () => {}, isOver = async () => false }) {
+export function follow(path, query, { received, state, missed = () => {}, isOver = async () => false }) {
   let source = null, last = null, timer = null, wait = FIRST_WAIT_MS, broken = false, ended = false;
 
   function open() {
-    const asked = new URLSearchParams(query);
+    const parameters = new URLSearchParams(query);
     if (last !== null) {
-      asked.delete("tail");
-      asked.set("after", last);
+      parameters.delete("tail");
+      parameters.set("after", last);
     }
-    source = new EventSource(`${path}?${asked}`);
+    source = new EventSource(`${path}?${parameters}`);
     source.onopen = opened;
     source.onmessage = ({ data, lastEventId }) => {
       last = lastEventId || last;
-      told(JSON.parse(data));
+      received(JSON.parse(data));
     };
     source.onerror = lost;
   }
@@ -40,7 +42,7 @@ export function follow(path, query, { told, state, missed = () => {}, isOver = a
     if (source.readyState === EventSource.CLOSED) recover();
   }
 
-  // The browser has given up: the stream is over, nobody is signed in any more, or something in between said so.
+  // The browser does not reconnect: the stream has ended, the session has ended, or a proxy answered with an error.
   async function recover() {
     close();
     try {
@@ -61,7 +63,7 @@ export function follow(path, query, { told, state, missed = () => {}, isOver = a
     source = null;
   }
 
-  function look() {
+  function updateVisibility() {
     clearTimeout(timer);
     if (document.hidden) timer = setTimeout(close, HIDDEN_FOR_MS);
     else if (source === null && !ended) {
@@ -73,11 +75,11 @@ export function follow(path, query, { told, state, missed = () => {}, isOver = a
   function end() {
     ended = true;
     close();
-    document.removeEventListener("visibilitychange", look);
+    document.removeEventListener("visibilitychange", updateVisibility);
     access.removeEventListener("refused", end);
   }
 
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", updateVisibility);
   access.addEventListener("refused", end);
   open();
   return end;

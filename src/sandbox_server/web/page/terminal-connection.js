@@ -1,21 +1,21 @@
 import { get } from "./api.js";
 
 const FIRST_WAIT_MS = 250, LONGEST_WAIT_MS = 5000;
-const SILENCE_MS = 25_000, ANSWERED_WITHIN_MS = 10_000;
+const PING_AFTER_MS = 25_000, ANSWERED_WITHIN_MS = 10_000;
 const ENDED = 1000;
 
 /**
- * The line between a terminal on the screen and the one in a sandbox: docs/terminals.md says what goes over it.
+ * The WebSocket between the terminal on the screen and the one in the sandbox; its protocol is in docs/terminals.md.
  *
- * It is connected again at the byte that was shown last, whatever broke it, until the terminal has ended.
+ * It reconnects and resumes after the last byte shown, until the terminal has ended.
  */
 export class TerminalConnection {
   constructor(path, found, { terminal, state, status, attached, ended }) {
     this._path = path;
     this._terminal = terminal;
-    this._tell = { state, status, attached, ended };
+    this._callbacks = { state, status, attached, ended };
     this._shown = null;
-    this._replayed = found.size; // what was shown before we came
+    this._replayed = found.size; // output from before this connection
     this._wait = FIRST_WAIT_MS;
     this._size = { cols: found.cols, rows: found.rows };
     this._encoder = new TextEncoder();
@@ -24,7 +24,7 @@ export class TerminalConnection {
     this._connect();
   }
 
-  /** Give the terminal another size, here and there. */
+  /** Resize the terminal, locally and in the sandbox. */
   resize({ cols, rows }) {
     this._terminal.resize(cols, rows);
     if (cols === this._size.cols && rows === this._size.rows) return;
@@ -45,8 +45,8 @@ export class TerminalConnection {
     const socket = new WebSocket(url);
     socket.binaryType = "arraybuffer";
     socket.onmessage = ({ data }) => {
-      this._heard();
-      if (typeof data === "string") this._heed(JSON.parse(data));
+      this._restartTimer();
+      if (typeof data === "string") this._handle(JSON.parse(data));
       else this._show(new Uint8Array(data));
     };
     socket.onclose = ({ code }) => this._lost(code);
@@ -61,38 +61,38 @@ export class TerminalConnection {
     });
   }
 
-  _heed(said) {
-    switch (said.type) {
+  _handle(message) {
+    switch (message.type) {
       case "attached":
-        this._shown = said.offset;
-        this._parsed ??= said.offset;
+        this._shown = message.offset;
+        this._parsed ??= message.offset;
         this._wait = FIRST_WAIT_MS;
-        this._take(said);
-        this._tell.state("live");
-        this._tell.status("");
-        return this._tell.attached();
+        this._applySize(message);
+        this._callbacks.state("live");
+        this._callbacks.status("");
+        return this._callbacks.attached();
       case "gap":
-        this._shown += said.size ?? 0;
-        return this._terminal.write(`\r\n\x1b[2m[${said.size ?? "some"} bytes are missing here]\x1b[0m\r\n`);
+        this._shown += message.size ?? 0;
+        return this._terminal.write(`\r\n\x1b[2m[${message.size ?? "some"} bytes lost]\x1b[0m\r\n`);
       case "resized":
-        return this._take(said);
+        return this._applySize(message);
       case "sandbox":
-        return this._tell.status(said.state === "running" ? "" : `The sandbox is ${said.state}.${said.state === "paused" ? " It resumes when you type." : ""}`);
+        return this._callbacks.status(message.state === "running" ? "" : `The sandbox is ${message.state}.${message.state === "paused" ? " Type to resume it." : ""}`);
       case "problem":
-        return this._tell.status(`${said.title}: ${said.detail}`);
+        return this._callbacks.status(`${message.title}: ${message.detail}`);
       case "exit":
-        return this._end(said);
+        return this._end(message);
     }
   }
 
-  // Whoever gave it a size last, all see it so.
-  _take({ cols, rows }) {
+  // All viewers share one size: the last one that was set.
+  _applySize({ cols, rows }) {
     this._size = { cols, rows };
     this._terminal.resize(cols, rows);
   }
 
   _type(bytes) {
-    // What programs once asked of the terminal was answered then, and would be typed anew.
+    // Replayed output contains queries that were answered then; answering again would type the answers as input.
     if (this._parsed === undefined || this._parsed < this._replayed) return;
     this._send(bytes);
   }
@@ -101,13 +101,13 @@ export class TerminalConnection {
     if (this._socket.readyState === WebSocket.OPEN) this._socket.send(message);
   }
 
-  // A line can be dead without a word; the browser tells of no pings.
-  _heard() {
+  // A connection can fail silently, and browsers do not expose WebSocket pings.
+  _restartTimer() {
     clearTimeout(this._timer);
     this._timer = setTimeout(() => {
       this._send(JSON.stringify({ type: "ping" }));
       this._timer = setTimeout(() => this._abandon(), ANSWERED_WITHIN_MS);
-    }, SILENCE_MS);
+    }, PING_AFTER_MS);
   }
 
   _abandon() {
@@ -119,20 +119,20 @@ export class TerminalConnection {
   _end({ state, exit_code, reason }) {
     this._hasEnded = true;
     const code = exit_code === null || exit_code === undefined ? "" : `, exit code ${exit_code}`;
-    this._tell.status(`It has ended: ${state}${code}${reason ? ` (${reason})` : ""}.`);
-    this._tell.ended();
-    this._tell.state("over");
+    this._callbacks.status(`Terminal ended: ${state}${code}${reason ? ` (${reason})` : ""}.`);
+    this._callbacks.ended();
+    this._callbacks.state("over");
   }
 
   async _lost(code) {
     clearTimeout(this._timer);
     if (this._isClosed || this._hasEnded || code === ENDED) return;
-    this._tell.state("lost");
+    this._callbacks.state("lost");
     try {
-      await get(this._path); // a refused handshake tells a browser nothing
+      await get(this._path); // browsers do not expose why a handshake was refused
     } catch (problem) {
       if (problem.status === 401) return;
-      if (problem.status === 404) return this._tell.status(problem.message);
+      if (problem.status === 404) return this._callbacks.status(problem.message);
     }
     if (this._isClosed) return;
     this._timer = setTimeout(() => this._connect(), this._wait);

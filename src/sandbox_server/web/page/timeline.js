@@ -2,14 +2,14 @@ import { h } from "./dom.js";
 import { badge } from "./state.js";
 import { clockTime, fullTime } from "./formatting.js";
 
-/** What happened to a sandbox, each with who or what caused it, and why; newest first. */
+/** A sandbox's state changes with their cause, actor and reason; newest first. */
 export class Timeline {
   constructor() {
-    this.element = h("ol", { class: "timeline", "aria-label": "What happened" });
+    this.element = h("ol", { class: "timeline", "aria-label": "Timeline" });
     this._last = 0;
   }
 
-  /** Add what happened, and tell whether it is news. */
+  /** Add an event; returns false if it is already shown. */
   add(entry) {
     if (entry.seq <= this._last) return false;
     this._last = entry.seq;
@@ -24,6 +24,6 @@ export class Timeline {
 }
 
 function cause({ cause, actor }) {
-  const who = actor?.kind === "key" ? `by key ${actor.id}` : actor ? `by ${actor.kind === "server" ? "the server" : `a ${actor.kind}`}` : "";
-  return [cause, who].filter(Boolean).join(", ");
+  const by = actor?.kind === "key" ? `by key ${actor.id}` : actor ? `by ${actor.kind === "server" ? "the server" : `a ${actor.kind}`}` : "";
+  return [cause, by].filter(Boolean).join(", ");
 }

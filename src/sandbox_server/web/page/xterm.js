@@ -1,11 +1,11 @@
-/** xterm.js, as it works where a page may have no styles but those of its own files. */
+/** xterm.js, adapted to a Content-Security-Policy without inline styles. */
 
-// It writes rules into `<style>` and colours into `style="…"`, which the Content-Security-Policy forbids to all. To say
-// the same by the CSSOM is a script's own right.
+// xterm.js writes rules into `<style>` elements and colours into `style` attributes, which the policy forbids. The CSSOM,
+// which scripts may use, has the same effect.
 const createElement = document.createElement.bind(document);
 document.createElement = (name, options) => (name === "style" ? createRules() : createElement(name, options));
 
-// A place in the document that takes rules as a `<style>` would; of these a browser refuses even the empty.
+// A stand-in that accepts rules like a `<style>` element; browsers refuse even empty inline ones.
 function createRules() {
   const sheet = new CSSStyleSheet();
   const place = createElement("template");
