@@ -24,7 +24,7 @@ def statements(database):
     return run
 
 
-async def test_the_holder_of_a_key_is_known_by_its_secret(issue, authenticator):
+async def test_api_keys__a_secret_identifies_its_caller(issue, authenticator):
     issued = await issue(scopes=[Scope.READ], max_priority=3, rate_per_s=2.5)
     caller = await authenticator.authenticate(issued.secret)
     assert caller.tenant_id == issued.owned.key.tenant_id
@@ -33,7 +33,7 @@ async def test_the_holder_of_a_key_is_known_by_its_secret(issue, authenticator):
     assert (caller.max_priority, caller.rate_per_s) == (3, 2.5)
 
 
-async def test_the_database_does_not_have_the_secret(issue, sessions):
+async def test_api_keys__the_database_stores_no_secret(issue, sessions):
     secret = (await issue()).secret
     async with sessions() as session:
         row = str(
@@ -48,7 +48,7 @@ async def test_the_database_does_not_have_the_secret(issue, sessions):
     [None, "", "sbx_", "sbx_short", "Bearer x", "sbx_" + "ä" * 43, "sbx_" + "a" * 43 + "\n"],
     ids=repr,
 )
-async def test_what_is_no_key_is_refused_without_asking_the_database(
+async def test_api_keys__a_malformed_key_is_rejected_without_a_query(
     authenticator, statements, secret
 ):
     with pytest.raises(Unauthenticated):
@@ -56,7 +56,9 @@ async def test_what_is_no_key_is_refused_without_asking_the_database(
     assert statements == []
 
 
-async def test_a_wrong_key_costs_no_more_than_a_right_one(issue, authenticator, statements):
+async def test_api_keys__an_unknown_key_costs_one_lookup_like_a_valid_one(
+    issue, authenticator, statements
+):
     secret = (await issue()).secret
     statements.clear()
     with pytest.raises(Unauthenticated):
@@ -67,7 +69,9 @@ async def test_a_wrong_key_costs_no_more_than_a_right_one(issue, authenticator, 
     assert wrong <= len(statements)
 
 
-async def test_a_key_that_was_just_found_is_not_looked_up_again(issue, authenticator, statements):
+async def test_api_keys__a_recently_found_key_is_not_looked_up_again(
+    issue, authenticator, statements
+):
     secret = (await issue()).secret
     await authenticator.authenticate(secret)
     statements.clear()
@@ -75,14 +79,16 @@ async def test_a_key_that_was_just_found_is_not_looked_up_again(issue, authentic
     assert statements == []
 
 
-async def test_many_requests_with_one_key_look_it_up_a_few_times(issue, authenticator, statements):
+async def test_api_keys__concurrent_requests_with_one_key_share_lookups(
+    issue, authenticator, statements
+):
     secret = (await issue()).secret
     statements.clear()
     await asyncio.gather(*(authenticator.authenticate(secret) for _ in range(50)))
     assert len([each for each in statements if each.startswith("SELECT")]) <= 4
 
 
-async def test_a_flood_of_wrong_keys_leaves_connections_to_others(
+async def test_api_keys__a_flood_of_invalid_keys_leaves_database_connections_free(
     authenticator, sessions, database
 ):
     async with sessions.begin() as session:
@@ -94,7 +100,7 @@ async def test_a_flood_of_wrong_keys_leaves_connections_to_others(
     assert {type(answer) for answer in answers} == {Unauthenticated}
 
 
-async def test_a_wrong_key_is_not_remembered(authenticator, issue, sessions):
+async def test_api_keys__an_unknown_key_is_not_cached(authenticator, issue, sessions):
     secret = (await issue()).secret
     async with sessions.begin() as session:
         await session.execute(update(ApiKey).values(revoked_at=datetime.now(UTC)))
@@ -105,7 +111,7 @@ async def test_a_wrong_key_is_not_remembered(authenticator, issue, sessions):
     await authenticator.authenticate(secret)
 
 
-async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(
+async def test_api_keys__a_revoked_key_is_rejected_at_once_by_the_same_server(
     issue, api_keys, authenticator
 ):
     issued = await issue()
@@ -115,7 +121,7 @@ async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(
         await authenticator.authenticate(issued.secret)
 
 
-async def test_a_revoked_key_is_refused_within_a_second_by_every_other_server(
+async def test_api_keys__a_revoked_key_is_rejected_by_other_servers_within_a_second(
     issue, api_keys, sessions, clock
 ):
     issued = await issue()
@@ -127,7 +133,7 @@ async def test_a_revoked_key_is_refused_within_a_second_by_every_other_server(
         await other.authenticate(issued.secret)
 
 
-async def test_a_lookup_that_was_under_way_at_a_revocation_is_not_trusted(
+async def test_api_keys__a_lookup_in_progress_during_a_revocation_is_not_cached(
     issue, api_keys, authenticator, sessions
 ):
     issued = await issue()
@@ -143,7 +149,7 @@ async def test_a_lookup_that_was_under_way_at_a_revocation_is_not_trusted(
         await authenticator.authenticate(issued.secret)
 
 
-async def test_revoking_twice_keeps_the_first_instant(issue, api_keys):
+async def test_api_keys__revoking_again_keeps_the_first_timestamp(issue, api_keys):
     key_id = (await issue()).owned.key.id
     await api_keys.revoke(key_id)
     first = (await api_keys.get(key_id)).key.revoked_at
@@ -151,12 +157,12 @@ async def test_revoking_twice_keeps_the_first_instant(issue, api_keys):
     assert (await api_keys.get(key_id)).key.revoked_at == first
 
 
-async def test_a_key_that_is_not_there_cannot_be_revoked(api_keys):
+async def test_api_keys__revoking_an_unknown_key_fails(api_keys):
     with pytest.raises(KeyNotFound):
         await api_keys.revoke("0" * 20)
 
 
-async def test_use_is_noted_once_a_minute_at_the_most(
+async def test_api_keys__use_is_recorded_at_most_once_a_minute(
     issue, api_keys, authenticator, clock, sessions
 ):
     issued = await issue()
@@ -175,6 +181,6 @@ async def test_use_is_noted_once_a_minute_at_the_most(
     assert (await api_keys.get(issued.owned.key.id)).key.last_used_at > first
 
 
-async def test_a_secret_is_not_shown_where_a_key_is_printed(issue):
+async def test_api_keys__printing_a_key_does_not_show_its_secret(issue):
     issued = await issue()
     assert issued.secret not in repr(issued)

@@ -29,7 +29,7 @@ def app(app):
 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js", "/docs", "/openapi.json", "/docs/start.js"])
-async def test_some_paths_are_open_to_all(stranger, path):
+async def test_authentication__public_paths_need_no_key(stranger, path):
     assert (await stranger.get(path)).status_code == 200
 
 
@@ -47,13 +47,13 @@ async def test_some_paths_are_open_to_all(stranger, path):
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "HEAD"])
-async def test_all_others_want_a_key(stranger, method, path):
+async def test_authentication__all_other_paths_require_a_key(stranger, method, path):
     answer = await stranger.request(method, path)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_key_is_wanted_before_the_body_is_read(app):
+async def test_authentication__the_key_is_checked_before_the_body_is_read(app):
     async def body():
         raise AssertionError("it was read")
         yield b""
@@ -72,13 +72,13 @@ async def test_a_key_is_wanted_before_the_body_is_read(app):
         {"Authorization": "Basic eDp5", "X-API-Key": "{}"},
     ],
 )
-async def test_a_key_may_come_in_either_header(stranger, make_key, headers):
+async def test_authentication__the_key_is_accepted_in_either_header(stranger, make_key, headers):
     secret = await make_key()
     sent = {name: value.format(secret) for name, value in headers.items()}
     assert (await stranger.get("/v1/test/read", headers=sent)).status_code == 200
 
 
-async def test_a_key_in_the_query_or_a_cookie_is_none(stranger, make_key):
+async def test_authentication__a_key_in_the_query_or_a_cookie_is_ignored(stranger, make_key):
     secret = await make_key()
     for name in ("key", "api_key", "access_token", "token", "x-api-key", "authorization"):
         answer = await stranger.get(
@@ -87,7 +87,7 @@ async def test_a_key_in_the_query_or_a_cookie_is_none(stranger, make_key):
         assert_problem(answer, status=401, code="unauthenticated")
 
 
-async def test_an_unknown_key_is_refused(app):
+async def test_authentication__an_unknown_key_is_rejected(app):
     async with caller_of(app, new_secret()) as caller:
         answer = await caller.get("/v1/test/read")
     assert_problem(answer, status=401, code="unauthenticated")
@@ -103,7 +103,7 @@ async def test_an_unknown_key_is_refused(app):
     ],
     ids=["read", "sandboxes", "admin", "none"],
 )
-async def test_a_key_may_do_what_its_scopes_say(app, make_key, scopes, allowed):
+async def test_authentication__scopes_limit_what_a_key_may_do(app, make_key, scopes, allowed):
     async with caller_of(app, await make_key(scopes=scopes)) as caller:
         answers = {
             name: await caller.get(f"/v1/test/{name}") for name in ("read", "operate", "administer")
@@ -113,7 +113,7 @@ async def test_a_key_may_do_what_its_scopes_say(app, make_key, scopes, allowed):
         assert_problem(answers[name], status=403, code="scope-missing")
 
 
-async def test_a_key_is_held_to_its_rate(app, make_key):
+async def test_rate_limit__requests_beyond_the_keys_rate_are_rejected(app, make_key):
     async with caller_of(app, await make_key(rate_per_s=0.01)) as caller:
         assert (await caller.get("/v1/test/read")).status_code == 200
         answer = await caller.get("/v1/test/read")

@@ -27,14 +27,14 @@ def caller_cache(looked_up, clock):
     return CallerCache(look_up, limit=asyncio.Semaphore(4), clock=clock)
 
 
-async def test_what_was_found_is_trusted_for_half_a_second(caller_cache, looked_up, clock):
+async def test_caller_cache__entries_are_valid_for_half_a_second(caller_cache, looked_up, clock):
     for later in (0, 0.499, 0.001):
         clock.now += later
         await caller_cache.find(b"a")
     assert looked_up == [b"a", b"a"]
 
 
-async def test_what_is_not_seen_again_is_not_kept_for_ever(caller_cache, clock, monkeypatch):
+async def test_caller_cache__expired_entries_are_purged(caller_cache, clock, monkeypatch):
     monkeypatch.setattr(module, "_PURGE_AT", 10)
     for number in range(100):
         await caller_cache.find(bytes([number]))
@@ -42,7 +42,9 @@ async def test_what_is_not_seen_again_is_not_kept_for_ever(caller_cache, clock, 
     assert len(caller_cache._entries) <= 10
 
 
-async def test_of_several_secrets_one_that_fits_is_found_without_a_lookup(caller_cache, looked_up):
+async def test_caller_cache__a_cached_match_among_several_secrets_needs_no_lookup(
+    caller_cache, looked_up
+):
     for secret_hash in (b"a", b"b"):
         await caller_cache.find(secret_hash)
 

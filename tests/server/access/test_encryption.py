@@ -32,7 +32,7 @@ def newer():
     return secrets.token_bytes(32)
 
 
-async def test_the_first_start_makes_a_key_that_only_we_can_read(sessions, tmp_path):
+async def test_encryption__the_first_start_generates_a_private_key_file(sessions, tmp_path):
     vault = await open_vault(sessions, keys=[], state_dir=tmp_path)
     file = tmp_path / KEY_FILE
     assert file.stat().st_mode & 0o777 == 0o600
@@ -41,26 +41,30 @@ async def test_the_first_start_makes_a_key_that_only_we_can_read(sessions, tmp_p
     assert again.key_id == vault.key_id
 
 
-async def test_of_servers_that_start_at_once_all_have_the_same_key(sessions, tmp_path):
+async def test_encryption__servers_that_start_concurrently_use_the_same_key(sessions, tmp_path):
     vaults = await asyncio.gather(
         *(open_vault(sessions, keys=[], state_dir=tmp_path) for _ in range(5))
     )
     assert len({vault.key_id for vault in vaults}) == 1
 
 
-async def test_keys_of_the_settings_go_before_the_file(sessions, tmp_path, key):
+async def test_encryption__keys_from_the_settings_take_precedence_over_the_file(
+    sessions, tmp_path, key
+):
     vault = await open_vault(sessions, keys=[key], state_dir=tmp_path)
     assert vault.key_id == Vault([key]).key_id
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_server_without_the_databases_key_does_not_start(sessions, tmp_path, key, newer):
+async def test_encryption__a_server_without_the_databases_key_does_not_start(
+    sessions, tmp_path, key, newer
+):
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     with pytest.raises(EncryptionKeyMissing, match="SANDBOX_SERVER_ENCRYPTION_KEYS"):
         await open_vault(sessions, keys=[newer], state_dir=tmp_path)
 
 
-async def test_a_lost_key_file_is_not_replaced(sessions, tmp_path):
+async def test_encryption__a_lost_key_file_is_not_replaced(sessions, tmp_path):
     await open_vault(sessions, keys=[], state_dir=tmp_path)
     (tmp_path / KEY_FILE).unlink()
     with pytest.raises(EncryptionKeyMissing, match="backup"):
@@ -68,7 +72,7 @@ async def test_a_lost_key_file_is_not_replaced(sessions, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_key_file_that_others_can_read_is_refused(sessions, tmp_path):
+async def test_encryption__a_key_file_readable_by_others_is_rejected(sessions, tmp_path):
     await open_vault(sessions, keys=[], state_dir=tmp_path)
     (tmp_path / KEY_FILE).chmod(0o640)
     with pytest.raises(InvalidEncryptionKey, match="chmod 600"):
@@ -76,18 +80,20 @@ async def test_a_key_file_that_others_can_read_is_refused(sessions, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["short", "!" * 44, base64.b64encode(b"x" * 31).decode()])
-def test_what_is_no_key_is_refused_without_repeating_it(text):
+def test_encryption__an_invalid_key_is_rejected_without_being_printed(text):
     with pytest.raises(InvalidEncryptionKey) as refused:
         read_keys(text)
     assert text not in str(refused.value)
 
 
-def test_keys_are_separated_by_commas_or_lines():
+def test_encryption__keys_are_separated_by_commas_or_newlines():
     one, other = new_key(), new_key()
     assert read_keys(f"{one},{other}") == read_keys(f"{one}\n{other}\n")
 
 
-async def test_a_rotation_seals_all_anew(sessions, tmp_path, key, newer, monkeypatch):
+async def test_key_rotation__all_values_are_reencrypted(
+    sessions, tmp_path, key, newer, monkeypatch
+):
     monkeypatch.setattr(encryption, "_BATCH", 2)
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     ids = await add_sandboxes(sessions, Vault([key]), count=5)
@@ -98,7 +104,9 @@ async def test_a_rotation_seals_all_anew(sessions, tmp_path, key, newer, monkeyp
     assert await reencrypt(sessions, rotated) == 0
 
 
-async def test_before_the_rotation_is_done_the_old_key_is_needed(sessions, tmp_path, key, newer):
+async def test_key_rotation__the_old_key_is_required_until_rotation_completes(
+    sessions, tmp_path, key, newer
+):
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     await add_sandboxes(sessions, Vault([key]), count=1)
     await open_vault(sessions, keys=[newer, key], state_dir=tmp_path)
@@ -106,16 +114,16 @@ async def test_before_the_rotation_is_done_the_old_key_is_needed(sessions, tmp_p
         await open_vault(sessions, keys=[newer], state_dir=tmp_path)
 
 
-async def test_a_key_that_already_sealed_something_is_needed_too(sessions, tmp_path, key, newer):
+async def test_key_rotation__a_key_that_encrypted_any_value_is_required(
+    sessions, tmp_path, key, newer
+):
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     await add_sandboxes(sessions, Vault([newer]), count=1)
     with pytest.raises(EncryptionKeyMissing, match=Vault([newer]).key_id):
         await open_vault(sessions, keys=[key], state_dir=tmp_path)
 
 
-async def test_a_value_that_was_moved_to_another_row_stops_the_rotation(
-    sessions, tmp_path, key, newer
-):
+async def test_key_rotation__a_value_moved_to_another_row_stops_it(sessions, tmp_path, key, newer):
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     await add_sandboxes(sessions, Vault([key]), count=1)
     async with sessions.begin() as session:
@@ -124,7 +132,7 @@ async def test_a_value_that_was_moved_to_another_row_stops_the_rotation(
         await reencrypt(sessions, Vault([newer, key]))
 
 
-async def test_what_changes_during_a_rotation_is_not_undone(sessions, tmp_path, key, newer):
+async def test_key_rotation__concurrent_changes_are_not_overwritten(sessions, tmp_path, key, newer):
     await open_vault(sessions, keys=[key], state_dir=tmp_path)
     vault = Vault([newer, key])
     [sandbox_id] = await add_sandboxes(sessions, Vault([key]), count=1)
@@ -139,13 +147,13 @@ async def test_what_changes_during_a_rotation_is_not_undone(sessions, tmp_path, 
     assert await envs_of(sessions, Vault([newer]), [sandbox_id]) == ["fresh"]
 
 
-async def test_the_installation_is_made_once(sessions, tmp_path, key):
+async def test_encryption__the_installation_row_is_created_once(sessions, tmp_path, key):
     await asyncio.gather(*(open_vault(sessions, keys=[key], state_dir=tmp_path) for _ in range(5)))
     async with sessions() as session:
         assert len((await session.scalars(select(Installation))).all()) == 1
 
 
-def test_a_rotation_knows_every_sealed_column():
+def test_key_rotation__covers_every_encrypted_column():
     named = {
         (table.name, column.name)
         for table in TABLES.values()

@@ -16,7 +16,7 @@ def create(admin):
     return create
 
 
-async def test_a_new_key_works_and_its_secret_is_told_once(create, app, admin):
+async def test_api_keys__a_new_key_works_and_its_secret_is_returned_once(create, app, admin):
     made = await create(name="ci", scopes=["read"], max_priority=5, rate_per_s=10)
     async with caller_of(app, made["secret"]) as caller:
         assert (await caller.get("/v1/events")).status_code == 200
@@ -29,7 +29,9 @@ async def test_a_new_key_works_and_its_secret_is_told_once(create, app, admin):
     assert made["secret"] not in (await admin.get("/v1/keys")).text
 
 
-async def test_a_key_is_the_callers_own_tenants_unless_another_is_named(create, admin, make_key):
+async def test_api_keys__a_key_belongs_to_the_callers_tenant_unless_another_is_named(
+    create, admin, make_key
+):
     await make_key(tenant="team")
     assert (await create())["tenant"] == "default"
     assert (await create(tenant="team"))["tenant"] == "team"
@@ -37,7 +39,7 @@ async def test_a_key_is_the_callers_own_tenants_unless_another_is_named(create, 
     assert_problem(answer, status=404, code="tenant-not-found")
 
 
-async def test_a_repeated_request_makes_no_second_key(admin):
+async def test_api_keys__a_repeated_request_creates_no_second_key(admin):
     answers = await asyncio.gather(
         *(
             admin.post("/v1/keys", json={"name": "ci"}, headers={"Idempotency-Key": "k"})
@@ -50,13 +52,13 @@ async def test_a_repeated_request_makes_no_second_key(admin):
     assert [key["name"] for key in keys].count("ci") == 1
 
 
-async def test_another_request_with_the_same_idempotency_key_is_refused(admin):
+async def test_api_keys__a_different_request_with_the_same_idempotency_key_is_rejected(admin):
     for name, status in (("ci", 201), ("other", 422)):
         answer = await admin.post("/v1/keys", json={"name": name}, headers={"Idempotency-Key": "k"})
         assert answer.status_code == status
 
 
-async def test_keys_are_listed_newest_first_in_parts(create, admin):
+async def test_api_keys__keys_are_listed_newest_first_in_pages(create, admin):
     made = [(await create())["id"] for _ in range(4)]
     listed, cursor = [], ""
     while cursor is not None:
@@ -68,14 +70,14 @@ async def test_keys_are_listed_newest_first_in_parts(create, admin):
     assert len(listed) == 5  # and the admin's own
 
 
-async def test_the_keys_of_one_tenant_can_be_listed(create, admin, make_key):
+async def test_api_keys__the_list_can_be_filtered_by_tenant(create, admin, make_key):
     await make_key(tenant="team")
     await create()
     page = (await admin.get("/v1/keys?tenant=team")).json()
     assert [key["tenant"] for key in page["items"]] == ["team"]
 
 
-async def test_what_a_key_may_do_can_be_changed(create, admin, app):
+async def test_api_keys__scopes_and_limits_can_be_updated(create, admin, app):
     made = await create(scopes=["read"], rate_per_s=5)
     async with caller_of(app, made["secret"]) as caller:
         assert (await caller.get("/v1/keys")).status_code == 403
@@ -89,7 +91,7 @@ async def test_what_a_key_may_do_can_be_changed(create, admin, app):
         assert (await caller.get("/v1/keys")).status_code == 200
 
 
-async def test_a_revoked_key_opens_nothing_and_stays_listed(create, admin, app):
+async def test_api_keys__a_revoked_key_is_rejected_and_stays_listed(create, admin, app):
     made = await create()
     async with caller_of(app, made["secret"]) as caller:
         assert (await caller.get("/v1/events")).status_code == 200
@@ -100,7 +102,7 @@ async def test_a_revoked_key_opens_nothing_and_stays_listed(create, admin, app):
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 @pytest.mark.parametrize("key_id", ["0" * 20, "x", "A" * 20, "'"])
-async def test_a_key_that_is_not_there_is_not_found(admin, method, key_id):
+async def test_api_keys__an_unknown_key_is_not_found(admin, method, key_id):
     body = {"json": {"name": "n"}} if method == "PATCH" else {}
     answer = await admin.request(method, f"/v1/keys/{key_id}", **body)
     assert_problem(answer, status=404, code="key-not-found")
@@ -122,14 +124,14 @@ async def test_a_key_that_is_not_there_is_not_found(admin, method, key_id):
     ],
     ids=str,
 )
-async def test_what_no_key_can_be_is_pointed_at(admin, body, pointer):
+async def test_api_keys__invalid_fields_are_named_in_the_error(admin, body, pointer):
     problem = assert_problem(
         await admin.post("/v1/keys", json=body), status=422, code="validation-failed"
     )
     assert [error["pointer"] for error in problem["errors"]] == [pointer]
 
 
-async def test_half_of_a_character_is_no_text(admin):
+async def test_api_keys__a_lone_surrogate_in_a_name_is_rejected(admin):
     answer = await admin.post(
         "/v1/keys", content='{"name": "\\ud800"}', headers={"Content-Type": "application/json"}
     )
@@ -137,7 +139,7 @@ async def test_half_of_a_character_is_no_text(admin):
 
 
 @pytest.mark.parametrize("scope", ["read", "sandboxes"])
-async def test_only_admins_reach_keys_and_tenants(app, make_key, scope):
+async def test_api_keys__only_admins_can_manage_keys_and_tenants(app, make_key, scope):
     async with caller_of(app, await make_key(scopes=[scope])) as caller:
         for method, path in [
             ("GET", "/v1/keys"),

@@ -39,14 +39,14 @@ def end(sessions):
     return end
 
 
-async def test_who_is_signed_in_may_what_the_key_may(logins, authenticator, caller):
+async def test_login__the_session_has_the_keys_scopes(logins, authenticator, caller):
     key = await caller(scopes=[Scope.ADMIN], max_priority=9, rate_per_s=50)
     found = await authenticator.authenticate_login((await logins.begin(key)).secret)
     assert (found.tenant_id, found.key_id, found.actor) == (key.tenant_id, key.key_id, key.actor)
     assert (found.scopes, found.max_priority, found.rate_per_s) == (key.scopes, 9, 50)
 
 
-async def test_who_is_signed_in_may_what_the_key_may_by_now(
+async def test_login__the_session_follows_changes_of_the_keys_scopes(
     logins, authenticator, caller, api_keys
 ):
     key = await caller(scopes=[Scope.ADMIN])
@@ -55,7 +55,7 @@ async def test_who_is_signed_in_may_what_the_key_may_by_now(
     assert (await authenticator.recheck(login)).scopes == {Scope.READ}
 
 
-async def test_a_login_lasts_twelve_hours_by_the_databases_clock(
+async def test_login__the_session_expires_after_twelve_hours_of_the_databases_clock(
     logins, authenticator, caller, sessions, end, clock
 ):
     new = await logins.begin(await caller())
@@ -74,7 +74,7 @@ async def test_a_login_lasts_twelve_hours_by_the_databases_clock(
         await logins.get(login)
 
 
-async def test_a_login_ends_with_its_key_on_every_server_within_a_second(
+async def test_login__revoking_the_key_ends_the_session_on_every_server_within_a_second(
     logins, authenticator, caller, api_keys, sessions, clock
 ):
     key = await caller()
@@ -89,7 +89,7 @@ async def test_a_login_ends_with_its_key_on_every_server_within_a_second(
             await each.authenticate_login(new.secret)
 
 
-async def test_who_signs_out_is_signed_out_at_once_and_nobody_else(logins, authenticator, caller):
+async def test_login__signing_out_ends_only_this_session_at_once(logins, authenticator, caller):
     key = await caller()
     ours, other = await logins.begin(key), await logins.begin(key)
     await logins.end(await authenticator.authenticate_login(ours.secret))
@@ -98,7 +98,7 @@ async def test_who_signs_out_is_signed_out_at_once_and_nobody_else(logins, authe
     await authenticator.authenticate_login(other.secret)
 
 
-async def test_signing_in_takes_a_key(logins, authenticator, caller, sessions):
+async def test_login__signing_in_requires_a_key(logins, authenticator, caller, sessions):
     key = await caller()
     login = await authenticator.authenticate_login((await logins.begin(key)).secret)
     tickets = Tickets(sessions, authenticator)
@@ -108,7 +108,7 @@ async def test_signing_in_takes_a_key(logins, authenticator, caller, sessions):
             await logins.begin(each)
 
 
-async def test_a_login_is_no_key_and_no_ticket_and_these_are_no_login(
+async def test_login__logins_keys_and_tickets_are_not_interchangeable(
     logins, authenticator, issue, caller
 ):
     login, key = (await logins.begin(await caller())).secret, (await issue()).secret
@@ -123,14 +123,16 @@ async def test_a_login_is_no_key_and_no_ticket_and_these_are_no_login(
             await authenticate(secret)
 
 
-async def test_a_login_and_its_key_share_one_rate(logins, authenticator, caller):
+async def test_login__the_session_and_its_key_share_one_rate_limit(logins, authenticator, caller):
     slow = await caller(rate_per_s=0.01)  # whose only request was the one that found it
     new = await logins.begin(slow)
     with pytest.raises(RateLimited):
         await authenticator.authenticate_login(new.secret)
 
 
-async def test_of_a_keys_too_many_logins_the_oldest_end(logins, authenticator, caller, monkeypatch):
+async def test_login__the_oldest_sessions_of_a_key_end_beyond_the_limit(
+    logins, authenticator, caller, monkeypatch
+):
     monkeypatch.setattr(module, "MAX_PER_KEY", 2)
     other = await logins.begin(await caller())
     key = await caller()
@@ -141,7 +143,7 @@ async def test_of_a_keys_too_many_logins_the_oldest_end(logins, authenticator, c
         await authenticator.authenticate_login(each.secret)
 
 
-async def test_the_database_does_not_have_the_logins_secret(logins, caller, sessions):
+async def test_login__the_database_stores_no_secret(logins, caller, sessions):
     new = await logins.begin(await caller())
     async with sessions() as session:
         row = str((await session.execute(text("SELECT t::text FROM logins t"))).all())
@@ -149,7 +151,7 @@ async def test_the_database_does_not_have_the_logins_secret(logins, caller, sess
     assert new.secret not in repr(new)
 
 
-async def test_logins_are_removed_when_their_time_is_up(logins, caller, sessions, end):
+async def test_login__expired_sessions_are_removed(logins, caller, sessions, end):
     await logins.begin(await caller())
     await end()
     async with sessions.begin() as session:

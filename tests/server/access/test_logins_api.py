@@ -55,7 +55,7 @@ async def browser(app, secret):
         yield browser
 
 
-async def test_signing_in_tells_with_which_key_and_not_the_secret(app, make_key):
+async def test_login__the_response_names_the_key_and_not_the_secret(app, make_key):
     key = await make_key(scopes=["read"], name="mine")
     answer = await sign_in(app, key)
     told = answer.json()
@@ -67,7 +67,7 @@ async def test_signing_in_tells_with_which_key_and_not_the_secret(app, make_key)
     assert key not in answer.text
 
 
-async def test_no_script_and_no_other_site_gets_at_the_cookie(app, make_key):
+async def test_login_cookie__scripts_and_other_sites_cannot_access_it(app, make_key):
     name, cookie = cookie_of(await sign_in(app, await make_key()))
     assert name == "sandbox-login"
     assert cookie["httponly"]
@@ -145,7 +145,7 @@ FROM_ELSEWHERE = [
 
 
 @pytest.mark.parametrize("headers", FROM_OUR_PAGE, ids=repr)
-async def test_what_our_page_asks_for_is_answered(app, browser, make_key, headers):
+async def test_login_cookie__requests_from_our_page_are_accepted(app, browser, make_key, headers):
     assert (await browser.get("/v1/sandboxes", headers=headers)).status_code == 200
     made = await browser.post("/v1/sandboxes?wait=0", headers=headers, json={})
     assert made.status_code == 202
@@ -153,7 +153,7 @@ async def test_what_our_page_asks_for_is_answered(app, browser, make_key, header
 
 
 @pytest.mark.parametrize("headers", FROM_ELSEWHERE, ids=repr)
-async def test_what_is_asked_from_elsewhere_is_refused_whatever_it_is(
+async def test_login_cookie__requests_from_other_origins_are_rejected(
     app, browser, make_key, headers
 ):
     for method, path in (
@@ -172,7 +172,7 @@ async def test_what_is_asked_from_elsewhere_is_refused_whatever_it_is(
     assert (await browser.get(LOGIN, headers=SAME)).status_code == 200  # still signed in
 
 
-async def test_who_asks_from_elsewhere_does_not_learn_whether_anybody_is_signed_in(app, browser):
+async def test_login_cookie__a_foreign_page_cannot_learn_whether_a_user_is_signed_in(app, browser):
     told = []
     for cookie in (browser.headers["Cookie"], f"sandbox-login=sbl_{'a' * 43}", "sandbox-login=x"):
         answer = await browser.get("/v1/sandboxes", headers={"Cookie": cookie})
@@ -180,7 +180,7 @@ async def test_who_asks_from_elsewhere_does_not_learn_whether_anybody_is_signed_
     assert told[0] == told[1] == told[2]
 
 
-async def test_a_cookie_beside_another_of_its_name_counts_for_nothing(browser, secret):
+async def test_login_cookie__duplicate_cookies_are_ignored(browser, secret):
     for more in (f"sbl_{'a' * 43}", secret, ""):
         cookie = f"sandbox-login={secret}; sandbox-login={more}"
         answer = await browser.get(LOGIN, headers={**SAME, "Cookie": cookie})
@@ -191,14 +191,14 @@ async def test_a_cookie_beside_another_of_its_name_counts_for_nothing(browser, s
     assert answer.status_code == 200
 
 
-async def test_what_is_no_login_signs_nobody_in(browser, make_key):
+async def test_login_cookie__an_invalid_secret_is_rejected(browser, make_key):
     for value in ("", "x", f"sbl_{'a' * 43}", await make_key()):
         cookie = {"Cookie": f"sandbox-login={value}"}
         answer = await browser.get("/v1/sandboxes", headers={**SAME, **cookie})
         assert_problem(answer, status=401, code="unauthenticated")
 
 
-async def test_a_login_counts_in_no_other_place_than_its_cookie(stranger, secret):
+async def test_login_cookie__the_secret_is_rejected_outside_of_its_cookie(stranger, secret):
     for headers in (
         {"Authorization": f"Bearer {secret}"},
         {"X-API-Key": secret},
@@ -210,7 +210,7 @@ async def test_a_login_counts_in_no_other_place_than_its_cookie(stranger, secret
     assert_problem(answer, status=401, code="unauthenticated")
 
 
-async def test_a_key_goes_before_the_cookie(browser, make_key, app):
+async def test_login_cookie__an_api_key_takes_precedence(browser, make_key, app):
     reader = await make_key(scopes=["read"])
     answer = await browser.post("/v1/sandboxes", headers={**SAME, "X-API-Key": reader}, json={})
     assert_problem(answer, status=403, code="scope-missing")
@@ -218,7 +218,7 @@ async def test_a_key_goes_before_the_cookie(browser, make_key, app):
     assert (await browser.get("/v1/sandboxes", headers={**SAME, **wrong})).status_code == 401
 
 
-async def test_who_signed_in_with_a_key_that_reads_changes_nothing(app, make_key):
+async def test_login__a_session_of_a_read_only_key_cannot_change_anything(app, make_key):
     answer = await sign_in(app, await make_key(scopes=["read"]))
     cookie = {"Cookie": f"sandbox-login={cookie_of(answer)[1].value}", **SAME}
     async with caller_of(app) as reader:
@@ -227,7 +227,7 @@ async def test_who_signed_in_with_a_key_that_reads_changes_nothing(app, make_key
     assert_problem(answer, status=403, code="scope-missing")
 
 
-async def test_signing_out_ends_the_login_and_takes_the_cookie_back(browser):
+async def test_login__signing_out_ends_the_session_and_clears_the_cookie(browser):
     answer = await browser.delete(LOGIN, headers=SAME)
     assert answer.status_code == 204
     name, cookie = cookie_of(answer)
@@ -235,17 +235,17 @@ async def test_signing_out_ends_the_login_and_takes_the_cookie_back(browser):
     assert (await browser.get(LOGIN, headers=SAME)).status_code == 401
 
 
-async def test_with_a_key_nobody_is_signed_in(admin):
+async def test_login__a_request_with_an_api_key_has_no_session(admin):
     for method in ("GET", "DELETE"):
         assert_problem(await admin.request(method, LOGIN), status=403, code="login-refused")
 
 
-async def test_each_sign_in_is_another_login(app, make_key, browser, secret):
+async def test_login__each_sign_in_creates_a_new_session(app, make_key, browser, secret):
     again = await sign_in(app, await make_key(), **{**SAME, "Cookie": f"sandbox-login={secret}"})
     assert cookie_of(again)[1].value != secret
 
 
-async def test_a_websocket_takes_the_cookie_of_our_own_page_alone(app, secret, sessions):
+async def test_login_cookie__a_websocket_accepts_it_only_from_our_page(app, secret, sessions):
     row = await add_sandbox(sessions, await find_tenant(sessions, "default"))
     async with serving(app) as port:
         own = f"http://127.0.0.1:{port}"

@@ -30,23 +30,23 @@ def takes(limit, caller):
 
 
 @pytest.mark.parametrize(("rate", "at_once"), [(5, 5), (1000, 1000), (1, 1), (0.1, 1), (2.5, 2)])
-def test_a_seconds_worth_may_come_at_once(limit, rate, at_once):
+def test_rate_limit__the_burst_is_one_second_of_requests(limit, rate, at_once):
     assert takes(limit, caller(rate)) == at_once
 
 
-def test_then_they_are_let_through_as_the_bucket_fills(limit, clock):
+def test_rate_limit__requests_are_allowed_as_the_bucket_refills(limit, clock):
     takes(limit, caller(5))
     clock.now += 0.4
     assert takes(limit, caller(5)) == 2
 
 
-def test_an_idle_key_saves_no_more_than_a_seconds_worth(limit, clock):
+def test_rate_limit__an_idle_key_accumulates_at_most_the_burst(limit, clock):
     takes(limit, caller(5))
     clock.now += 3600
     assert takes(limit, caller(5)) == 5
 
 
-def test_who_is_refused_is_told_when_to_come_back(limit, clock):
+def test_rate_limit__the_error_says_when_to_retry(limit, clock):
     takes(limit, caller(0.5))
     with pytest.raises(RateLimited) as refused:
         limit.take(caller(0.5))
@@ -55,17 +55,17 @@ def test_who_is_refused_is_told_when_to_come_back(limit, clock):
     limit.take(caller(0.5))
 
 
-def test_being_refused_costs_nothing(limit, clock):
+def test_rate_limit__rejected_requests_take_no_token(limit, clock):
     takes(limit, caller(5))
     takes(limit, caller(5))
     clock.now += 0.2
     assert takes(limit, caller(5)) == 1
 
 
-def test_each_key_has_a_bucket_of_its_own(limit):
+def test_rate_limit__each_key_has_its_own_bucket(limit):
     takes(limit, caller(1, key="a"))
     assert takes(limit, caller(1, key="b")) == 1
 
 
-def test_a_key_without_a_rate_is_not_held(limit):
+def test_rate_limit__a_key_without_a_rate_is_unlimited(limit):
     assert takes(limit, caller(None)) is None

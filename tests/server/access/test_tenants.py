@@ -30,7 +30,7 @@ async def backends():
     await backends.close()
 
 
-async def test_a_tenant_is_made_and_then_replaced(admin):
+async def test_tenants__put_creates_and_then_replaces(admin):
     made = await admin.put("/v1/tenants/team", json=ALL)
     assert made.status_code == 201
     replaced = await admin.put("/v1/tenants/team", json={"max_running": 1})
@@ -40,7 +40,7 @@ async def test_a_tenant_is_made_and_then_replaced(admin):
     assert (await admin.get("/v1/tenants/team")).json() == replaced.json()
 
 
-async def test_what_was_put_is_told(admin):
+async def test_tenants__get_returns_what_was_put(admin):
     await admin.put("/v1/tenants/team", json=ALL)
     told = (await admin.get("/v1/tenants/team")).json()
     assert (told["max_running"], told["max_queued"]) == (3, 7)
@@ -48,12 +48,12 @@ async def test_what_was_put_is_told(admin):
     assert told["rules"][0]["match"]["agent_type"] == "ci-fix"
 
 
-async def test_a_tenant_is_made_once_by_many_at_once(admin):
+async def test_tenants__concurrent_requests_create_a_tenant_once(admin):
     answers = await asyncio.gather(*(admin.put("/v1/tenants/team", json=ALL) for _ in range(8)))
     assert sorted(answer.status_code for answer in answers) == [200] * 7 + [201]
 
 
-async def test_tenants_are_listed_in_parts(admin):
+async def test_tenants__the_list_has_pages(admin):
     for name in ("b", "a", "c"):
         await admin.put(f"/v1/tenants/{name}", json={})
     first = (await admin.get("/v1/tenants?limit=3")).json()
@@ -67,7 +67,7 @@ async def test_tenants_are_listed_in_parts(admin):
     assert rest["next_cursor"] is None
 
 
-async def test_a_tenant_that_is_not_there_is_not_found(admin):
+async def test_tenants__an_unknown_tenant_is_not_found(admin):
     assert_problem(await admin.get("/v1/tenants/nobody"), status=404, code="tenant-not-found")
 
 
@@ -86,7 +86,7 @@ async def test_a_tenant_that_is_not_there_is_not_found(admin):
     ],
     ids=str,
 )
-async def test_what_no_tenant_can_be_is_pointed_at(admin, body, pointer):
+async def test_tenants__invalid_fields_are_named_in_the_error(admin, body, pointer):
     problem = assert_problem(
         await admin.put("/v1/tenants/team", json=body), status=422, code="validation-failed"
     )
@@ -94,18 +94,18 @@ async def test_what_no_tenant_can_be_is_pointed_at(admin, body, pointer):
 
 
 @pytest.mark.parametrize("name", ["UPPER", "-a", "a.b", "a" * 64, "a b"])
-async def test_a_name_that_could_be_mistaken_is_refused(admin, name):
+async def test_tenants__ambiguous_names_are_rejected(admin, name):
     answer = await admin.put(f"/v1/tenants/{name}", json={})
     assert_problem(answer, status=422, code="validation-failed")
 
 
 @pytest.mark.parametrize("body", [{"defaults": {"backend": "x"}}, {"rules": [{"backend": "x"}]}])
-async def test_a_backend_that_is_not_there_is_refused(admin, body):
+async def test_tenants__an_unknown_backend_is_rejected(admin, body):
     answer = await admin.put("/v1/tenants/team", json=body)
     assert_problem(answer, status=422, code="invalid-request")
 
 
-async def test_who_waits_for_a_place_hears_that_a_tenant_may_have_more(admin, sessions, backends):
+async def test_tenants__a_larger_quota_admits_queued_sandboxes(admin, sessions, backends):
     await admin.put("/v1/tenants/default", json={"max_running": 500})
     async with sessions() as session:
         jobs = await session.scalars(select(Job).where(Job.kind == "admission"))

@@ -60,7 +60,7 @@ async def add_tenant(sessions):
     return tenant.id
 
 
-async def test_a_ticket_has_its_keys_tenant_and_no_more_than_its_own_scope(tickets, caller):
+async def test_tickets__a_ticket_has_its_keys_tenant_and_only_its_own_scope(tickets, caller):
     admin = await caller(scopes=[Scope.ADMIN], max_priority=9, rate_per_s=50)
     issued = await tickets.issue(admin, scope=TicketScope.READ, ttl=HOUR)
     found = await tickets.find(issued.secret)
@@ -69,7 +69,7 @@ async def test_a_ticket_has_its_keys_tenant_and_no_more_than_its_own_scope(ticke
     assert (found.max_priority, found.rate_per_s) == (0, 50)
 
 
-async def test_a_ticket_for_a_port_may_do_nothing_at_the_api(tickets, operator, sessions):
+async def test_tickets__a_port_ticket_is_rejected_by_the_api(tickets, operator, sessions):
     row = await add_sandbox(sessions, operator.tenant_id)
     issued = await tickets.issue(
         operator, scope=TicketScope.PORT, sandbox_id=row.id, port=3000, ttl=HOUR
@@ -79,25 +79,29 @@ async def test_a_ticket_for_a_port_may_do_nothing_at_the_api(tickets, operator, 
 
 
 @pytest.mark.parametrize("scope", [TicketScope.SANDBOXES, TicketScope.PORT])
-async def test_a_key_makes_no_ticket_that_is_wider_than_itself(tickets, caller, scope):
+async def test_tickets__a_key_cannot_create_a_ticket_with_more_scope_than_its_own(
+    tickets, caller, scope
+):
     reader = await caller(scopes=[Scope.READ])
     with pytest.raises(ScopeMissing):
         await tickets.issue(reader, scope=scope, ttl=HOUR)
 
 
-async def test_a_ticket_makes_no_tickets(tickets, operator):
+async def test_tickets__a_ticket_cannot_create_tickets(tickets, operator):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     with pytest.raises(TicketRefused):
         await tickets.issue(await tickets.find(issued.secret), scope=TicketScope.READ, ttl=HOUR)
 
 
-async def test_there_is_no_ticket_for_another_tenants_sandbox(tickets, operator, sessions):
+async def test_tickets__another_tenants_sandbox_is_not_found(tickets, operator, sessions):
     theirs = await add_sandbox(sessions, await add_tenant(sessions))
     with pytest.raises(SandboxNotFound):
         await tickets.issue(operator, scope=TicketScope.READ, sandbox_id=theirs.id, ttl=HOUR)
 
 
-async def test_a_ticket_is_good_more_than_once_until_its_time_is_up(tickets, operator, clock, end):
+async def test_tickets__a_ticket_is_valid_repeatedly_until_it_expires(
+    tickets, operator, clock, end
+):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     for _ in range(3):
         await tickets.find(issued.secret)
@@ -107,7 +111,7 @@ async def test_a_ticket_is_good_more_than_once_until_its_time_is_up(tickets, ope
         await tickets.find(issued.secret)
 
 
-async def test_a_ticket_ends_when_the_database_says_so(tickets, operator, sessions):
+async def test_tickets__expiry_uses_the_databases_clock(tickets, operator, sessions):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     async with sessions() as session:
         left = await session.scalar(select(Ticket.expires_at - text("clock_timestamp()")))
@@ -115,7 +119,7 @@ async def test_a_ticket_ends_when_the_database_says_so(tickets, operator, sessio
     assert issued.expires_at.tzinfo is UTC
 
 
-async def test_a_ticket_ends_with_its_key(tickets, operator, api_keys):
+async def test_tickets__revoking_the_key_ends_its_tickets(tickets, operator, api_keys):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     await tickets.find(issued.secret)
     await api_keys.revoke(operator.key_id)
@@ -123,7 +127,7 @@ async def test_a_ticket_ends_with_its_key(tickets, operator, api_keys):
         await tickets.find(issued.secret)
 
 
-async def test_a_ticket_ends_with_its_key_on_every_other_server_within_a_second(
+async def test_tickets__revoking_the_key_ends_its_tickets_on_other_servers_within_a_second(
     tickets, operator, api_keys, sessions, clock
 ):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
@@ -135,7 +139,7 @@ async def test_a_ticket_ends_with_its_key_on_every_other_server_within_a_second(
         await other.find(issued.secret)
 
 
-async def test_a_ticket_ends_when_its_key_may_do_less_than_it(tickets, operator, api_keys):
+async def test_tickets__reducing_the_keys_scopes_ends_wider_tickets(tickets, operator, api_keys):
     wide, narrow = [
         await tickets.issue(operator, scope=scope, ttl=HOUR)
         for scope in (TicketScope.SANDBOXES, TicketScope.READ)
@@ -146,14 +150,14 @@ async def test_a_ticket_ends_when_its_key_may_do_less_than_it(tickets, operator,
         await tickets.find(wide.secret)
 
 
-async def test_a_ticket_and_its_key_share_one_rate(tickets, caller):
+async def test_tickets__a_ticket_and_its_key_share_one_rate_limit(tickets, caller):
     slow = await caller(rate_per_s=0.01)  # whose only request was the one that found it
     issued = await tickets.issue(slow, scope=TicketScope.READ, ttl=HOUR)
     with pytest.raises(RateLimited):
         await tickets.find(issued.secret)
 
 
-async def test_the_database_does_not_have_the_tickets_secret(tickets, operator, sessions):
+async def test_tickets__the_database_stores_no_secret(tickets, operator, sessions):
     issued = await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     async with sessions() as session:
         row = str((await session.execute(text("SELECT t::text FROM tickets t"))).all())
@@ -162,12 +166,14 @@ async def test_the_database_does_not_have_the_tickets_secret(tickets, operator, 
 
 
 @pytest.mark.parametrize("secret", ["", "sbt_", "sbt_" + "a" * 44, "sbx_" + "a" * 43], ids=repr)
-async def test_what_is_no_ticket_is_refused(tickets, secret):
+async def test_tickets__a_malformed_ticket_is_rejected(tickets, secret):
     with pytest.raises(Unauthenticated):
         await tickets.find(secret)
 
 
-async def test_a_key_is_no_ticket_and_a_ticket_no_key(tickets, issue, authenticator, operator):
+async def test_tickets__keys_and_tickets_are_not_interchangeable(
+    tickets, issue, authenticator, operator
+):
     key, ticket = await issue(), await tickets.issue(operator, scope=TicketScope.READ, ttl=HOUR)
     with pytest.raises(Unauthenticated):
         await tickets.find(key.secret)
@@ -175,7 +181,7 @@ async def test_a_key_is_no_ticket_and_a_ticket_no_key(tickets, issue, authentica
         await authenticator.authenticate(ticket.secret)
 
 
-async def test_who_was_let_in_is_checked_again_without_a_request_of_their_rate(
+async def test_tickets__rechecking_a_caller_costs_no_rate(
     tickets, caller, authenticator, api_keys, clock, end
 ):
     slow = await caller(rate_per_s=0.01)
@@ -195,7 +201,7 @@ async def test_who_was_let_in_is_checked_again_without_a_request_of_their_rate(
         await authenticator.recheck(slow)
 
 
-async def test_a_tenant_has_so_many_tickets_that_are_good_and_no_more(
+async def test_tickets__the_number_of_valid_tickets_per_tenant_is_limited(
     tickets, operator, end, monkeypatch
 ):
     monkeypatch.setattr(module, "MAX_PER_TENANT", 2)

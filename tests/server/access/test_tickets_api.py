@@ -81,7 +81,7 @@ async def make_ticket(caller, **wanted):
     return answer.json()["ticket"]
 
 
-async def test_a_ticket_says_what_it_is_for_and_when_it_ends(admin, sandbox_id):
+async def test_tickets__the_response_names_scope_and_expiry(admin, sandbox_id):
     answer = await admin.post(TICKETS, json={"sandbox_id": sandbox_id, "ttl_s": 60})
     made = answer.json()
     assert made.pop("ticket").startswith("sbt_")
@@ -90,16 +90,16 @@ async def test_a_ticket_says_what_it_is_for_and_when_it_ends(admin, sandbox_id):
     assert made == {"scope": "read", "sandbox_id": sandbox_id}
 
 
-async def test_a_body_is_not_needed(admin):
+async def test_tickets__the_body_is_optional(admin):
     assert (await admin.post(TICKETS)).status_code == 201
 
 
-async def test_a_ticket_is_for_twelve_hours_at_the_most(admin):
+async def test_tickets__the_maximum_duration_is_twelve_hours(admin):
     for ttl, status in ((12 * 3600, 201), (12 * 3600 + 1, 422), (0, 422)):
         assert (await admin.post(TICKETS, json={"ttl_s": ttl})).status_code == status
 
 
-async def test_a_key_that_reads_makes_tickets_that_read(app, make_key, sandbox_id):
+async def test_tickets__a_read_only_key_can_create_read_tickets(app, make_key, sandbox_id):
     async with caller_of(app, await make_key(scopes=["read"])) as reader:
         await make_ticket(reader, sandbox_id=sandbox_id)
         refused = await reader.post(TICKETS, json={"scope": "sandboxes"})
@@ -107,13 +107,13 @@ async def test_a_key_that_reads_makes_tickets_that_read(app, make_key, sandbox_i
 
 
 @pytest.mark.parametrize("scope", ["admin", "port", ""])
-async def test_there_are_no_tickets_of_other_scopes(admin, scope):
+async def test_tickets__other_scopes_are_rejected(admin, scope):
     assert_problem(
         await admin.post(TICKETS, json={"scope": scope}), status=422, code="validation-failed"
     )
 
 
-async def test_there_is_no_ticket_for_a_sandbox_that_is_another_tenants_or_nowhere(
+async def test_tickets__another_tenants_or_an_unknown_sandbox_is_not_found(
     admin, make_key, sessions
 ):
     await make_key(tenant="other")
@@ -123,7 +123,9 @@ async def test_there_is_no_ticket_for_a_sandbox_that_is_another_tenants_or_nowhe
         assert_problem(answer, status=404, code="sandbox-not-found")
 
 
-async def test_a_ticket_opens_its_sandbox_without_a_header(admin, stranger, sandbox_id):
+async def test_tickets__a_ticket_gives_access_to_its_sandbox_without_a_header(
+    admin, stranger, sandbox_id
+):
     ticket = await make_ticket(admin, sandbox_id=sandbox_id)
     for path in ("", "/events", "/timeline", "/test"):
         answer = await stranger.get(
@@ -132,7 +134,7 @@ async def test_a_ticket_opens_its_sandbox_without_a_header(admin, stranger, sand
         assert answer.status_code == 200, answer.text
 
 
-async def test_nothing_behind_the_door_sees_the_ticket(admin, stranger, sandbox_id):
+async def test_tickets__the_ticket_is_removed_from_the_query(admin, stranger, sandbox_id):
     ticket = await make_ticket(admin, sandbox_id=sandbox_id)
     path = f"/v1/sandboxes/{sandbox_id}/test"
     for query in (
@@ -145,7 +147,7 @@ async def test_nothing_behind_the_door_sees_the_ticket(admin, stranger, sandbox_
         assert answer.json()["url"].endswith(f"{path}?name=a%20b&x=%2F")
 
 
-async def test_a_ticket_beside_a_key_is_not_looked_at_and_told_to_nobody(admin, sandbox_id):
+async def test_tickets__a_ticket_beside_a_key_is_ignored_and_removed(admin, sandbox_id):
     answer = await admin.get(
         f"/v1/sandboxes/{sandbox_id}/test", params={"ticket": "sbt_" + "a" * 43}
     )
@@ -153,7 +155,7 @@ async def test_a_ticket_beside_a_key_is_not_looked_at_and_told_to_nobody(admin, 
     assert "sbt_" not in answer.text
 
 
-async def test_a_parameter_of_that_name_that_is_no_ticket_is_the_applications(admin, sandbox_id):
+async def test_tickets__a_query_parameter_that_is_not_a_ticket_is_passed_through(admin, sandbox_id):
     answer = await admin.get(f"/v1/sandboxes/{sandbox_id}/test?ticket=7")
     assert answer.json()["url"].endswith("?ticket=7")
 
@@ -161,26 +163,28 @@ async def test_a_parameter_of_that_name_that_is_no_ticket_is_the_applications(ad
 @pytest.mark.parametrize(
     "query", ["ticket=", "ticket=sbt_x", "ticket=sbt_{}", "%74icket={}", "Ticket={}", "token={}"]
 )
-async def test_what_is_no_ticket_opens_nothing(admin, stranger, sandbox_id, query):
+async def test_tickets__an_invalid_ticket_is_rejected(admin, stranger, sandbox_id, query):
     ticket = await make_ticket(admin, sandbox_id=sandbox_id)
     answer = await stranger.get(f"/v1/sandboxes/{sandbox_id}/test?{query.format(ticket)}")
     assert_problem(answer, status=401, code="unauthenticated")
 
 
-async def test_a_ticket_in_a_header_is_no_key(app, admin, sandbox_id):
+async def test_tickets__a_ticket_in_a_header_is_rejected(app, admin, sandbox_id):
     async with caller_of(app, await make_ticket(admin, sandbox_id=sandbox_id)) as holder:
         answer = await holder.get(f"/v1/sandboxes/{sandbox_id}")
     assert_problem(answer, status=401, code="unauthenticated")
 
 
-async def test_a_ticket_has_only_its_scope(admin, stranger, sandbox_id):
+async def test_tickets__a_ticket_has_only_its_scope(admin, stranger, sandbox_id):
     for scope, status in (("read", 403), ("sandboxes", 200)):
         ticket = await make_ticket(admin, sandbox_id=sandbox_id, scope=scope)
         path = f"/v1/sandboxes/{sandbox_id}/test/operate"
         assert (await stranger.get(path, params={"ticket": ticket})).status_code == status
 
 
-async def test_a_ticket_for_one_sandbox_opens_no_operation_of_another(app, admin, sessions):
+async def test_tickets__a_sandboxs_ticket_is_rejected_for_every_operation_of_another(
+    app, admin, sessions
+):
     ours, other = [(await ended_sandbox(sessions)).id for _ in range(2)]
     ticket = await make_ticket(admin, sandbox_id=ours, scope="sandboxes")
     async with caller_of(app) as holder:
@@ -194,7 +198,7 @@ async def test_a_ticket_for_one_sandbox_opens_no_operation_of_another(app, admin
     assert tried > 40
 
 
-async def test_a_ticket_changes_nothing_and_reads_only_what_it_is_for(app, admin, sessions):
+async def test_tickets__a_ticket_allows_only_reads_within_its_scope(app, admin, sessions):
     ours = (await ended_sandbox(sessions)).id
     ticket = await make_ticket(admin, sandbox_id=ours, scope="sandboxes")
     below = "/v1/sandboxes/{sandbox_id}"
@@ -212,7 +216,7 @@ async def test_a_ticket_changes_nothing_and_reads_only_what_it_is_for(app, admin
     )
 
 
-async def test_a_ticket_for_all_sandboxes_reads_no_more_than_them_and_their_streams(app, admin):
+async def test_tickets__a_ticket_for_all_sandboxes_reads_only_sandboxes_and_streams(app, admin):
     ticket = await make_ticket(admin, scope="sandboxes")
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
@@ -228,7 +232,7 @@ async def test_a_ticket_for_all_sandboxes_reads_no_more_than_them_and_their_stre
     )
 
 
-async def test_the_description_says_where_tickets_are_taken(app, admin):
+async def test_tickets__the_openapi_document_lists_where_tickets_are_accepted(app, admin):
     ticket = await make_ticket(admin, scope="sandboxes")
     async with caller_of(app) as holder:
         holder.params = {"ticket": ticket}
@@ -249,7 +253,7 @@ async def test_the_description_says_where_tickets_are_taken(app, admin):
         ("sandbox={0},{1}", 403),
     ],
 )
-async def test_merged_logs_are_open_to_a_ticket_for_that_sandbox_alone(
+async def test_tickets__merged_logs_accept_a_ticket_only_for_its_own_sandbox(
     admin, stranger, sessions, query, status
 ):
     ours, other = [(await ended_sandbox(sessions)).id for _ in range(2)]
@@ -262,7 +266,7 @@ async def test_merged_logs_are_open_to_a_ticket_for_that_sandbox_alone(
     "path",
     ["{0}/../{1}/test", "{0}%2F..%2F{1}/test", "{0}x/test", "{0}%00/test", "../sandboxes/{1}/test"],
 )
-async def test_no_spelling_of_a_path_leads_to_another_sandbox(port, admin, sessions, path):
+async def test_tickets__path_encodings_cannot_reach_another_sandbox(port, admin, sessions, path):
     ours, other = [(await ended_sandbox(sessions)).id for _ in range(2)]
     ticket = await make_ticket(admin, sandbox_id=ours)
     target = f"/v1/sandboxes/{path.format(ours, other)}?ticket={ticket}"
@@ -273,7 +277,7 @@ async def test_no_spelling_of_a_path_leads_to_another_sandbox(port, admin, sessi
     assert status in {400, 403, 404}
 
 
-async def test_a_websocket_takes_a_ticket_for_its_sandbox(port, admin, sessions):
+async def test_tickets__a_websocket_accepts_a_ticket_for_its_sandbox(port, admin, sessions):
     ours, other = [(await ended_sandbox(sessions)).id for _ in range(2)]
     ticket = await make_ticket(admin, sandbox_id=ours)
     server = f"ws://127.0.0.1:{port}/v1/sandboxes"
@@ -290,7 +294,7 @@ async def test_a_websocket_takes_a_ticket_for_its_sandbox(port, admin, sessions)
         assert refused.value.response.status_code == status
 
 
-async def test_no_answer_that_a_page_gets_tells_others_where_it_is(admin, stranger, sandbox_id):
+async def test_tickets__responses_do_not_leak_the_url_as_referrer(admin, stranger, sandbox_id):
     ticket = await make_ticket(admin, sandbox_id=sandbox_id)
     for path in (f"/v1/sandboxes/{sandbox_id}", "/v1/keys", "/docs"):
         answer = await stranger.get(path, params={"ticket": ticket})
@@ -298,14 +302,12 @@ async def test_no_answer_that_a_page_gets_tells_others_where_it_is(admin, strang
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
-async def test_no_answer_of_the_api_becomes_a_page_that_does_anything(admin, sandbox_id):
+async def test_tickets__api_responses_cannot_run_as_pages(admin, sandbox_id):
     policy = (await admin.get(f"/v1/sandboxes/{sandbox_id}")).headers["content-security-policy"]
     assert {"default-src 'none'", "sandbox"} <= set(policy.split("; "))
 
 
-async def test_no_ticket_is_in_any_line_that_is_logged(
-    port, admin, sandbox_id, caplog, monkeypatch
-):
+async def test_tickets__no_log_line_contains_a_ticket(port, admin, sandbox_id, caplog, monkeypatch):
     async def fail(*_):
         raise RuntimeError("the database said something odd")
 

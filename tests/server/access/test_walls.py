@@ -63,7 +63,7 @@ def is_asked(operation, place, name):
     return any((each["in"], each["name"]) == (place, name) for each in operation.parameters)
 
 
-async def test_without_a_key_nothing_answers_but_what_is_open(stranger, operations):
+async def test_authorization__only_public_operations_answer_without_a_key(stranger, operations):
     answering = {
         operation.path
         for operation in operations
@@ -72,7 +72,7 @@ async def test_without_a_key_nothing_answers_but_what_is_open(stranger, operatio
     assert answering == OPEN
 
 
-async def test_a_key_that_reads_changes_nothing(app, make_key, operations):
+async def test_authorization__a_read_only_key_cannot_change_anything(app, make_key, operations):
     async with caller_of(app, await make_key(scopes=["read"])) as reader:
         for operation in operations:
             if operation.path == PAGES_OWN:
@@ -84,14 +84,16 @@ async def test_a_key_that_reads_changes_nothing(app, make_key, operations):
             assert refused == (changes and operation.path not in READERS_OWN), operation.path
 
 
-async def test_a_key_for_sandboxes_does_not_reach_what_tenants_share(app, make_key, operations):
+async def test_authorization__a_sandbox_key_cannot_change_shared_resources(
+    app, make_key, operations
+):
     async with caller_of(app, await make_key(scopes=["sandboxes"])) as operator:
         for operation in operations:
             if operation.path.startswith(SHARED):
                 assert (await call(operator, operation)).status_code == 403, operation.path
 
 
-async def test_another_tenants_sandbox_is_answered_like_one_that_is_not_there(
+async def test_tenant_isolation__another_tenants_sandbox_is_not_found(
     app, make_key, operations, other_tenants
 ):
     tried = 0
@@ -113,7 +115,9 @@ async def test_another_tenants_sandbox_is_answered_like_one_that_is_not_there(
     assert tried > 15
 
 
-async def test_another_tenants_sandbox_is_in_no_list(app, make_key, other_tenants):
+async def test_tenant_isolation__another_tenants_sandbox_is_not_listed(
+    app, make_key, other_tenants
+):
     async with caller_of(app, await make_key(scopes=["sandboxes"])) as caller:
         for path in ("/v1/sandboxes", "/v1/events", "/v1/snapshots", "/v1/stats"):
             answer = await caller.get(path)
@@ -121,7 +125,7 @@ async def test_another_tenants_sandbox_is_in_no_list(app, make_key, other_tenant
             assert other_tenants not in answer.text
 
 
-async def test_another_tenants_snapshot_is_answered_like_one_that_is_not_there(
+async def test_tenant_isolation__another_tenants_snapshot_is_not_found(
     app, make_key, sessions, other_tenants
 ):
     async with sessions.begin() as session:
@@ -146,7 +150,7 @@ async def test_another_tenants_snapshot_is_answered_like_one_that_is_not_there(
         assert (await session.get_one(Snapshot, theirs.id)).state == "ready"
 
 
-async def test_an_idempotency_key_of_one_tenant_means_nothing_to_another(app, make_key):
+async def test_tenant_isolation__idempotency_keys_are_separate_per_tenant(app, make_key):
     made = []
     for tenant in ("default", "other"):
         async with caller_of(app, await make_key(tenant=tenant)) as caller:

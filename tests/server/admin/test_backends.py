@@ -40,7 +40,7 @@ async def reader(app, make_key):
         yield reader
 
 
-async def test_all_are_listed_with_what_holds_there_and_without_their_keys(reader):
+async def test_backends__the_list_has_all_with_their_limits_and_without_secrets(reader):
     answer = await reader.get(PATH)
     former, other, usual = answer.json()["items"]
     assert [one["name"] for one in (former, other, usual)] == ["former", "other", "usual"]
@@ -54,16 +54,16 @@ async def test_all_are_listed_with_what_holds_there_and_without_their_keys(reade
     assert "a-secret-key" not in answer.text
 
 
-async def test_one_is_told_by_its_name(reader):
+async def test_backends__get_returns_one_by_name(reader):
     assert (await reader.get(f"{PATH}/other")).json()["name"] == "other"
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a b"])
-async def test_what_has_no_such_name_is_not_found(reader, name):
+async def test_backends__an_unknown_name_is_not_found(reader, name):
     assert_problem(await reader.get(f"{PATH}/{name}"), status=404, code="backend-not-found")
 
 
-async def test_a_drained_backend_stays_so_until_it_is_told_otherwise(admin, sessions):
+async def test_backends__a_drained_backend_stays_drained_until_changed(admin, sessions):
     for drained in (True, False):
         answer = await admin.patch(f"{PATH}/usual", json={"drained": drained})
         assert answer.status_code == 200
@@ -71,7 +71,7 @@ async def test_a_drained_backend_stays_so_until_it_is_told_otherwise(admin, sess
         assert (await admin.get(f"{PATH}/usual")).json()["drained"] is drained
 
 
-async def test_draining_lets_who_waits_there_look_for_a_place_elsewhere(admin, sessions):
+async def test_backends__draining_lets_queued_sandboxes_move_to_other_backends(admin, sessions):
     async with sessions.begin() as session:
         for job in await session.scalars(select(Job)):
             await session.delete(job)
@@ -84,17 +84,17 @@ async def test_draining_lets_who_waits_there_look_for_a_place_elsewhere(admin, s
     ]
 
 
-async def test_only_an_admin_may_drain(reader, admin):
+async def test_backends__only_admins_can_drain(reader, admin):
     refused = await reader.patch(f"{PATH}/usual", json={"drained": True})
     assert_problem(refused, status=403, code="scope-missing")
     assert not (await admin.get(f"{PATH}/usual")).json()["drained"]
 
 
 @pytest.mark.parametrize("body", [{}, {"drained": "yes"}, {"drained": True, "capacity": 9}])
-async def test_what_cannot_be_changed_is_refused(admin, body):
+async def test_backends__invalid_updates_are_rejected(admin, body):
     assert (await admin.patch(f"{PATH}/usual", json=body)).status_code == 422
 
 
-async def test_a_backend_that_there_is_not_cannot_be_drained(admin):
+async def test_backends__an_unknown_backend_cannot_be_drained(admin):
     missing = await admin.patch(f"{PATH}/nowhere", json={"drained": True})
     assert_problem(missing, status=404, code="backend-not-found")

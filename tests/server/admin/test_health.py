@@ -18,22 +18,22 @@ async def backends():
     await backends.close()
 
 
-async def test_a_living_process_says_so_to_anybody(stranger):
+async def test_healthz__a_running_process_is_healthy_without_a_key(stranger):
     assert (await stranger.get("/healthz")).json() == {"status": "alive"}
 
 
-async def test_the_version_is_told_to_anybody(stranger):
+async def test_version__needs_no_key(stranger):
     assert (await stranger.get("/version")).json()["api"] == "v1"
 
 
-async def test_with_a_backend_that_is_down_the_server_is_ready_and_says_so(stranger, sessions):
+async def test_readyz__a_backend_that_is_down_does_not_affect_readiness(stranger, sessions):
     await add_backend(sessions, state="down", drained=True)
     answer = await stranger.get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["backends"] == [{"name": "local", "state": "down", "drained": True}]
 
 
-async def test_with_an_old_schema_the_server_is_not_ready(stranger, sessions):
+async def test_readyz__an_older_schema_is_not_ready(stranger, sessions):
     async with sessions.begin() as session:
         await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     answer = await stranger.get("/readyz")
@@ -41,19 +41,19 @@ async def test_with_an_old_schema_the_server_is_not_ready(stranger, sessions):
     assert "older" in answer.json()["reasons"][0]
 
 
-async def test_with_a_newer_servers_schema_the_server_is_ready(stranger, sessions):
+async def test_readyz__a_newer_servers_schema_is_ready(stranger, sessions):
     await add_backend(sessions)
     async with sessions.begin() as session:
         await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     assert (await stranger.get("/readyz")).status_code == 200
 
 
-async def test_without_any_backend_the_server_is_not_ready(sessions):
+async def test_readyz__without_backends_the_server_is_not_ready(sessions):
     readiness = await Overview(sessions, Backends({})).check_readiness()
     assert readiness.reasons == ["No backend is configured."]
 
 
-async def test_without_its_database_the_server_is_not_ready(backends):
+async def test_readyz__without_a_database_the_server_is_not_ready(backends):
     nowhere = create_engine("postgresql://nobody@127.0.0.1:9/nothing")
     readiness = await Overview(create_sessions(nowhere), backends).check_readiness()
     assert readiness.reasons == ["The database is unreachable."]

@@ -20,7 +20,7 @@ async def dead_job(sessions):
     return job
 
 
-async def test_dead_jobs_are_listed_with_their_last_error_and_can_be_retried(admin, dead_job):
+async def test_dead_jobs__are_listed_with_their_last_error_and_can_be_retried(admin, dead_job):
     [told] = (await admin.get("/v1/jobs", params={"state": "dead"})).json()["items"]
     assert told["id"] == dead_job.id
     assert told["last_error"] == "It broke."
@@ -30,19 +30,19 @@ async def test_dead_jobs_are_listed_with_their_last_error_and_can_be_retried(adm
 
 
 @pytest.mark.parametrize("job_id", ["1", "-1", "x", "9" * 19, "9" * 40])
-async def test_a_job_that_is_not_there_is_not_found(admin, job_id):
+async def test_dead_jobs__an_unknown_job_is_not_found(admin, job_id):
     answer = await admin.post(f"/v1/jobs/{job_id}/retry")
     assert answer.status_code == 404
     assert answer.json()["code"] == "job-not-found"
 
 
-async def test_jobs_are_an_admins(app, make_key, dead_job):
+async def test_dead_jobs__only_admins_can_list_them(app, make_key, dead_job):
     async with caller_of(app, await make_key(scopes=["sandboxes"])) as operator:
         assert (await operator.get("/v1/jobs")).status_code == 403
         assert (await operator.post(f"/v1/jobs/{dead_job.id}/retry")).status_code == 403
 
 
-async def test_stats_count_places_states_and_who_waits(admin, sessions, tenant_id, dead_job):
+async def test_stats__count_slots_states_and_queued_sandboxes(admin, sessions, tenant_id, dead_job):
     await add_backend(sessions, capacity=4)
     await add_sandbox(sessions, tenant_id, backend="local")
     await add_sandbox(sessions, tenant_id, backend="local", state=State.STARTING)
@@ -78,7 +78,9 @@ async def test_stats_count_places_states_and_who_waits(admin, sessions, tenant_i
     assert told["jobs_dead"] == 1
 
 
-async def test_where_memory_stays_in_use_a_paused_sandbox_takes_a_place(admin, sessions, tenant_id):
+async def test_stats__a_paused_sandbox_occupies_a_slot_if_it_keeps_its_memory(
+    admin, sessions, tenant_id
+):
     await add_backend(sessions, paused_takes_place=True)
     paused = {"state": State.PAUSED, "target": Target.PAUSED, "expires_at": None}
     await add_sandbox(sessions, tenant_id, backend="local", **paused)
@@ -86,9 +88,7 @@ async def test_where_memory_stays_in_use_a_paused_sandbox_takes_a_place(admin, s
     assert backend["taken"] == 1
 
 
-async def test_only_an_admin_sees_other_tenants_in_the_stats(
-    app, admin, make_key, sessions, tenant_id
-):
+async def test_stats__only_admins_see_other_tenants(app, admin, make_key, sessions, tenant_id):
     await add_backend(sessions, state="down", state_reason="It is off.", drained=True)
     await add_sandbox(sessions, tenant_id, backend="local")
     secret = await make_key(tenant="other", scopes=["read"])

@@ -33,7 +33,7 @@ def guarded(components):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
-async def test_the_machine_itself_is_told_the_metrics(app, address):
+async def test_metrics__local_requests_are_allowed(app, address):
     async with from_peer(app, address) as peer:
         answer = await peer.get("/metrics")
     assert answer.status_code == 200
@@ -55,31 +55,31 @@ async def test_the_machine_itself_is_told_the_metrics(app, address):
         ("nonsense", {}),
     ],
 )
-async def test_nobody_else_is_and_no_proxy_makes_a_stranger_the_machine(app, address, headers):
+async def test_metrics__other_and_proxied_requests_are_rejected(app, address, headers):
     async with from_peer(app, address, **headers) as peer:
         answer = await peer.get("/metrics")
     assert_problem(answer, status=401, code="metrics-refused")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_with_a_token_whoever_has_it_is_told_wherever_they_are(guarded):
+async def test_metrics__the_token_gives_access_from_anywhere(guarded):
     async with from_peer(guarded, "192.0.2.7", Authorization="Bearer t0ken") as prometheus:
         assert (await prometheus.get("/metrics")).status_code == 200
 
 
 @pytest.mark.parametrize("sent", ["", "Bearer other", "Bearer t0ken2", "Bearer \u00e9"])
-async def test_with_a_token_nobody_is_let_in_without_it(guarded, sent):
+async def test_metrics__with_a_token_set_local_requests_need_it_too(guarded, sent):
     headers = {"Authorization": sent.encode()} if sent else {}
     async with from_peer(guarded, "127.0.0.1", **headers) as local:
         assert_problem(await local.get("/metrics"), status=401, code="metrics-refused")
 
 
-async def test_an_api_key_is_no_token(guarded, make_key):
+async def test_metrics__an_api_key_is_not_accepted(guarded, make_key):
     async with from_peer(guarded, "127.0.0.1", **{"X-API-Key": await make_key()}) as admin:
         assert (await admin.get("/metrics")).status_code == 401
 
 
-async def test_requests_are_counted_by_route_and_never_by_what_callers_send(app, admin, stranger):
+async def test_metrics__requests_are_labelled_by_route_and_not_by_path(app, admin, stranger):
     async def count():
         async with from_peer(app, "127.0.0.1") as local:
             return samples_in((await local.get("/metrics")).text)
@@ -102,7 +102,7 @@ async def test_requests_are_counted_by_route_and_never_by_what_callers_send(app,
     assert not [labels for name, *labels in samples if "00000" in str(labels)]
 
 
-async def test_the_metrics_and_the_stats_agree(app, admin, sessions):
+async def test_metrics__agree_with_the_stats(app, admin, sessions):
     tenant_id = await find_tenant(sessions)
     await add_backend(sessions, capacity=4)
     await add_backend(
@@ -142,7 +142,7 @@ async def test_the_metrics_and_the_stats_agree(app, admin, sessions):
     assert samples["ready",] == ready
 
 
-async def test_without_its_database_a_server_tells_that_and_the_rest(components):
+async def test_metrics__without_a_database_the_rest_is_rendered(components):
     nowhere = create_sessions(create_engine("postgresql://nobody@127.0.0.1:9/nothing"))
     samples = await read_metrics(MetricsExporter(nowhere, Overview(nowhere, components.backends)))
     assert samples["ready",] == 0
@@ -150,7 +150,7 @@ async def test_without_its_database_a_server_tells_that_and_the_rest(components)
     assert ("database_connections_used",) in samples
 
 
-async def test_a_database_that_is_not_there_does_not_answer(components, server_url):
+async def test_metrics__a_missing_database_is_reported_as_not_ready(components, server_url):
     elsewhere = create_sessions(create_engine(server_url.replace("/postgres?", "/nothing?")))
     samples = await read_metrics(
         MetricsExporter(elsewhere, Overview(elsewhere, components.backends))
@@ -158,7 +158,7 @@ async def test_a_database_that_is_not_there_does_not_answer(components, server_u
     assert samples["ready",] == 0
 
 
-async def test_the_database_is_asked_once_for_all_who_ask_within_seconds(components, sessions):
+async def test_metrics__the_database_is_queried_once_per_interval(components, sessions):
     time = [0.0]
     overview = Overview(sessions, components.backends)
     metrics_exporter = MetricsExporter(sessions, overview, clock=lambda: time[0])

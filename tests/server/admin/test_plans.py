@@ -24,7 +24,7 @@ SELECT 'sandbox', n::text, CASE WHEN n <= 4000 THEN now() + interval '1 hour' * 
 """
 
 
-async def test_totals_are_counted_by_indexes_without_what_has_ended(database):
+async def test_query_plans__totals_use_indexes_and_skip_ended_sandboxes(database):
     async with database.begin() as connection:
         for statement in _MANY.split(";"):
             await connection.execute(text(statement))

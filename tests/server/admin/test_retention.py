@@ -60,9 +60,7 @@ async def count(sessions, table):
         return await session.scalar(select(func.count()).select_from(table))
 
 
-async def test_sandboxes_that_ended_long_ago_are_removed_with_their_jobs(
-    sessions, tenant_id, clean
-):
+async def test_retention__ended_sandboxes_are_removed_with_their_jobs(sessions, tenant_id, clean):
     old, young = ended(tenant_id, ago=3 * DAY), ended(tenant_id, ago=DAY)
     living = Sandbox(id=new_id(), tenant_id=tenant_id, template="base", timeout=DAY)
     async with sessions.begin() as session:
@@ -75,7 +73,7 @@ async def test_sandboxes_that_ended_long_ago_are_removed_with_their_jobs(
         assert set(await session.scalars(select(Job.subject))) == {young.id}
 
 
-async def test_events_and_requests_are_forgotten_when_they_are_old(sessions, tenant_id, clean):
+async def test_retention__old_events_and_idempotency_keys_are_removed(sessions, tenant_id, clean):
     async with sessions.begin() as session:
         for seq, age in enumerate((DAY, 3 * DAY)):
             session.add(Event(tenant_id=tenant_id, seq=seq, type="x", created_at=now - age))
@@ -95,7 +93,7 @@ async def test_events_and_requests_are_forgotten_when_they_are_old(sessions, ten
         assert list(await session.scalars(select(IdempotencyKey.key))) == ["0"]
 
 
-async def test_how_far_a_log_was_removed_is_kept(sessions, tenant_id, clean):
+async def test_retention__the_log_records_how_far_it_was_removed(sessions, tenant_id, clean):
     sandbox = Sandbox(id=new_id(), tenant_id=tenant_id, template="base", timeout=DAY)
     async with sessions.begin() as session:
         session.add_all([Stream(tenant_id=tenant_id, next_seq=10), sandbox])
@@ -120,7 +118,7 @@ async def test_how_far_a_log_was_removed_is_kept(sessions, tenant_id, clean):
     assert log.output_removed_at is not None
 
 
-async def test_tickets_are_removed_when_their_time_is_up(sessions, tenant_id, clean):
+async def test_retention__expired_tickets_are_removed(sessions, tenant_id, clean):
     key = ApiKey(id=new_id(), tenant_id=tenant_id, hash=b"k", prefix="", scopes=["read"])
     async with sessions.begin() as session:
         session.add(key)
@@ -140,7 +138,7 @@ async def test_tickets_are_removed_when_their_time_is_up(sessions, tenant_id, cl
         assert list(await session.scalars(select(Ticket.hash))) == [b"good"]
 
 
-async def test_much_is_removed_in_small_transactions(sessions, tenant_id, clean, monkeypatch):
+async def test_retention__removal_uses_small_transactions(sessions, tenant_id, clean, monkeypatch):
     monkeypatch.setattr(retention, "_BATCH", 2)
     async with sessions.begin() as session:
         session.add_all([ended(tenant_id, ago=3 * DAY) for _ in range(5)])
@@ -148,7 +146,7 @@ async def test_much_is_removed_in_small_transactions(sessions, tenant_id, clean,
     assert await count(sessions, Sandbox) == 0
 
 
-async def test_what_another_transaction_holds_is_left_to_the_next_hour(sessions, tenant_id, clean):
+async def test_retention__locked_rows_are_left_for_the_next_run(sessions, tenant_id, clean):
     row = ended(tenant_id, ago=3 * DAY)
     async with sessions.begin() as session:
         session.add(row)

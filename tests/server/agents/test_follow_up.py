@@ -70,19 +70,19 @@ def seen(sessions, sandbox):
     return seen
 
 
-async def test_a_run_that_goes_on_is_looked_at_again(add, look, seen):
+async def test_pause_after__a_running_run_is_checked_again(add, look, seen):
     run = await add(CommandState.RUNNING)
     assert await look(run)
     assert await seen(run) == (Target.RUNNING, "to-be-paused", [run.id])
 
 
-async def test_a_run_that_has_ended_pauses_its_sandbox_and_leaves_no_job(add, look, seen):
+async def test_pause_after__an_ended_run_pauses_its_sandbox_and_removes_its_job(add, look, seen):
     run = await add()
     assert not await look(run)
     assert await seen(run) == (Target.PAUSED, "paused", [])
 
 
-async def test_a_sandbox_is_paused_once_for_a_run(add, look, seen, sessions, sandbox):
+async def test_pause_after__a_run_pauses_its_sandbox_only_once(add, look, seen, sessions, sandbox):
     run = await add()
     await look(run)
     async with sessions.begin() as session:
@@ -92,7 +92,7 @@ async def test_a_sandbox_is_paused_once_for_a_run(add, look, seen, sessions, san
 
 
 @pytest.mark.parametrize("kind", [CommandKind.COMMAND, CommandKind.TERMINAL, CommandKind.AGENT])
-async def test_what_somebody_else_runs_there_leaves_it_running(add, look, seen, kind):
+async def test_pause_after__other_running_commands_keep_the_sandbox_running(add, look, seen, kind):
     run, other = await add(), await add(CommandState.RUNNING, kind)
     assert not await look(run)
     assert await seen(run) == (Target.RUNNING, "in-use", [other.id])

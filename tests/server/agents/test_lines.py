@@ -67,7 +67,7 @@ def outputs(draw):
 
 
 @given(outputs())
-def test_lines_are_the_same_however_they_were_stored(given):
+def test_agent_lines__are_independent_of_the_records_they_are_stored_in(given):
     content, pieces = given
     said = read(pieces)
     assert b"".join(line.content for line in said) == content
@@ -75,7 +75,7 @@ def test_lines_are_the_same_however_they_were_stored(given):
 
 
 @given(outputs())
-def test_whoever_has_read_up_to_a_line_goes_on_with_the_next(given):
+def test_agent_lines__a_reader_resumes_after_any_line(given):
     _, pieces = given
     said = read(pieces)
     for index, line in enumerate(said):
@@ -83,7 +83,7 @@ def test_whoever_has_read_up_to_a_line_goes_on_with_the_next(given):
         assert read(left, after=line.number) == said[index + 1 :]
 
 
-def test_a_line_with_its_middle_missing_is_not_told_and_the_gap_is():
+def test_agent_lines__a_line_with_a_gap_in_it_becomes_a_gap():
     said = read(
         [
             out(0, message(1) + b'{"type"'),
@@ -98,21 +98,21 @@ def test_a_line_with_its_middle_missing_is_not_told_and_the_gap_is():
     assert [one.number for one in said] == sorted({one.number for one in said})
 
 
-def test_after_a_gap_of_nobody_knows_what_whole_lines_are_told():
+def test_agent_lines__complete_lines_after_a_gap_of_unknown_size_are_kept():
     end = len(message(1))
     said = read([out(0, message(1)), gap(0, None), out(end, message(2))])
     assert [type(one) for one in said] == [Line, Gap, Line]
     assert (said[1].number, said[1].size) == (2 * end + 1, None)
 
 
-def test_a_gap_that_was_told_is_not_told_again():
+def test_agent_lines__a_gap_is_not_repeated_on_resume():
     end = len(message(1))
     rest = [gap(0, None), out(end, message(2))]
     assert [type(one) for one in read(rest, after=2 * end)] == [Gap, Line]
     assert [type(one) for one in read(rest, after=2 * end + 1)] == [Line]
 
 
-def test_a_line_without_end_is_told_in_parts_while_it_grows():
+def test_agent_lines__an_endless_line_is_split_while_it_grows():
     lines = LineAssembler(after=0)
     said = list(lines_of([out(0, b"x" * (LONGEST_LINE + 1))], lines))
     assert [one.number for one in said] == [2 * (LONGEST_LINE + 1)]
@@ -131,19 +131,19 @@ def test_a_line_without_end_is_told_in_parts_while_it_grows():
     ],
     ids=["text", "list", "unknown", "nan", "no-name", "deep", "bytes"],
 )
-def test_what_is_no_message_is_told_as_text_that_has_an_end(content):
+def test_agent_events__output_that_is_not_a_message_becomes_bounded_text(content):
     told = told_of(content)
     assert told["type"] == "text"
     assert len(told["text"]) < 5000
 
 
 @pytest.mark.parametrize("text", ['"\\ud800"', '"a\\u0000b"', '"a\\r\\nb\\u2028c"'])
-def test_no_text_of_an_agent_ends_its_event(text):
+def test_agent_events__no_output_can_end_an_sse_event(text):
     content = b'{"type": "message", "message": ' + text.encode() + b"}\r\n"
     data = data_of(content)
     assert not {ord("\n"), ord("\r")} & set(data)
     assert json.loads(data)["type"] == "message"
 
 
-def test_the_result_is_told_when_the_run_has_ended():
+def test_agent_events__the_result_is_sent_once_the_run_has_ended():
     assert to_item(Line(20, b'{"type": "result"}\n', AT), run_id="run") is None

@@ -80,7 +80,7 @@ def begin(caller, sandbox):
     return begin
 
 
-async def test_a_run_is_waited_for_and_tells_its_result(begin):
+async def test_agent_runs__waiting_returns_the_result(begin):
     answer = await begin(FINISH)
     assert answer.status_code == 201, answer.text
     run = answer.json()
@@ -95,13 +95,13 @@ async def test_a_run_is_waited_for_and_tells_its_result(begin):
     }
 
 
-async def test_a_run_that_the_agent_server_stopped_for_its_time_has_timed_out(begin):
+async def test_agent_runs__a_run_stopped_at_its_timeout_is_timed_out(begin):
     run = (await begin("result('timed_out', 'It was stopped.')")).json()
     assert (run["state"], run["result"]["state"]) == ("timed_out", "timed_out")
     assert run["result"]["exit_code"] == 124
 
 
-async def test_the_agent_is_told_all_that_was_asked(begin):
+async def test_agent_runs__the_agent_gets_all_parameters(begin):
     asked = {
         "model": "m",
         "tools": ["Bash"],
@@ -119,14 +119,14 @@ async def test_the_agent_is_told_all_that_was_asked(begin):
     ]
 
 
-async def test_a_prompt_of_a_mebibyte_arrives_whole(begin):
+async def test_agent_runs__a_prompt_of_one_mebibyte_arrives_complete(begin):
     text = "ü" * 500_000
     run = (await begin(f"result(output=str(len({text!r})))")).json()
     assert run["result"]["output"] == "500000"
     assert len(run["prompt"]) == 1000
 
 
-async def test_an_agent_is_followed_while_it_works(caller, sandbox):
+async def test_agent_runs__events_are_streamed_while_the_agent_works(caller, sandbox):
     body = {"agent": "codex", "prompt": FINISH}
     async with following(caller, f"{sandbox}/agent/runs", method="POST", json=body) as stream:
         run, again = stream.headers["Location"], stream.headers["Content-Location"]
@@ -140,7 +140,7 @@ async def test_an_agent_is_followed_while_it_works(caller, sandbox):
     assert [one.id for one in told] == sorted({one.id for one in told})
 
 
-async def test_a_reader_goes_on_after_any_event(caller, sandbox, begin):
+async def test_agent_runs__a_stream_resumes_after_any_event(caller, sandbox, begin):
     lines = "[say('message', message='x' * n) for n in range(40)]; result()"
     run = (await begin(lines)).json()
     path = f"{sandbox}/agent/runs/{run['id']}/events"
@@ -162,7 +162,7 @@ async def test_a_reader_goes_on_after_any_event(caller, sandbox, begin):
         ]
 
 
-async def test_what_is_told_in_pieces_comes_in_lines(caller, sandbox, begin):
+async def test_agent_runs__output_in_parts_is_streamed_in_lines(caller, sandbox, begin):
     prompt = """
 import time
 whole = json.dumps({"type": "message", "message": "a" * 3000})
@@ -179,7 +179,7 @@ result()
     assert told[1]["text"] == "not of an agent"
 
 
-async def test_an_interrupted_run_ends_with_a_result(caller, sandbox, begin):
+async def test_agent_runs__an_interrupted_run_ends_with_a_result(caller, sandbox, begin):
     run = (await begin(WAIT_FOR_TERM, params={"wait": 0})).json()
     path = f"{sandbox}/agent/runs/{run['id']}"
     async with following(caller, f"{path}/events") as stream:
@@ -201,19 +201,19 @@ async def test_an_interrupted_run_ends_with_a_result(caller, sandbox, begin):
     ],
     ids=["code", "words", "absent", "killed"],
 )
-async def test_a_run_without_a_result_says_why(begin, prompt, says):
+async def test_agent_runs__a_missing_result_is_explained(begin, prompt, says):
     run = (await begin(prompt)).json()
     assert run["state"] in {"failed", "interrupted"}
     assert says in run["result"]["output"]
     assert run["result"]["output"]
 
 
-async def test_a_result_is_believed_only_where_it_is_what_it_should_be(begin):
+async def test_agent_runs__invalid_fields_of_a_result_are_ignored(begin):
     run = (await begin('print(\'{"type": "result", "cost": "dear", "output": 7}\')')).json()
     assert (run["result"]["cost"], run["result"]["output"]) == (None, "")
 
 
-async def test_runs_are_listed_among_themselves_and_told_in_the_log(caller, sandbox, begin):
+async def test_agent_runs__are_listed_separately_and_appear_in_the_log(caller, sandbox, begin):
     run = (await begin(FINISH)).json()
     listed = (await caller.get(f"{sandbox}/agent/runs")).json()["items"]
     assert run["id"] in [one["id"] for one in listed]
@@ -224,7 +224,7 @@ async def test_runs_are_listed_among_themselves_and_told_in_the_log(caller, sand
     assert run["id"] in {one.get("command_id") for one in logged}
 
 
-async def test_the_same_request_is_the_same_run(caller, sandbox, begin):
+async def test_agent_runs__a_repeated_request_returns_the_same_run(caller, sandbox, begin):
     answers = [await begin(FINISH, headers={"Idempotency-Key": "once"}) for _ in range(2)]
     assert len({answer.json()["id"] for answer in answers}) == 1
 
@@ -239,13 +239,13 @@ async def test_the_same_request_is_the_same_run(caller, sandbox, begin):
         ("session_id", "../x"),
     ],
 )
-async def test_what_no_agent_could_do_is_refused(begin, field, value):
+async def test_agent_runs__invalid_parameters_are_rejected(begin, field, value):
     answer = await begin(**{"prompt": FINISH, field: value})
     assert answer.status_code == 422
     assert field in answer.text
 
 
-async def test_a_run_goes_on_where_it_was_when_its_server_is_killed(server, sandbox):
+async def test_agent_runs__a_run_survives_a_crash_of_the_server(server, sandbox):
     prompt = """
 import time
 for n in range(600):
@@ -278,7 +278,7 @@ result()
 
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["found-ended", "gone"])
-async def test_a_run_that_ended_while_no_server_was_there_has_its_result(
+async def test_agent_runs__a_run_that_ends_while_no_server_runs_has_its_result(
     server, begin, sandbox, engine, is_seen
 ):
     mark = secrets.token_hex(8)
@@ -310,7 +310,7 @@ async def test_a_run_that_ended_while_no_server_was_there_has_its_result(
         assert {one["id"]: one["state"] for one in listed}[run["id"]] == "succeeded"
 
 
-async def test_a_run_ends_as_ever_where_its_last_line_cannot_be_kept(server, begin):
+async def test_agent_runs__a_run_ends_normally_if_its_result_file_cannot_be_written(server, begin):
     path = new_sandbox(server)
     async with server.client() as caller:
         full = {"cmd": "sudo mount -t tmpfs -o size=4k,mode=555 none /tmp || sudo chmod 555 /tmp"}
@@ -330,7 +330,7 @@ def is_running(mark):
     return False
 
 
-async def test_a_sandbox_is_paused_after_its_run(server, caller, begin):
+async def test_pause_after__the_sandbox_is_paused_after_its_run(server, caller, begin):
     path = new_sandbox(server)
     run = (await begin(FINISH, path=path, pause_after=True)).json()
     assert run["afterwards"] == "to-be-paused"
@@ -345,7 +345,7 @@ async def test_a_sandbox_is_paused_after_its_run(server, caller, begin):
     assert (await caller.post(f"{path}/resume")).json()["state"] == "running"
 
 
-async def test_a_sandbox_that_somebody_else_uses_is_not_paused(server, caller, begin):
+async def test_pause_after__a_sandbox_in_use_is_not_paused(server, caller, begin):
     path = new_sandbox(server)
     other = {"cmd": "sleep 600", "background": True}
     assert (await caller.post(f"{path}/commands", json=other)).status_code == 201
@@ -359,7 +359,7 @@ async def test_a_sandbox_that_somebody_else_uses_is_not_paused(server, caller, b
     assert (await caller.get(path)).json()["state"] == "running"
 
 
-async def test_a_pause_that_a_killed_server_owed_is_made_up_for(server, begin):
+async def test_pause_after__a_pause_is_made_up_for_after_a_crash(server, begin):
     path = new_sandbox(server)
     prompt = f"import time; time.sleep(2); {FINISH}"
     run = (await begin(prompt, path=path, pause_after=True, params={"wait": 0})).json()

@@ -78,7 +78,7 @@ async def state_of(api, sandbox_id):
     return (await api.get(f"/v1/sandboxes/{sandbox_id}")).json()
 
 
-async def test_a_client_talks_with_the_agent_server_which_never_sees_its_key(
+async def test_agent_socket__messages_are_forwarded_and_the_api_key_is_not(
     outside, api, run, sandbox_id
 ):
     key = outside.key
@@ -98,7 +98,7 @@ async def test_a_client_talks_with_the_agent_server_which_never_sees_its_key(
         assert settings["token"] not in str(socket.response.headers)
 
 
-async def test_a_ticket_opens_it_and_one_that_only_reads_does_not(outside, api, sandbox_id):
+async def test_agent_socket__a_ticket_is_accepted_unless_it_is_read_only(outside, api, sandbox_id):
     async def ticket(scope):
         wanted = {"scope": scope, "sandbox_id": sandbox_id}
         return (await api.post("/v1/tickets", json=wanted)).json()["ticket"]
@@ -111,13 +111,13 @@ async def test_a_ticket_opens_it_and_one_that_only_reads_does_not(outside, api, 
     assert refused.value.response.status_code == 403
 
 
-async def test_a_token_that_is_lost_is_written_again(outside, run, sandbox_id):
+async def test_agent_socket__a_lost_token_is_written_again(outside, run, sandbox_id):
     await run(sandbox_id, f"rm {FILE}")
     async with attached(outside, sandbox_id) as socket:
         assert "Bearer" in await socket.recv()
 
 
-async def test_it_wakes_a_paused_sandbox_and_its_pings_do_not_keep_it_awake(
+async def test_agent_socket__connecting_resumes_the_sandbox_and_pings_are_no_activity(
     outside, api, make_sandbox
 ):
     sandbox_id = await make_sandbox(tools=None, mcp_servers=SERVERS)
@@ -130,7 +130,7 @@ async def test_it_wakes_a_paused_sandbox_and_its_pings_do_not_keep_it_awake(
     assert (await state_of(api, sandbox_id))["state"] in {"pausing", "paused"}
 
 
-async def test_what_is_said_keeps_the_sandbox_awake(outside, api, sandbox_id):
+async def test_agent_socket__messages_keep_the_sandbox_awake(outside, api, sandbox_id):
     await api.patch(f"/v1/sandboxes/{sandbox_id}", json={"idle_timeout_s": 4})
     async with attached(outside, sandbox_id) as socket:
         await socket.recv()
@@ -147,14 +147,18 @@ async def test_what_is_said_keeps_the_sandbox_awake(outside, api, sandbox_id):
             await until(is_later, timeout=30)
 
 
-async def test_who_loses_the_key_is_told_so(outside, api, sandbox_id):
+async def test_agent_socket__a_revoked_key_closes_the_connection_with_its_code(
+    outside, api, sandbox_id
+):
     key_id, key = await outside.new_key(scopes=["sandboxes"])
     async with attached(outside, sandbox_id, headers={"X-API-Key": key}) as socket:
         await api.delete(f"/v1/keys/{key_id}")
         assert await closed(socket) == 4401
 
 
-async def test_a_stop_of_the_server_is_told_too(bundled_url, engine, tmp_path):
+async def test_agent_socket__a_server_stop_closes_the_connection_with_its_code(
+    bundled_url, engine, tmp_path
+):
     async with (
         new_database(bundled_url) as url,
         serving_outside(url, engine, state_dir=tmp_path) as outside,
@@ -178,7 +182,7 @@ async def test_a_stop_of_the_server_is_told_too(bundled_url, engine, tmp_path):
     ],
     ids=["no WebSocket", "no agent server"],
 )
-async def test_what_cannot_be_led_there_is_refused_with_a_problem(
+async def test_agent_socket__failures_before_the_upgrade_are_answered_with_a_problem(
     api, make_sandbox, headers, status, code
 ):
     sandbox_id = await make_sandbox(tools=None)

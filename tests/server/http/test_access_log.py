@@ -45,26 +45,26 @@ async def caller():
         yield caller
 
 
-async def test_a_request_is_one_line_with_the_ids_it_concerns(caller, lines):
+async def test_access_log__a_request_is_one_line_with_its_ids(caller, lines):
     await caller.get("/v1/sandboxes/abc", headers={"X-Request-Id": "mine"})
     (line,) = lines
     assert "INFO access GET /v1/sandboxes/abc status=200 ms=" in line
     assert line.endswith("request_id=mine sandbox_id=abc")
 
 
-async def test_the_query_is_not_logged_since_it_may_hold_a_ticket(caller, lines):
+async def test_access_log__the_query_is_not_logged(caller, lines):
     await caller.get("/v1/sandboxes/abc?ticket=hunter2")
     assert "hunter2" not in "".join(lines)
 
 
-async def test_a_path_cannot_forge_a_line(caller, lines):
+async def test_access_log__a_path_cannot_forge_a_line(caller, lines):
     await caller.get("/nowhere%0A2026-01-01 INFO forged")
     (line,) = lines
     assert "\n" not in line
     assert "GET /nowhere%0A2026-01-01%20INFO%20forged status=404" in line
 
 
-async def test_a_request_that_fails_is_logged_too(caller, lines):
+async def test_access_log__failed_requests_are_logged(caller, lines):
     await caller.get("/broken")
     (line,) = lines
     assert "GET /broken status=500" in line

@@ -14,7 +14,7 @@ from sandbox_server.openapi import codes_of
 from tests.server.http.test_problems import all_errors
 
 
-async def test_the_description_names_each_operation_after_its_function(stranger, app):
+async def test_openapi__operations_are_named_after_their_functions(stranger, app):
     description = (await stranger.get("/openapi.json")).json()
     names = [operation["operationId"] for _, operation in operations(description)]
     assert len(names) == len(set(names))
@@ -22,7 +22,7 @@ async def test_the_description_names_each_operation_after_its_function(stranger,
     assert set(names) <= functions
 
 
-async def test_every_operation_tells_how_it_fails_and_who_may_call(stranger):
+async def test_openapi__every_operation_lists_its_errors_and_its_authentication(stranger):
     description = (await stranger.get("/openapi.json")).json()
     for path, operation in operations(description):
         codes = codes_of(operation)
@@ -34,7 +34,7 @@ async def test_every_operation_tells_how_it_fails_and_who_may_call(stranger):
     assert "HTTPValidationError" not in description["components"]["schemas"]
 
 
-async def test_a_problem_is_described_under_the_status_that_it_is_answered_with(stranger):
+async def test_openapi__a_problem_is_listed_under_its_status(stranger):
     description = (await stranger.get("/openapi.json")).json()
     statuses = {error.code: status_of(error) for error in all_errors()}
     statuses |= {
@@ -46,7 +46,7 @@ async def test_a_problem_is_described_under_the_status_that_it_is_answered_with(
             assert {statuses[code] for code in codes} == {status}
 
 
-def test_routes_dependencies_and_parameters_each_add_what_they_may_fail_with():
+def test_openapi__routes_dependencies_and_parameters_all_contribute_errors():
     def find_place(user: Annotated[str, may_fail_with(e.PathRefused)]) -> None: ...
 
     may_fail_with(e.PathNotFound)(find_place)
@@ -60,7 +60,7 @@ def test_routes_dependencies_and_parameters_each_add_what_they_may_fail_with():
     assert set(failures_of(api_route)) == {e.PathRefused, e.PathNotFound, e.DiskFull, e.RateLimited}
 
 
-async def test_every_reference_of_the_description_leads_somewhere(stranger):
+async def test_openapi__every_reference_resolves(stranger):
     answer = await stranger.get("/openapi.json")
     description = answer.json()
     for reference in set(re.findall(r'"\$ref":"#/([^"]+)"', answer.text)):
@@ -70,7 +70,7 @@ async def test_every_reference_of_the_description_leads_somewhere(stranger):
         assert found
 
 
-async def test_the_pages_need_nothing_from_elsewhere(stranger):
+async def test_docs_page__needs_no_external_resources(stranger):
     page = await stranger.get("/docs")
     assert "'unsafe" not in page.headers["content-security-policy"]
     assert "//" not in page.text
@@ -85,7 +85,7 @@ async def test_the_pages_need_nothing_from_elsewhere(stranger):
         }
 
 
-async def test_nothing_else_is_among_the_assets(stranger):
+async def test_docs_page__serves_only_its_own_assets(stranger):
     for name in ("../app.py", "__init__.py", "..%2f..%2fmain.py", ""):
         assert (await stranger.get(f"/docs/{name}")).status_code in {401, 404}
 

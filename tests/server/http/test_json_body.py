@@ -27,24 +27,24 @@ from sandbox_server.http.json_body import JsonRoute, read_json
     ],
     ids=lambda value: repr(value[:20]),
 )
-def test_what_is_no_json_is_refused(body, said):
+def test_json_body__invalid_json_is_rejected(body, said):
     with pytest.raises(Malformed, match=said):
         read_json(body)
 
 
-def test_what_is_json_is_read():
+def test_json_body__valid_json_is_parsed():
     assert read_json(b' {"a": [1, 2.5e3, "\\u00e4", null, true, {"a": {}}]} ') == {
         "a": [1, 2500.0, "ä", None, True, {"a": {}}]
     }
 
 
-def test_what_is_refused_is_not_repeated():
+def test_json_body__rejected_input_is_not_echoed():
     with pytest.raises(Malformed) as refused:
         read_json(b'{"password": "hunter2" "x"}')
     assert "hunter2" not in str(refused.value)
 
 
-def test_every_route_with_a_body_reads_it_strictly(app):
+def test_json_body__every_route_with_a_body_parses_strictly(app):
     for route in iter_route_contexts(app.routes):
         if getattr(route, "body_field", None) is not None:
             assert isinstance(route.original_route, JsonRoute), route.path

@@ -71,7 +71,7 @@ def post(key, *lines, body=b""):
     return b"\r\n".join([*head, b"X-API-Key: " + key, *lines, b"", body])
 
 
-async def test_a_body_that_declares_too_much_is_refused_before_it_is_sent(port, key):
+async def test_body_limit__a_too_large_declared_body_is_rejected_before_it_is_sent(port, key):
     status, answer = await exchange(
         port, post(key, b"Content-Length: 1000000000", b"Expect: 100-continue")
     )
@@ -80,7 +80,7 @@ async def test_a_body_that_declares_too_much_is_refused_before_it_is_sent(port, 
     assert b"100 Continue" not in answer
 
 
-async def test_a_body_that_declares_nothing_is_counted(port, key):
+async def test_body_limit__a_body_of_undeclared_size_is_counted(port, key):
     chunk = b"%x\r\n%s\r\n" % (MEGABYTE // 2, b"x" * (MEGABYTE // 2))
     status, answer = await exchange(
         port,
@@ -90,14 +90,14 @@ async def test_a_body_that_declares_nothing_is_counted(port, key):
     assert b"body-too-large" in answer
 
 
-async def test_a_body_of_the_allowed_size_is_read(port, key):
+async def test_body_limit__a_body_of_the_allowed_size_is_read(port, key):
     body = json.dumps({"text": "x" * (MEGABYTE - 12)}).encode()
     assert len(body) == MEGABYTE
     status, _ = await exchange(port, post(key, b"Content-Length: %d" % MEGABYTE, body=body))
     assert status == 200
 
 
-async def test_a_client_that_does_not_wait_still_hears_that_its_body_is_too_large(app, key):
+async def test_body_limit__a_client_that_does_not_wait_gets_the_error(app, key):
     async with serving(app) as port, httpx.AsyncClient(timeout=60) as client:
         answer = await client.post(
             f"http://127.0.0.1:{port}/v1/test/notes",
@@ -110,7 +110,7 @@ async def test_a_client_that_does_not_wait_still_hears_that_its_body_is_too_larg
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b'{"text": "\xff"}', b"{", b'{"text": 1, "text": 2}'], ids=repr
 )
-async def test_a_body_that_is_no_json_is_refused(admin, body):
+async def test_json_body__a_malformed_body_is_rejected(admin, body):
     answer = await admin.post(
         "/v1/test/notes", content=body, headers={"Content-Type": "application/json"}
     )
@@ -119,7 +119,7 @@ async def test_a_body_that_is_no_json_is_refused(admin, body):
 
 
 @pytest.mark.parametrize("value", ['"' + "9" * 400 + '"', "1" * 400, "1.5", "true", "{}"])
-async def test_no_value_makes_the_server_fail(admin, value):
+async def test_request_checks__no_value_causes_a_server_error(admin, value):
     answer = await admin.post(
         "/v1/test/notes",
         content=f'{{"text": "", "size": {value}}}',
@@ -129,7 +129,7 @@ async def test_no_value_makes_the_server_fail(admin, value):
 
 
 @pytest.mark.parametrize("url", ["/v1/test/notes?text=%00", "/v1/te%00st/notes", "/v1/x?%00=1"])
-async def test_a_nul_in_a_url_is_refused(admin, url):
+async def test_request_checks__nul_in_a_url_is_rejected(admin, url):
     assert_problem(await admin.get(url), status=400, code="malformed-request")
 
 
@@ -144,24 +144,24 @@ async def test_a_nul_in_a_url_is_refused(admin, url):
         b"X-Nothing: 1",
     ],
 )
-async def test_a_host_that_is_none_is_refused(port, key, lines):
+async def test_request_checks__an_invalid_host_is_rejected(port, key, lines):
     sent = b"GET /v1/test/notes HTTP/1.1\r\n" + lines + b"\r\nX-API-Key: " + key + b"\r\n\r\n"
     status, _ = await exchange(port, sent)
     assert status == 400
 
 
 @pytest.mark.parametrize("host", ["server", "127.0.0.1:8100", "[::1]:8100", "6060-abc.example.com"])
-async def test_a_host_that_is_one_is_let_through(admin, host):
+async def test_request_checks__a_valid_host_is_accepted(admin, host):
     assert (await admin.get("/v1/test/notes", headers={"Host": host})).status_code == 200
 
 
-async def test_a_request_id_cannot_end_its_header(port, key):
+async def test_request_id__cannot_inject_a_header(port, key):
     sent = b"GET /v1/x HTTP/1.1\r\nHost: s\r\nX-Request-Id: a%0d%0aSet-Cookie: b\r\n\r\n"
     _, answer = await exchange(port, sent)
     assert b"set-cookie" not in answer.lower()
 
 
-async def test_a_websocket_without_a_key_is_told_why_it_is_refused(port, caplog):
+async def test_authentication__a_websocket_without_a_key_gets_a_problem(port, caplog):
     with pytest.raises(InvalidStatus) as refused:
         async with connect(f"ws://127.0.0.1:{port}/v1/test/terminal"):
             pass
@@ -170,19 +170,19 @@ async def test_a_websocket_without_a_key_is_told_why_it_is_refused(port, caplog)
     assert "Traceback" not in caplog.text
 
 
-async def test_a_stream_that_breaks_off_is_cut_off(port, key):
+async def test_streams__an_error_in_a_started_stream_closes_the_connection(port, key):
     with pytest.raises(httpx.RemoteProtocolError):
         async with httpx.AsyncClient(headers={"X-API-Key": key.decode()}, timeout=60) as client:
             await client.get(f"http://127.0.0.1:{port}/v1/test/stream")
 
 
-async def test_answers_are_kept_by_nobody_and_read_as_what_they_are(admin):
+async def test_response_headers__responses_are_not_cached_or_sniffed(admin):
     answer = await admin.get("/v1/test/notes")
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_pages_of_allowed_origins_may_call_and_read_our_headers(admin):
+async def test_cors__pages_of_allowed_origins_can_call_and_read_our_headers(admin):
     answer = await admin.get("/v1/test/notes", headers={"Origin": "https://app.example.com"})
     assert answer.headers["access-control-allow-origin"] == "https://app.example.com"
     told = answer.headers["access-control-expose-headers"]
@@ -192,13 +192,13 @@ async def test_pages_of_allowed_origins_may_call_and_read_our_headers(admin):
     assert "access-control-allow-credentials" not in answer.headers
 
 
-async def test_a_page_is_told_what_went_wrong_too(stranger):
+async def test_cors__pages_can_read_errors(stranger):
     answer = await stranger.get("/v1/test/notes", headers={"Origin": "https://app.example.com"})
     assert answer.status_code == 401
     assert answer.headers["access-control-allow-origin"] == "https://app.example.com"
 
 
-async def test_a_browser_may_ask_without_a_key_what_it_may_send(stranger):
+async def test_cors__preflight_requests_need_no_key(stranger):
     answer = await stranger.options(
         "/v1/test/notes",
         headers={
@@ -213,12 +213,12 @@ async def test_a_browser_may_ask_without_a_key_what_it_may_send(stranger):
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example.com", "null", "http://app.example.com"])
-async def test_pages_of_other_origins_may_not(admin, origin):
+async def test_cors__pages_of_other_origins_are_rejected(admin, origin):
     answer = await admin.get("/v1/test/notes", headers={"Origin": origin})
     assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_without_a_setting_no_page_may(components):
+async def test_cors__is_off_by_default(components):
     app = create_app(replace(components, settings=Settings()))
     async with caller_of(app) as stranger:
         answer = await stranger.get("/docs", headers={"Origin": "https://app.example.com"})

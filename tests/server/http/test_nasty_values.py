@@ -76,7 +76,7 @@ async def send(admin):
     return send
 
 
-async def test_no_value_of_a_parameter_makes_the_server_fail(send, operations):
+async def test_request_validation__no_parameter_value_causes_a_server_error(send, operations):
     failed = []
     for operation in operations:
         for parameter in operation.parameters:
@@ -91,7 +91,7 @@ async def test_no_value_of_a_parameter_makes_the_server_fail(send, operations):
     assert failed == []
 
 
-async def test_no_value_in_a_body_makes_the_server_fail(send, operations):
+async def test_request_validation__no_body_value_causes_a_server_error(send, operations):
     failed = []
     for operation in operations:
         for name in operation.fields:

@@ -38,18 +38,18 @@ def app(app):
 
 
 @pytest.mark.parametrize("name", sorted(set(FAILING) - OURS))
-async def test_what_passes_at_the_database_is_worth_another_try(admin, name):
+async def test_database_outage__transient_errors_are_answered_503(admin, name):
     answer = await admin.get(f"/v1/test/{name}")
     assert_problem(answer, status=503, code="database-unavailable")
     assert answer.headers["retry-after"] == "2"
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-async def test_a_mistake_of_ours_is_said_to_be_one(admin, name):
+async def test_database_outage__programming_errors_are_answered_500(admin, name):
     assert_problem(await admin.get(f"/v1/test/{name}"), status=500, code="internal-error")
 
 
-async def test_a_database_that_is_not_there_is_said(components, app):
+async def test_database_outage__an_unreachable_database_is_answered_503(components, app):
     nowhere = create_engine("postgresql://nobody@127.0.0.1:1/none")
     components.authenticator._sessions = create_sessions(nowhere)
     async with caller_of(app, new_secret()) as caller:

@@ -5,7 +5,7 @@ import pytest
 PAGE = ("/", "/page/start.js", "/page/style.css", "/page/icon.svg")
 
 
-async def test_the_page_and_its_files_are_for_everybody_and_of_their_types(stranger):
+async def test_web_files__are_public_with_their_media_types(stranger):
     types = [(await stranger.get(path)).headers["content-type"] for path in PAGE]
     assert [each.partition(";")[0] for each in types] == [
         "text/html",
@@ -15,7 +15,7 @@ async def test_the_page_and_its_files_are_for_everybody_and_of_their_types(stran
     ]
 
 
-async def test_all_that_the_page_and_its_modules_name_is_there(stranger):
+async def test_web_files__everything_that_they_reference_exists(stranger):
     pending, seen = ["/"], set()
     while pending:
         path = pending.pop()
@@ -33,7 +33,7 @@ async def test_all_that_the_page_and_its_modules_name_is_there(stranger):
     assert len(seen) > 15
 
 
-async def test_no_script_or_style_is_anywhere_but_in_files(stranger):
+async def test_web_files__scripts_and_styles_are_only_in_files(stranger):
     page = await stranger.get("/")
     assert not re.search(r"<script>|<style|\bon\w+=|\bstyle=|javascript:", page.text)
     assert "//" not in re.sub(r"<!--.*?-->", "", page.text)
@@ -46,7 +46,7 @@ async def test_no_script_or_style_is_anywhere_but_in_files(stranger):
         assert "unsafe" not in policy
 
 
-async def test_a_file_that_a_browser_has_is_not_sent_again(stranger):
+async def test_web_files__an_unchanged_file_is_answered_304(stranger):
     for path in PAGE:
         first = await stranger.get(path)
         assert first.headers["cache-control"] == "no-cache"
@@ -63,5 +63,5 @@ async def test_a_file_that_a_browser_has_is_not_sent_again(stranger):
     "name",
     ["", "package.json", "vendor", "..%2fapp.py", "../app.py", "%2e%2e/log.py", "nothing.js"],
 )
-async def test_nothing_else_is_among_the_files(stranger, name):
+async def test_web_files__other_files_are_not_served(stranger, name):
     assert (await stranger.get(f"/page/{name}")).status_code in {401, 404}

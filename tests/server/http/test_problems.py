@@ -58,7 +58,7 @@ def all_errors(root=SandboxError):
         yield from all_errors(error)
 
 
-def test_every_error_has_a_status():
+def test_problems__every_error_has_a_status():
     assert all(400 <= status_of(error) < 600 for error in all_errors())
 
 
@@ -74,7 +74,7 @@ def assert_problem(answer, *, status, code):
     return problem
 
 
-async def test_a_known_error_says_what_to_do(admin):
+async def test_problems__a_known_error_has_a_remediation(admin):
     problem = assert_problem(
         await admin.get("/v1/test/missing"), status=404, code="sandbox-not-found"
     )
@@ -82,30 +82,30 @@ async def test_a_known_error_says_what_to_do(admin):
     assert "removed after a while" in problem["remediation"]
 
 
-async def test_an_error_that_passes_says_when_in_whole_seconds(admin):
+async def test_problems__retry_after_is_in_whole_seconds(admin):
     answer = await admin.get("/v1/test/busy")
     assert_problem(answer, status=503, code="backend-busy")
     assert answer.headers["retry-after"] == "2"
 
 
-async def test_an_unknown_error_tells_the_caller_nothing_and_the_log_everything(admin, caplog):
+async def test_problems__an_unexpected_error_is_logged_and_not_disclosed(admin, caplog):
     answer = await admin.get("/v1/test/unknown")
     assert_problem(answer, status=500, code="internal-error")
     assert "hunter2" not in answer.text
     assert "hunter2" in caplog.text
 
 
-async def test_there_is_nothing_at_an_unknown_path(admin):
+async def test_problems__an_unknown_path_is_not_found(admin):
     assert_problem(await admin.get("/v1/nothing"), status=404, code="route-not-found")
 
 
-async def test_a_wrong_method_is_told_the_right_ones(admin):
+async def test_problems__a_wrong_method_lists_the_allowed_ones(admin):
     answer = await admin.delete("/v1/test/things")
     assert_problem(answer, status=405, code="method-not-allowed")
     assert answer.headers["allow"] == "POST"
 
 
-async def test_what_is_not_valid_is_pointed_at(admin):
+async def test_problems__invalid_fields_are_named(admin):
     body = {"name": "n", "parts": {"a/b~c": {"size": "big"}}, "extra": 1}
     answer = await admin.post("/v1/test/things?limit=0", json=body, headers={"x-size": "wide"})
     problem = assert_problem(answer, status=422, code="validation-failed")
@@ -113,30 +113,30 @@ async def test_what_is_not_valid_is_pointed_at(admin):
     assert places == {"#/parts/a~1b~0c/size", "#/extra", "limit", "x-size"}
 
 
-async def test_a_missing_body_is_pointed_at_as_a_whole(admin):
+async def test_problems__a_missing_body_is_reported(admin):
     problem = assert_problem(
         await admin.post("/v1/test/things"), status=422, code="validation-failed"
     )
     assert [error["pointer"] for error in problem["errors"]] == ["#"]
 
 
-async def test_what_was_sent_is_not_repeated_in_the_answer(admin):
+async def test_problems__sent_values_are_not_echoed(admin):
     answer = await admin.post("/v1/test/things", json={"name": ["s3cret"]})
     assert answer.status_code == 422
     assert "s3cret" not in answer.text
 
 
-async def test_a_body_of_another_type_is_refused(admin):
+async def test_problems__an_unsupported_content_type_is_rejected(admin):
     answer = await admin.post("/v1/test/things", data={"name": "n"})
     assert_problem(answer, status=415, code="unsupported-media-type")
 
 
-async def test_the_name_that_a_caller_gives_a_request_is_kept(stranger):
+async def test_request_id__a_valid_one_of_the_client_is_kept(stranger):
     answer = await stranger.get("/v1/test/missing", headers={"x-request-id": "trace-1.a"})
     assert answer.json()["request_id"] == "trace-1.a"
 
 
 @pytest.mark.parametrize("name", ["a b", "a\tb", "", "x" * 101, "ä", '"', "a=b"])
-async def test_a_name_that_could_do_harm_is_replaced(stranger, name):
+async def test_request_id__an_invalid_one_of_the_client_is_replaced(stranger, name):
     answer = await stranger.get("/v1/x", headers={"x-request-id": name.encode()})
     assert len(answer.headers["x-request-id"]) == 20

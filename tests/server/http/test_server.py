@@ -66,36 +66,36 @@ async def say():
         yield say
 
 
-async def test_the_server_does_not_tell_what_it_is(say):
+async def test_http_server__does_not_send_a_server_header(say):
     answer = await say(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"server:" not in answer.lower().partition(b"\r\n\r\n")[0]
 
 
-async def test_a_header_without_end_is_refused(say):
+async def test_http_server__an_endless_header_is_rejected(say):
     answer = await say(b"GET / HTTP/1.1\r\nHost: a\r\nX: ", *[b"x" * 4096] * (MAX_HEAD // 4096 + 1))
     assert answer.startswith(b"HTTP/1.1 431 ") or b"ConnectionResetError" in answer
 
 
-async def test_headers_without_number_are_refused(say):
+async def test_http_server__an_endless_number_of_headers_is_rejected(say):
     answer = await say(b"GET / HTTP/1.1\r\nHost: a\r\n", *[b"X-A: b\r\n" * 500] * 20)
     assert answer.startswith(b"HTTP/1.1 431 ") or b"ConnectionResetError" in answer
 
 
-async def test_a_head_that_takes_too_long_ends_the_connection(say, monkeypatch):
+async def test_http_server__a_slow_request_head_ends_the_connection(say, monkeypatch):
     monkeypatch.setattr(http_protocol, "_TIME_FOR_HEAD", timedelta(milliseconds=50))
     assert await say(b"GET / HTTP/1.1\r\nHost: a\r\n") == b""
     assert await say() == b""
 
 
-async def test_a_body_may_be_larger_and_take_longer_than_a_head(say, monkeypatch):
+async def test_http_server__a_body_may_be_larger_and_slower_than_a_head(say, monkeypatch):
     monkeypatch.setattr(http_protocol, "_TIME_FOR_HEAD", timedelta(milliseconds=50))
     size = 4 * MAX_HEAD
     head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size
     assert (await say(head, b"x" * size)).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-async def test_a_trailer_does_not_pass_for_a_header(say):
+async def test_http_server__a_trailer_is_not_treated_as_a_header(say):
     chunked = (
         b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
@@ -103,13 +103,13 @@ async def test_a_trailer_does_not_pass_for_a_header(say):
     assert b"\r\n\r\nhost,connection,transfer-encoding," in answer
 
 
-async def test_pipelined_requests_are_answered_in_their_order(say):
+async def test_http_server__pipelined_requests_are_answered_in_order(say):
     requests = b"".join(b"GET / HTTP/1.1\r\nHost: a\r\nX-%d: b\r\n\r\n" % n for n in range(1000))
     answers = await say(requests + b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     assert re.findall(rb"x-(\d+)", answers) == [b"%d" % n for n in range(1000)]
 
 
-async def test_a_flood_of_small_chunks_leaves_others_their_turns():
+async def test_http_server__a_flood_of_small_chunks_does_not_block_others():
     head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"1\r\nx\r\n"
     async with serving() as (_, port):
@@ -125,17 +125,17 @@ async def test_a_flood_of_small_chunks_leaves_others_their_turns():
         writer.close()
 
 
-async def test_trailers_larger_than_a_head_may_be_end_the_connection(say):
+async def test_http_server__too_large_trailers_end_the_connection(say):
     head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     assert b"200 OK" not in await say(head, b"x:\r\n" * MAX_HEAD, b"\r\n")
 
 
-async def test_a_head_of_too_many_headers_is_refused_though_it_came_at_once(say):
+async def test_http_server__a_head_with_too_many_headers_is_rejected_even_in_one_packet(say):
     head = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * MAX_HEADERS + b"\r\n"
     assert (await say(head)).startswith(b"HTTP/1.1 431 ")
 
 
-async def test_requests_that_wait_for_others_are_hardly_looked_at():
+async def test_http_server__waiting_pipelined_requests_are_not_parsed_ahead():
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def answer_later(scope, receive, send):
@@ -154,12 +154,12 @@ async def test_requests_that_wait_for_others_are_hardly_looked_at():
         answer.set()
 
 
-async def test_more_headers_than_anybody_has_use_for_are_refused(say):
+async def test_http_server__more_headers_than_the_limit_are_rejected(say):
     answer = await say(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x:\r\n" * 10_000 + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 431 ") or b"ConnectionResetError" in answer
 
 
-async def test_what_comes_in_parts_of_any_size_stays_whole(say):
+async def test_http_server__input_in_parts_of_any_size_is_parsed_correctly(say):
     body = bytes(range(256)) * 4096
     chunked = b"".join(
         b"%x\r\n%b\r\n" % (len(part), part)

@@ -27,7 +27,7 @@ def app(app):
     return app
 
 
-async def test_a_body_that_is_passed_on_may_be_of_any_size(admin):
+async def test_streamed_bodies__may_have_any_size(admin):
     answer = await admin.put(
         f"{SANDBOX}/ports/1/proxy/large",
         content=b"x" * (3 * MEGABYTE),
@@ -39,7 +39,7 @@ async def test_a_body_that_is_passed_on_may_be_of_any_size(admin):
     "path",
     ["files/content", "files/archive", "ports/80/proxy", "ports/80/proxy/a/b"],
 )
-def test_what_is_passed_on_into_a_sandbox_is_streamed(path):
+def test_streamed_bodies__forwarded_requests_are_streamed(path):
     assert is_streamed({"type": "http", "path": f"{SANDBOX}/{path}"})
 
 
@@ -55,5 +55,5 @@ def test_what_is_passed_on_into_a_sandbox_is_streamed(path):
         f"/sandboxes/write-file/{SANDBOX}/files/content",
     ],
 )
-def test_what_the_server_reads_itself_is_not(path):
+def test_streamed_bodies__other_requests_are_not_streamed(path):
     assert not is_streamed({"type": "http", "path": path})

@@ -68,7 +68,7 @@ class Body:
         return await caller.post("/sandboxes/write-file", content=self.parts(), headers=headers)
 
 
-async def test_of_large_bodies_only_a_few_of_a_tenant_are_read_at_a_time(admin, neighbour):
+async def test_tenant_limits__large_bodies_of_a_tenant_are_read_a_few_at_a_time(admin, neighbour):
     half_read: asyncio.Queue[Body] = asyncio.Queue()
     bodies = [Body(4 * LARGE, half_read) for _ in range(CONCURRENT_LARGE_REQUESTS + 2)]
     async with asyncio.TaskGroup() as sending:
@@ -88,13 +88,13 @@ async def test_of_large_bodies_only_a_few_of_a_tenant_are_read_at_a_time(admin, 
     assert {task.result().status_code for task in tasks} == {404}
 
 
-async def test_a_large_body_whose_answer_is_a_stream_holds_up_none_after_it(admin):
+async def test_tenant_limits__a_large_body_answered_with_a_stream_releases_its_slot(admin):
     async with asyncio.timeout(30), asyncio.TaskGroup() as asking:
         for _ in range(CONCURRENT_LARGE_REQUESTS + 1):
             asking.create_task(admin.post("/v1/test/stream", content=b"x" * 2 * LARGE))
 
 
-async def test_who_does_not_wait_for_answers_is_refused_and_nobody_else(admin, neighbour):
+async def test_tenant_limits__only_the_tenant_with_too_many_requests_is_rejected(admin, neighbour):
     half_read: asyncio.Queue[Body] = asyncio.Queue()
     bodies = [Body(100, half_read) for _ in range(AT_ONCE)]
     async with asyncio.TaskGroup() as sending:

@@ -77,7 +77,7 @@ async def serving(app):
         await task
 
 
-async def test_a_connection_whose_other_side_reads_nothing_ends(monkeypatch):
+async def test_websockets__a_client_that_does_not_read_is_disconnected(monkeypatch):
     monkeypatch.setattr(websocket_protocol, "_CLOSE_TIMEOUT", timedelta(milliseconds=50))
     app = Flood()
     async with serving(app) as (server, port):
@@ -94,7 +94,7 @@ async def test_a_connection_whose_other_side_reads_nothing_ends(monkeypatch):
 
 
 @pytest.mark.parametrize("frame", [EMPTY_PING, SMALL_TEXT], ids=["pings", "messages"])
-async def test_a_flood_of_small_frames_leaves_others_their_turns(monkeypatch, frame):
+async def test_websockets__a_flood_of_small_frames_does_not_block_others(monkeypatch, frame):
     monkeypatch.setattr(websocket_protocol, "_FRAMES_PER_S", 1e9)
     app = Turns()
     async with serving(app) as (_, port):
@@ -111,7 +111,7 @@ async def test_a_flood_of_small_frames_leaves_others_their_turns(monkeypatch, fr
         await reading
 
 
-async def test_more_frames_than_anybody_types_are_not_read(monkeypatch):
+async def test_websockets__frames_beyond_the_rate_are_not_read(monkeypatch):
     monkeypatch.setattr(websocket_protocol, "_FRAMES_PER_S", 0.001)
     async with serving(Turns()) as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

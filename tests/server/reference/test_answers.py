@@ -20,7 +20,7 @@ def server():
         yield server
 
 
-def test_the_edges_of_every_parameter_and_field_are_answered_as_described(server, tmp_path):
+def test_openapi__edge_values_of_every_field_are_answered_as_described(server, tmp_path):
     found = run_schemathesis(
         server.url, server.admin_key, tmp_path, "--seed", SEED, "--phases", "coverage"
     )
@@ -29,7 +29,7 @@ def test_the_edges_of_every_parameter_and_field_are_answered_as_described(server
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_random_requests_and_chains_of_them_are_answered_as_described(server, tmp_path):
+def test_openapi__random_requests_and_chains_are_answered_as_described(server, tmp_path):
     phases = ("--phases", "fuzzing,stateful", "--max-time", SECONDS)
     found = run_schemathesis(server.url, server.admin_key, tmp_path, "--seed", SEED, *phases)
     assert found is None, found

@@ -76,7 +76,7 @@ def run(*command: str | Path, cwd: Path) -> str:
     return said
 
 
-def test_a_client_in_typescript_compiles(tmp_path):
+def test_openapi__a_generated_typescript_client_compiles(tmp_path):
     modules = install("openapi-typescript", OPENAPI_TYPESCRIPT)
     generate = modules / "openapi-typescript/bin/cli.js"
     run(NODE, generate, snapshot.FILE, "--output", "api.ts", cwd=tmp_path)
@@ -85,7 +85,7 @@ def test_a_client_in_typescript_compiles(tmp_path):
     run(NODE, compiler, "--strict", "--noEmit", "api.ts", "use.ts", cwd=tmp_path)
 
 
-def test_a_client_in_python_is_generated_as_a_whole_and_has_types(generator, tmp_path):
+def test_openapi__a_generated_python_client_is_complete_and_typed(generator, tmp_path):
     (tmp_path / "config.yaml").write_text(PYTHON_CONFIG)
     said = run(
         *(generator / "openapi-python-client", "generate", "--path", snapshot.FILE),

@@ -13,7 +13,7 @@ from tests.server.support.server_process import server_process
 
 
 @pytest.mark.needs_engine
-def test_every_example_is_answered_as_the_reference_shows(tmp_path):
+def test_api_reference__every_example_gets_the_documented_response(tmp_path):
     with server_process() as server:
         server.start()
         shell = Shell(tmp_path, server=server.url, key=server.admin_key)
@@ -27,7 +27,7 @@ def test_every_example_is_answered_as_the_reference_shows(tmp_path):
     }
 
 
-def test_every_operation_has_one_example_with_an_answer_that_is_described():
+def test_api_reference__every_operation_has_an_example_that_matches_its_schema():
     examples = {example.operation: example for example in read_examples()}
     assert max(Counter(example.operation for example in read_examples()).values()) == 1
     operations = {
@@ -40,7 +40,7 @@ def test_every_operation_has_one_example_with_an_answer_that_is_described():
         assert str(example.status) in operations[name]["responses"]
 
 
-def test_the_reference_names_every_answer_of_a_stand_in():
+def test_api_reference__every_simulated_response_is_marked():
     paths = {
         operation["operationId"]: path
         for path, item in snapshot.read()["paths"].items()
@@ -60,6 +60,6 @@ def test_the_reference_names_every_answer_of_a_stand_in():
         assert "stand-in" in text.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
 
 
-def test_the_reference_is_what_is_generated():
+def test_api_reference__is_up_to_date():
     if document.FILE.read_text() != document.written():
         pytest.fail("docs/api.md is not what the API is now: run `make openapi`.", pytrace=False)

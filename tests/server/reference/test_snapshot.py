@@ -13,7 +13,7 @@ VERBS = set(
 )
 
 
-def test_the_snapshot_is_the_description_of_this_version():
+def test_openapi_snapshot__matches_this_version():
     before, now = snapshot.FILE.read_text(), snapshot.written()
     if before == now:
         return
@@ -31,7 +31,7 @@ def test_the_snapshot_is_the_description_of_this_version():
     )
 
 
-def test_operations_are_named_by_what_they_do_and_to_what():
+def test_openapi_snapshot__operations_are_named_verb_and_object():
     names = [operation["operationId"] for operation in operations()]
     assert len(set(names)) == len(names)
     assert {name.partition("_")[0] for name in names} <= VERBS
@@ -85,14 +85,14 @@ def remove_value(description):
         *(remove_answer, remove_field, retype_field, require_field, leave_field_out, remove_value),
     ],
 )
-def test_what_callers_relied_on_is_missed(change):
+def test_openapi_snapshot__breaking_changes_are_reported(change):
     before = snapshot.read()
     after = copy.deepcopy(before)
     change(after)
     assert len(list(breaks(before, after))) == 1
 
 
-def test_an_addition_breaks_nothing():
+def test_openapi_snapshot__additions_are_compatible():
     before = snapshot.read()
     after = copy.deepcopy(before)
     after["paths"]["/v1/more"] = {"get": {"operationId": "get_more", "responses": {"200": {}}}}

@@ -58,7 +58,7 @@ async def read(transfers, path):
     return b"".join([part async for part in opened.parts])
 
 
-async def test_what_a_sandbox_sends_instead_of_a_file_is_none(transfers, proxy):
+async def test_malicious_sandbox__an_invalid_file_response_is_rejected(transfers, proxy):
     encoded = answer_with(200, "x", Content_Encoding="gzip")
     redirect = answer_with(302, "", Location="http://127.0.0.1:1/elsewhere")
     for fault in (encoded, redirect, answer_with(204), answer_with(500, "x" * 100_000)):
@@ -71,7 +71,7 @@ async def test_what_a_sandbox_sends_instead_of_a_file_is_none(transfers, proxy):
     assert not any("elsewhere" in line for line in proxy.seen)
 
 
-async def test_a_file_without_a_length_is_not_taken(transfers, proxy):
+async def test_malicious_sandbox__a_file_without_a_length_is_rejected(transfers, proxy):
     async def endless(exchange):
         await exchange.answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
@@ -83,7 +83,9 @@ async def test_a_file_without_a_length_is_not_taken(transfers, proxy):
         await read(transfers, "/etc/passwd")
 
 
-async def test_a_file_that_is_shorter_than_it_says_breaks_off(transfers, proxy):
+async def test_malicious_sandbox__a_file_shorter_than_declared_breaks_the_download(
+    transfers, proxy
+):
     async def short(exchange):
         await exchange.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nlie")
         exchange.hang_up()
@@ -94,7 +96,7 @@ async def test_a_file_that_is_shorter_than_it_says_breaks_off(transfers, proxy):
 
 
 @pytest.mark.parametrize("fault", [hold, stall], ids=["nothing", "half"])
-async def test_silence_ends_a_download(transfers, proxy, fault):
+async def test_malicious_sandbox__a_silent_download_times_out(transfers, proxy, fault):
     await transfers.upload("/tmp/x", parts(b"x" * 100_000), length=None)
     proxy.on("GET /files", fault)
     async with asyncio.timeout(30):
@@ -102,7 +104,7 @@ async def test_silence_ends_a_download(transfers, proxy, fault):
             await read(transfers, "/tmp/x")
 
 
-async def test_an_upload_that_nobody_takes_is_given_up(backend_at, access):
+async def test_malicious_sandbox__an_upload_that_is_not_read_times_out(backend_at, access):
     over = asyncio.Event()
 
     async def take_nothing(reader, writer):
@@ -118,7 +120,7 @@ async def test_an_upload_that_nobody_takes_is_given_up(backend_at, access):
         over.set()
 
 
-async def test_a_failure_of_who_sends_is_raised_as_it_is(transfers, files):
+async def test_file_upload__an_error_of_the_sender_is_raised_unchanged(transfers, files):
     class Left(Exception):
         pass
 
@@ -132,7 +134,7 @@ async def test_a_failure_of_who_sends_is_raised_as_it_is(transfers, files):
     assert await files.find("/tmp/y") is None
 
 
-async def test_a_listing_without_an_end_is_read_to_a_bound(files, proxy):
+async def test_malicious_sandbox__an_endless_listing_is_read_up_to_a_limit(files, proxy):
     async def endless(exchange):
         await exchange.answer(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -147,7 +149,7 @@ async def test_a_listing_without_an_end_is_read_to_a_bound(files, proxy):
             await files.list_below("/tmp", depth=1, limit=10)
 
 
-async def test_an_answer_about_files_that_does_not_come_is_given_up(backend, access, proxy):
+async def test_malicious_sandbox__a_missing_file_response_times_out(backend, access, proxy):
     files = Files(
         "local",
         backend.handle(access),
@@ -162,7 +164,7 @@ async def test_an_answer_about_files_that_does_not_come_is_given_up(backend, acc
             await files.stat("/tmp")
 
 
-async def test_a_watch_of_a_sandbox_that_goes_away_ends(backend_at, new_sandbox):
+async def test_file_watch__a_watch_ends_when_its_sandbox_is_gone(backend_at, new_sandbox):
     backend = backend_at()
     access = await backend.create(new_sandbox())
     changes = await backend.files(access).watch("/tmp", recursive=False)

@@ -34,7 +34,7 @@ def impatient(backend, access):
     )
 
 
-async def test_a_file_whose_reading_never_ends_is_given_up(backend, access, impatient, proxy):
+async def test_malicious_sandbox__an_endless_file_read_times_out(backend, access, impatient, proxy):
     await backend.inside(access).write_file("/tmp/x", b"x" * 100_000)
     proxy.on("GET /files", stall)
     async with asyncio.timeout(30):
@@ -42,14 +42,14 @@ async def test_a_file_whose_reading_never_ends_is_given_up(backend, access, impa
             await impatient.read_file("/tmp/x", limit=1_000_000)
 
 
-async def test_a_file_whose_writing_is_never_confirmed_is_given_up(impatient, proxy):
+async def test_malicious_sandbox__an_unconfirmed_file_write_times_out(impatient, proxy):
     proxy.on("POST /files", stall)
     async with asyncio.timeout(30):
         with pytest.raises(AnswerLost, match="longer than 1 s"):
             await impatient.write_file("/tmp/x", b"x")
 
 
-async def test_a_command_whose_end_is_never_told_is_given_up(impatient, proxy):
+async def test_malicious_sandbox__a_command_that_never_reports_its_end_times_out(impatient, proxy):
     proxy.on("POST /process.Process/Start", stall)
     async with asyncio.timeout(60):
         with pytest.raises(SandboxError):

@@ -38,7 +38,9 @@ async def server(database, sessions, backend_at, proxy):
 
 
 @pytest.mark.parametrize("words", ["a\0b", "a\ud800b"], ids=["NUL", "half a character"])
-async def test_a_command_ends_whatever_the_sandbox_says_of_its_failure(server, proxy, words):
+async def test_malicious_sandbox__a_command_ends_whatever_error_the_sandbox_reports(
+    server, proxy, words
+):
     sandbox_id = (await server.running()).id
     proxy.on(START, refusal(words))
     ended = await run(server, sandbox_id, "true")

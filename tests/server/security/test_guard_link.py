@@ -1,7 +1,7 @@
 from sandbox_server.supervisor.link import STOP, make_link
 
 
-def test_of_an_order_that_never_ends_the_guard_reads_no_more_than_any_order_has():
+def test_guard__an_endless_order_is_read_up_to_a_limit():
     guards, servers = make_link()
     servers.orders.write("x" * 4096)  # and no end of the line, which would be waited for
     servers.orders.flush()
@@ -9,7 +9,7 @@ def test_of_an_order_that_never_ends_the_guard_reads_no_more_than_any_order_has(
     guards.close()
 
 
-def test_an_order_is_read_whole():
+def test_guard__an_order_is_read_completely():
     guards, servers = make_link()
     servers.orders.write(f"{STOP}\n")
     servers.orders.flush()

@@ -30,7 +30,9 @@ async def new_volume(options):
         await AsyncVolume.destroy(volume.volume_id, **options)
 
 
-async def test_the_same_name_is_another_volume_for_each_tenant(backend, new_sandbox, new_volume):
+async def test_volumes__the_same_name_is_another_volume_for_each_tenant(
+    backend, new_sandbox, new_volume
+):
     accesses = {}
     for tenant_id in ("a" * 20, "b" * 20):
         await new_volume(wire.volume_name("data", tenant_id=tenant_id))
@@ -43,7 +45,7 @@ async def test_the_same_name_is_another_volume_for_each_tenant(backend, new_sand
         await backend.kill(access.provider_id)
 
 
-async def test_no_name_leads_to_a_volume_that_is_not_the_tenants(backend, new_sandbox, new_volume):
+async def test_volumes__no_name_reaches_another_tenants_volume(backend, new_sandbox, new_volume):
     neighbours = await new_volume(wire.volume_name("data", tenant_id="b" * 20))
     operators = await new_volume("operators-own")
     wanted = new_sandbox(tenant_id="a" * 20)

@@ -63,7 +63,7 @@ async def ask_provider(engine, access, port, **headers):
         return await stranger.post("/", headers=headers)
 
 
-async def test_the_providers_address_takes_the_token(outside, engine, sandbox_id):
+async def test_provider_urls__the_providers_url_requires_the_token(outside, engine, sandbox_id):
     access = await access_of(outside, sandbox_id)
     for port in (PORT, 6060, 9000):
         for headers in TOKENS:
@@ -72,14 +72,16 @@ async def test_the_providers_address_takes_the_token(outside, engine, sandbox_id
     assert (await ask_provider(engine, access, PORT, **token)).status_code == 200
 
 
-async def test_a_websocket_takes_it_too(outside, engine, sandbox_id):
+async def test_provider_urls__a_websocket_requires_the_token(outside, engine, sandbox_id):
     access = await access_of(outside, sandbox_id)
     url = f"ws://{PORT}-{access.provider_id}.localhost:{engine.port}/"
     with pytest.raises(Exception, match="403"):
         await connect(url, host="127.0.0.1", port=engine.port)
 
 
-async def test_it_takes_it_after_a_pause_as_well(outside, api, engine, sandbox_id):
+async def test_provider_urls__the_token_is_required_after_a_pause_too(
+    outside, api, engine, sandbox_id
+):
     for act in ("pause", "resume"):
         assert (await api.post(f"/v1/sandboxes/{sandbox_id}/{act}")).is_success
     access = await access_of(outside, sandbox_id)
@@ -88,7 +90,7 @@ async def test_it_takes_it_after_a_pause_as_well(outside, api, engine, sandbox_i
         assert (await caller.get("/")).status_code == 200
 
 
-async def test_copies_take_one_of_their_own(outside, api, engine, sandbox_id):
+async def test_provider_urls__a_fork_has_its_own_token(outside, api, engine, sandbox_id):
     fork = (await api.post(f"/v1/sandboxes/{sandbox_id}/fork", params={"wait": 60})).json()["id"]
     try:
         of_source, of_fork = [await access_of(outside, one) for one in (sandbox_id, fork)]
@@ -99,7 +101,7 @@ async def test_copies_take_one_of_their_own(outside, api, engine, sandbox_id):
         await api.delete(f"/v1/sandboxes/{fork}")
 
 
-async def test_an_account_of_the_machine_reaches_no_port(outside, engine, sandbox_id):
+async def test_provider_urls__local_accounts_cannot_reach_a_port(outside, engine, sandbox_id):
     access = await access_of(outside, sandbox_id)
     asking = await asyncio.create_subprocess_exec(
         *("bash", "-c", ASK_AS_NOBODY, "bash", str(engine.port), str(PORT), "6060"),
@@ -114,7 +116,9 @@ async def test_an_account_of_the_machine_reaches_no_port(outside, engine, sandbo
     assert {status for id_, _, status in answers if id_ == access.provider_id} == {"403"}, found
 
 
-async def test_no_answer_has_the_providers_address_or_its_token(outside, api, sandbox_id):
+async def test_provider_urls__responses_contain_neither_the_providers_url_nor_its_token(
+    outside, api, sandbox_id
+):
     access = await access_of(outside, sandbox_id)
     told = [
         await api.get(f"/v1/sandboxes/{sandbox_id}"),
@@ -129,7 +133,7 @@ async def test_no_answer_has_the_providers_address_or_its_token(outside, api, sa
             assert secret not in answer.text
 
 
-async def test_an_exposed_port_is_opened_by_its_url_alone(outside, api, sandbox_id):
+async def test_expose_port__the_url_alone_gives_access(outside, api, sandbox_id):
     assert (await api.post(f"/v1/sandboxes/{sandbox_id}/pause")).is_success
     body = {"sandbox_id": sandbox_id, "port": PORT, "ttl_s": 60}
     exposed = (await api.post("/sandboxes/expose-port", json=body)).json()
@@ -153,7 +157,7 @@ async def test_an_exposed_port_is_opened_by_its_url_alone(outside, api, sandbox_
         assert await socket.recv() is not None
 
 
-async def test_an_exposed_port_is_closed_with_the_key_that_opened_it(outside, sandbox_id):
+async def test_expose_port__revoking_the_key_closes_the_port(outside, sandbox_id):
     key_id, key = await outside.new_key()
     async with outside.api(**{"X-API-Key": key}) as caller:
         body = {"sandbox_id": sandbox_id, "port": PORT}
@@ -165,7 +169,7 @@ async def test_an_exposed_port_is_closed_with_the_key_that_opened_it(outside, sa
         assert (await stranger.get("/", params=url.params)).status_code == 401
 
 
-async def test_exposing_a_port_honours_the_public_url(database_url, engine, tmp_path):
+async def test_expose_port__uses_the_public_url(database_url, engine, tmp_path):
     settings = {"state_dir": tmp_path, "public_url": "https://sandboxes.example.com"}
     async with (
         serving_outside(database_url, engine, **settings) as outside,
@@ -178,7 +182,9 @@ async def test_exposing_a_port_honours_the_public_url(database_url, engine, tmp_
     assert exposed["url"].startswith(where)
 
 
-async def test_a_provider_may_be_left_open_by_its_settings(database_url, engine, tmp_path):
+async def test_provider_urls__a_backend_can_be_configured_without_tokens(
+    database_url, engine, tmp_path
+):
     """Some refuse whatever is said of the network."""
     settings = {"state_dir": tmp_path, "backend": {"public_traffic": True}}
     async with (

@@ -124,7 +124,7 @@ def attempts():
                 yield "GET", f"archive?format={kind}", path, user, {}
 
 
-async def test_no_file_is_read(reader, sandbox_id):
+async def test_read_only_keys__cannot_read_files(reader, sandbox_id):
     caller, query = reader
     for method, route, path, user, headers in attempts():
         params = {"path": path, **query, **({"user": user} if user else {})}
@@ -139,7 +139,7 @@ async def test_no_file_is_read(reader, sandbox_id):
         assert "ETag" not in answer.headers
 
 
-async def test_the_nine_verbs_read_no_file(reader, sandbox_id):
+async def test_read_only_keys__cannot_read_files_with_the_nine_verbs(reader, sandbox_id):
     caller, query = reader
     for path in PATHS:
         body = {"sandbox_id": sandbox_id, "path": path}
@@ -147,7 +147,7 @@ async def test_the_nine_verbs_read_no_file(reader, sandbox_id):
         assert answer.status_code == 403
 
 
-async def test_no_answer_has_a_secret_in_it(reader, sandbox_id, secrets):
+async def test_read_only_keys__responses_contain_no_secrets(reader, sandbox_id, secrets):
     caller, query = reader
     asked = 0
     for described, operations in describe()["paths"].items():
@@ -163,7 +163,7 @@ async def test_no_answer_has_a_secret_in_it(reader, sandbox_id, secrets):
     assert asked > 15
 
 
-async def test_who_reads_may_list_files(reader, sandbox_id):
+async def test_read_only_keys__can_list_files(reader, sandbox_id):
     caller, query = reader
     listed = await caller.get(
         f"/v1/sandboxes/{sandbox_id}/files",
@@ -172,9 +172,7 @@ async def test_who_reads_may_list_files(reader, sandbox_id):
     assert [one["path"] for one in listed.json()["items"]] == [SETTINGS]
 
 
-async def test_who_may_use_the_sandbox_reads_files_and_knows_the_password(
-    outside, sandbox_id, secrets
-):
+async def test_sandbox_keys__can_read_files_and_the_password(outside, sandbox_id, secrets):
     """Whoever may run commands in a sandbox could read them anyway."""
     _, key = await outside.new_key()
     for callers in (

@@ -70,7 +70,9 @@ async def refused(outside, sent):
 
 @pytest.mark.parametrize("sandbox", ["there", "absent"])
 @pytest.mark.parametrize("name", ["sandbox-preview", "__Host-sandbox-preview"])
-async def test_many_cookies_are_one_lookup_of_four(outside, sandbox_id, sandbox, name):
+async def test_preview_links__many_cookies_cause_one_lookup_of_four(
+    outside, sandbox_id, sandbox, name
+):
     host = outside.host_of(sandbox_id if sandbox == "there" else ABSENT, PORT)
     with statements(outside) as sent:
         sent_cookies = cookies(name, count=_LARGEST_HEAD // (len(name) + _TICKET))
@@ -80,7 +82,7 @@ async def test_many_cookies_are_one_lookup_of_four(outside, sandbox_id, sandbox,
     assert all(statement.count("::BYTEA") <= 4 for statement in sent)
 
 
-async def test_cookies_that_are_no_tickets_are_not_looked_up(outside, sandbox_id):
+async def test_preview_links__malformed_cookies_are_not_looked_up(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT)
     with statements(outside) as sent:
         for make in (new_secret, new_login, lambda: "sbt_x"):
@@ -100,7 +102,7 @@ async def test_cookies_that_are_no_tickets_are_not_looked_up(outside, sandbox_id
     ],
     ids=["keys", "bearers", "both", "logins", "secure-logins"],
 )
-async def test_of_many_credentials_one_is_looked_up_at_the_most(
+async def test_preview_links__at_most_one_of_many_credentials_is_looked_up(
     outside, sandbox_id, headers, where
 ):
     host = outside.host if where == "api" else outside.host_of(sandbox_id, PORT)
@@ -110,7 +112,9 @@ async def test_of_many_credentials_one_is_looked_up_at_the_most(
 
 
 @pytest.mark.parametrize("where", ["host", "api"])
-async def test_of_many_tickets_in_a_query_one_is_looked_up(outside, sandbox_id, where):
+async def test_preview_links__one_of_many_tickets_in_a_query_is_looked_up(
+    outside, sandbox_id, where
+):
     host = outside.host if where == "api" else outside.host_of(sandbox_id, PORT)
     target = "/v1/sandboxes?" + "&".join(f"ticket={new_ticket()}" for _ in range(MANY))
     with statements(outside) as sent:
@@ -125,7 +129,7 @@ async def cookie_for(outside, sandbox_id, port=PORT):
     return f"sandbox-preview={made['url'].partition('ticket=')[2]}"
 
 
-async def test_a_ticket_among_others_is_found(outside, sandbox_id):
+async def test_preview_links__a_valid_ticket_among_others_is_found(outside, sandbox_id):
     """A neighbour's page may have set cookies of the same name for all hosts at once."""
     host = outside.host_of(sandbox_id, PORT)
     own, of_another_port = [await cookie_for(outside, sandbox_id, port) for port in (PORT, 4000)]
@@ -136,7 +140,7 @@ async def test_a_ticket_among_others_is_found(outside, sandbox_id):
     assert sum("FROM tickets" in one for one in sent) == 1
 
 
-async def test_strangers_delay_nobody_who_has_a_key(outside, sandbox_id):
+async def test_authentication__unauthenticated_clients_do_not_delay_others(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT)
     _, key = await outside.new_key()
     async with locked(outside, "tickets"):
@@ -150,7 +154,7 @@ async def test_strangers_delay_nobody_who_has_a_key(outside, sandbox_id):
     await asyncio.gather(*strangers)
 
 
-async def test_nothing_is_looked_up_for_who_has_left(outside, sandbox_id):
+async def test_preview_links__nothing_is_looked_up_for_a_disconnected_client(outside, sandbox_id):
     host = outside.host_of(sandbox_id, PORT)
     cookie = f"Cookie: {await cookie_for(outside, sandbox_id)}"
     with statements(outside) as sent:
@@ -171,7 +175,7 @@ async def test_nothing_is_looked_up_for_who_has_left(outside, sandbox_id):
     assert sum("FROM tickets" in one for one in sent) <= 4
 
 
-async def test_behind_tls_only_the_name_counts_that_the_host_itself_sets(
+async def test_preview_links__with_tls_only_the_host_prefixed_cookie_is_accepted(
     database_url, engine, tmp_path
 ):
     settings = {"state_dir": tmp_path, "public_url": "https://sandboxes.example.com"}

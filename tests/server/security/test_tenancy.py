@@ -244,7 +244,7 @@ def told(answer, reference):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_nothing_private_is_found_by_any_name_of_it(beta, private, route):
+async def test_tenant_isolation__private_templates_are_not_found_by_any_name(beta, private, route):
     refused = {}
     for what, reference in spellings_of(private):
         answer = await route(beta, reference)
@@ -258,7 +258,9 @@ async def test_nothing_private_is_found_by_any_name_of_it(beta, private, route):
 
 
 @pytest.mark.parametrize("path", ["", "/builds", "/builds/local"])
-async def test_nothing_private_is_shown_or_deleted_by_any_name_of_it(alpha, beta, private, path):
+async def test_tenant_isolation__private_templates_cannot_be_read_or_deleted_by_any_name(
+    alpha, beta, private, path
+):
     for what, reference in spellings_of({**private, "name": "alphas"}):
         target = f"/v1/templates/{quote(reference, safe='')}{path}"
         for method in ("GET", "DELETE", "POST"):
@@ -281,7 +283,7 @@ async def put_tenant(outside, beta):
         await put()
 
 
-async def test_a_tenants_defaults_and_rules_are_resolved_as_its_requests_are(
+async def test_tenant_isolation__a_tenants_defaults_and_rules_are_resolved_like_its_requests(
     beta, private, put_tenant
 ):
     for what, reference in spellings_of(private):
@@ -298,7 +300,7 @@ async def test_a_tenants_defaults_and_rules_are_resolved_as_its_requests_are(
             assert answer.json()["code"] == "template-not-found"
 
 
-async def test_a_repeated_request_is_refused_again(alpha, beta, private):
+async def test_tenant_isolation__a_repeated_request_is_rejected_again(alpha, beta, private):
     key = {"Idempotency-Key": "the-same"}
     body = {"template": private["snapshot"]}
     made = await alpha.api.post("/v1/sandboxes", params={"wait": 60}, json=body, headers=key)
@@ -310,7 +312,7 @@ async def test_a_repeated_request_is_refused_again(alpha, beta, private):
         assert answer.json()["code"] == "template-not-found"
 
 
-async def test_a_dockerfile_is_made_from_images_only(beta, private):
+async def test_tenant_isolation__a_dockerfile_can_only_be_based_on_images(beta, private):
     names = []
     for number, name in enumerate(private.values()):
         names.append(f"docker-{number}")
@@ -320,7 +322,9 @@ async def test_a_dockerfile_is_made_from_images_only(beta, private):
     assert {await beta.built(name) for name in names} == {"failed"}
 
 
-async def test_another_tenants_sandbox_is_neither_forked_nor_kept(beta, private):
+async def test_tenant_isolation__another_tenants_sandbox_cannot_be_forked_or_snapshotted(
+    beta, private
+):
     for path in ("fork", "snapshots"):
         answer = await beta.api.post(f"/v1/sandboxes/{private['sandbox']}/{path}", json={})
         assert answer.status_code == 404
@@ -330,12 +334,12 @@ async def test_another_tenants_sandbox_is_neither_forked_nor_kept(beta, private)
             assert answer.status_code == 404
 
 
-async def test_nobody_creates_from_what_forks_stand_on(alpha, private):
+async def test_tenant_isolation__the_snapshots_of_forks_cannot_be_used(alpha, private):
     for name in ("fork-snapshot", "fork-snapshot-at-provider"):
         assert (await create(alpha, private[name])).status_code == 404
 
 
-async def test_none_of_it_was_made(beta):
+async def test_tenant_isolation__rejected_requests_create_nothing(beta):
     listed = (await beta.api.get("/v1/sandboxes")).json()["items"]
     assert listed == []
     templates = (await beta.api.get("/v1/templates")).json()["items"]
@@ -343,7 +347,7 @@ async def test_none_of_it_was_made(beta):
     assert {one for one in own if not one.startswith("docker-")} == {"betas"}
 
 
-async def test_what_is_ones_own_is_found(outside, alpha, private):
+async def test_tenant_isolation__own_templates_are_found(outside, alpha, private):
     for reference in (
         "alphas",
         "Alphas",
@@ -360,7 +364,7 @@ async def test_what_is_ones_own_is_found(outside, alpha, private):
         assert (await handle.files.read("/home/user/secret")).strip() == SECRET, reference
 
 
-async def test_what_is_everybodys_is_found(outside, beta, engine):
+async def test_tenant_isolation__shared_templates_are_found(outside, beta, engine):
     name = f"public-{secrets.token_hex(4)}"
     template = AsyncTemplate().from_template("base")
     built = await AsyncTemplate.build(template, f"{name}:v2", **engine.options)

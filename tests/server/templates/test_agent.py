@@ -48,7 +48,7 @@ def builds_begun(proxy):
     return sum(line.startswith(AT_START) and "builds" in line for line in proxy.seen)
 
 
-async def test_it_is_built_at_the_first_start_and_is_the_default_once_it_is_ready(
+async def test_agent_template__it_is_built_at_the_first_start_and_becomes_the_default(
     start, context, engine, proxy, held
 ):
     async with start(context, through(proxy, engine)) as server:
@@ -76,7 +76,7 @@ async def test_it_is_built_at_the_first_start_and_is_the_default_once_it_is_read
             assert not (await session.get_one(Sandbox, meanwhile["id"])).has_services
 
 
-async def test_who_waits_is_told_which_step_it_is_at(start, tmp_path):
+async def test_agent_template__waiting_sandboxes_show_the_current_step(start, tmp_path):
     context = write_context(tmp_path / "context", "RUN sleep infinity")
     async with start(context) as server:
         awaiting = await server.create(template="agent", wait=0)
@@ -90,7 +90,7 @@ async def test_who_waits_is_told_which_step_it_is_at(start, tmp_path):
         assert "'agent' is being built at local: step 6 of " in await reason()
 
 
-async def test_who_waits_for_a_build_that_fails_is_told_why(start, tmp_path):
+async def test_agent_template__a_failed_build_is_reported_to_waiting_sandboxes(start, tmp_path):
     context = write_context(tmp_path / "context", "RUN echo no cheese >&2; exit 3")
     async with start(context) as server:
         awaiting = await server.create(template="agent", wait=0)
@@ -106,7 +106,9 @@ async def test_who_waits_for_a_build_that_fails_is_told_why(start, tmp_path):
         assert (await server.create())["template"] == "agent"
 
 
-async def test_it_is_built_again_when_it_is_another_and_then_alone(start, context, engine, proxy):
+async def test_agent_template__it_is_rebuilt_only_when_its_version_changes(
+    start, context, engine, proxy
+):
     async with start(context, through(proxy, engine)) as server:
         await server.built("ready")
     async with start(context, through(proxy, engine)) as server:
@@ -133,7 +135,9 @@ async def given(server, made):
     return (await sandbox.commands.run("cat /opt/given/given")).stdout
 
 
-async def test_of_two_servers_that_start_at_once_one_has_it_built(start, context, engine, proxy):
+async def test_agent_template__servers_that_start_concurrently_request_one_build(
+    start, context, engine, proxy
+):
     reached = through(proxy, engine)
     async with start(context, reached) as one, start(context, reached) as other:
         await one.built("ready")
@@ -141,14 +145,14 @@ async def test_of_two_servers_that_start_at_once_one_has_it_built(start, context
     assert builds_begun(proxy) == 1
 
 
-async def test_where_it_is_switched_off_nothing_is_built(start, context, engine, proxy):
+async def test_agent_template__nothing_is_built_if_it_is_disabled(start, context, engine, proxy):
     async with start(context, through(proxy, engine), agent_template=False) as server:
         assert (await server.create())["template_note"] is None
         assert (await server.api.get("/v1/templates/agent")).status_code == 404
     assert builds_begun(proxy) == 0
 
 
-async def test_a_context_that_lacks_what_its_dockerfile_copies_fails_the_build(start, tmp_path):
+async def test_agent_template__a_build_context_without_a_copied_file_fails(start, tmp_path):
     context = write_context(tmp_path / "context", "COPY docker/nothing /opt")
     async with start(context) as server:
         failed = await server.built("failed")

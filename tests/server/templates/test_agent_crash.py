@@ -42,7 +42,9 @@ async def server(engine, database_url, backend_at, tmp_path):
 
 
 @pytest.mark.parametrize("killed", ["before it is begun", "while it is built", "as it ends"])
-async def test_it_is_built_once_and_everybody_who_waited_starts_once(server, sessions, killed):
+async def test_agent_template__after_a_crash_it_is_built_once_and_waiting_sandboxes_start_once(
+    server, sessions, killed
+):
     server, proxy = server
     held = Held(carried_out=killed != "before it is begun")
     proxy.on("GET /v2/templates" if killed == "as it ends" else AT_START, held)
@@ -77,7 +79,7 @@ async def test_it_is_built_once_and_everybody_who_waited_starts_once(server, ses
             await client.delete(f"/v1/sandboxes/{one.json()['id']}?wait=60")
 
 
-async def test_a_stop_in_the_middle_delays_it_only_until_the_next_start(tmp_path):
+async def test_agent_template__a_stop_during_the_build_delays_it_until_the_next_start(tmp_path):
     context = write_context(tmp_path, "RUN sleep 4", "RUN true")
     variables = {"SANDBOX_SERVER_AGENT_TEMPLATE": "true"}
     with server_process("--template-dir", str(context), variables=variables) as server:

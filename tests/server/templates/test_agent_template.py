@@ -46,7 +46,7 @@ def build(sessions):
     return build
 
 
-async def test_servers_that_start_at_once_want_it_once(agent, build, sessions):
+async def test_agent_template__concurrent_starts_request_one_build(agent, build, sessions):
     async with sessions.begin() as session:
         session.add(Template(id=new_id(), name="agent"))  # as it may have been found at a provider
     await asyncio.gather(*(agent().ensure() for _ in range(5)))
@@ -62,7 +62,7 @@ async def test_servers_that_start_at_once_want_it_once(agent, build, sessions):
     ("state", "digest", "number"),
     [("ready", None, 1), ("building", None, 1), ("failed", None, 2), ("ready", "another", 2)],
 )
-async def test_a_start_wants_what_failed_or_is_another(
+async def test_agent_template__a_start_rebuilds_failed_builds_and_other_versions(
     agent, build, bundled, state, digest, number
 ):
     await agent().ensure()
@@ -72,7 +72,7 @@ async def test_a_start_wants_what_failed_or_is_another(
     assert (wanted.number, wanted.digest) == (number, bundled.digest)
 
 
-async def test_what_failed_is_wanted_again_after_a_while(agent, build):
+async def test_agent_template__a_failed_build_is_retried_after_some_time(agent, build):
     await agent().ensure()
     await build(state="failed")
     await agent().work(JOB)
@@ -81,7 +81,7 @@ async def test_what_failed_is_wanted_again_after_a_while(agent, build):
     assert ((await build()).number, (await build()).state) == (2, "building")
 
 
-async def test_a_build_that_was_under_way_at_a_start_and_ended_with_its_engine_is_wanted_again_once(
+async def test_agent_template__an_inherited_build_that_ended_with_its_engine_is_retried_once(
     agent, build
 ):
     await agent().ensure()
@@ -95,7 +95,7 @@ async def test_a_build_that_was_under_way_at_a_start_and_ended_with_its_engine_i
         assert (await build()).number == number
 
 
-async def test_between_two_starts_another_version_is_left_alone(agent, build, bundled):
+async def test_agent_template__another_version_is_left_alone_between_starts(agent, build, bundled):
     await agent(replace(bundled, digest="newer")).ensure()
     await build(state="failed")
     await agent(retry_after=timedelta()).work(JOB)

@@ -54,7 +54,9 @@ async def set_build(sessions, **columns):
         return await session.scalar(changed.returning(TemplateBuild.template_id))
 
 
-async def test_who_asks_while_it_is_built_has_it_once_it_is_ready(under_way, server, awaiting, api):
+async def test_template_builds__a_sandbox_requested_during_the_build_starts_when_it_is_ready(
+    under_way, server, awaiting, api
+):
     end = await under_way(steps=[{"run": "echo here > ~/proof"}], memory_mb=256)
     row = await awaiting()
     assert (row.state, row.candidates, row.awaited_backends) == (State.QUEUED, [], ["local"])
@@ -68,7 +70,9 @@ async def test_who_asks_while_it_is_built_has_it_once_it_is_ready(under_way, ser
     assert (await inside.commands.run("cat ~/proof")).stdout == "here\n"
 
 
-async def test_who_asks_for_more_than_it_turns_out_to_have_is_told(under_way, server, awaiting):
+async def test_template_builds__a_waiting_sandbox_with_too_large_resources_fails(
+    under_way, server, awaiting
+):
     end = await under_way(memory_mb=256)
     row = await awaiting(resources={"memory_mb": 512})
     await end()
@@ -76,7 +80,9 @@ async def test_who_asks_for_more_than_it_turns_out_to_have_is_told(under_way, se
     assert "Build a template with as much" in failed.state_reason
 
 
-async def test_who_waits_for_what_is_deleted_is_told(building, server, awaiting, api):
+async def test_template_builds__deleting_the_template_fails_waiting_sandboxes(
+    building, server, awaiting, api
+):
     await building.ask(steps=[{"run": "sleep infinity"}])
     row = await awaiting()
     assert (await api.delete("/v1/templates/own")).status_code == 204
@@ -84,7 +90,9 @@ async def test_who_waits_for_what_is_deleted_is_told(building, server, awaiting,
     assert "The template 'own' was deleted" in failed.state_reason
 
 
-async def test_who_waits_may_be_deleted_and_stays_so(under_way, building, server, awaiting):
+async def test_template_builds__a_waiting_sandbox_can_be_deleted(
+    under_way, building, server, awaiting
+):
     end = await under_way()
     row, other = await awaiting(), await awaiting()
     await server.controller.delete(server.caller, row.id)
@@ -93,7 +101,7 @@ async def test_who_waits_may_be_deleted_and_stays_so(under_way, building, server
     assert (await server.living.row(row.id)).state is State.STOPPED
 
 
-async def test_a_build_that_ends_while_somebody_begins_to_wait_lets_that_one_in(
+async def test_template_builds__a_build_that_ends_during_the_create_admits_the_sandbox(
     under_way, server, sessions
 ):
     end = await under_way()
@@ -113,7 +121,7 @@ async def test_a_build_that_ends_while_somebody_begins_to_wait_lets_that_one_in(
     await server.settled(sandbox_id, State.RUNNING)
 
 
-async def test_who_waits_counts_among_those_that_the_tenant_may_have_wait(
+async def test_template_builds__waiting_sandboxes_count_against_the_queue_quota(
     building, server, awaiting, api
 ):
     await server.set_tenant(max_queued=1)
@@ -123,14 +131,16 @@ async def test_who_waits_counts_among_those_that_the_tenant_may_have_wait(
     assert answer.json()["code"] == "queue-full"
 
 
-async def test_who_waits_too_long_is_let_go(building, server, awaiting):
+async def test_template_builds__waiting_sandboxes_fail_after_the_maximum_wait(
+    building, server, awaiting
+):
     await building.ask(steps=[{"run": "sleep infinity"}])
     row = await awaiting(queue_timeout=MINUTE / 60)
     ended = await server.settled(row.id, State.STOPPED)
     assert "queue" in ended.state_reason
 
 
-async def test_what_is_ready_stays_in_use_and_is_not_waited_for(building, server):
+async def test_template_builds__a_rebuild_does_not_delay_sandboxes(building, server):
     await building.build()
     await building.again(from_template="base", steps=[{"run": "sleep infinity"}])
     assert (await server.create(template="own")).state is State.RUNNING

@@ -84,7 +84,7 @@ async def build(sessions, backend_at, proxy, sweeping):
 
 
 @pytest.mark.parametrize("lost", [REQUEST, START])
-async def test_a_lost_answer_is_asked_for_again(build, proxy, lost):
+async def test_template_builds__a_request_with_a_lost_response_is_repeated(build, proxy, lost):
     proxy.on(lost, lose_answer)
     assert await build.settle() is not None
     assert "tried again" in (await build.row()).state_reason
@@ -92,7 +92,7 @@ async def test_a_lost_answer_is_asked_for_again(build, proxy, lost):
     assert (await build.row()).state_reason is None
 
 
-async def test_what_was_started_is_not_started_again_though_nobody_heard_of_it(build, proxy):
+async def test_template_builds__a_started_build_is_not_started_twice(build, proxy):
     proxy.on(START, lose_answer)
     await build.settle()
     assert (await build.row()).started_at is None
@@ -113,13 +113,15 @@ async def named(build, proxy):
     return (await build.row()).backend_build_id
 
 
-async def test_a_server_that_dies_before_the_start_leaves_the_build_to_the_next(build, named):
+async def test_template_builds__another_server_continues_after_a_crash_before_the_start(
+    build, named
+):
     assert named is not None
     ready = await build.settled()
     assert (ready.state, ready.backend_build_id) == ("ready", named)
 
 
-async def test_a_provider_out_of_reach_is_waited_for(build, proxy):
+async def test_template_builds__an_unreachable_provider_is_retried(build, proxy):
     await proxy.refuse()
     assert await build.settle() is not None
     waiting = await build.row()
@@ -129,14 +131,14 @@ async def test_a_provider_out_of_reach_is_waited_for(build, proxy):
     assert (await build.settled()).state == "ready"
 
 
-async def test_a_provider_that_is_busy_says_when_to_ask_again(build, proxy):
+async def test_template_builds__a_busy_providers_retry_after_is_respected(build, proxy):
     proxy.on(REQUEST, answer_with(429, "{}", Retry_After="77"))
     before = (await build.row()).requested_at
     assert await build.settle() >= before + timedelta(seconds=77)
     assert (await build.row()).state == "building"
 
 
-async def test_a_late_answer_about_an_earlier_build_changes_nothing(build, proxy):
+async def test_template_builds__a_late_response_about_an_earlier_build_is_ignored(build, proxy):
     held = Held(carried_out=True)
     proxy.on("GET /v2/templates", held)
     late = asyncio.create_task(build.settled())
@@ -149,7 +151,7 @@ async def test_a_late_answer_about_an_earlier_build_changes_nothing(build, proxy
     assert row.backend_build_id is not None
 
 
-async def test_what_takes_too_long_has_failed(build, proxy):
+async def test_template_builds__a_build_that_takes_too_long_fails(build, proxy):
     await proxy.refuse()
     assert await build.settle(longest=timedelta(0)) is None
     row = await build.row()
@@ -158,7 +160,7 @@ async def test_what_takes_too_long_has_failed(build, proxy):
 
 
 @pytest.mark.usefixtures("named")
-async def test_a_build_that_its_provider_lost_has_failed(build, backend_at):
+async def test_template_builds__a_build_that_the_provider_lost_fails(build, backend_at):
     await backend_at().templates.delete(f"sandbox-server-{build.template_id}")
     row = await build.settled()
     assert row.state == "failed"

@@ -14,7 +14,7 @@ def run(*commands):
     return [{"run": command} for command in commands]
 
 
-async def test_a_template_is_built_and_sandboxes_are_made_from_it(building):
+async def test_templates__a_built_template_can_be_used_for_sandboxes(building):
     asked = await building.ask(
         steps=[{"user": "root"}, {"workdir": "/srv"}, *run("echo here > proof")], cpu_count=1
     )
@@ -26,7 +26,7 @@ async def test_a_template_is_built_and_sandboxes_are_made_from_it(building):
     assert await building.said_in_sandbox("cat /srv/proof") == "here"
 
 
-async def test_a_sandbox_shows_what_its_template_has(building, api):
+async def test_templates__a_sandbox_reports_the_templates_resources(building, api):
     built = await building.build(memory_mb=256)
     answer = await api.post(
         "/v1/sandboxes", json={"template": "own", "resources": {"memory_mb": 64}}
@@ -41,7 +41,7 @@ async def test_a_sandbox_shows_what_its_template_has(building, api):
     assert "Build a template" in more.json()["detail"]
 
 
-async def test_a_step_that_fails_is_told_in_its_own_words(building, api):
+async def test_template_builds__a_failed_step_is_reported_with_its_output(building, api):
     await building.ask(steps=run("echo the disk is made of cheese >&2; exit 3"))
     failed = await building.settled("failed")
     assert "made of cheese" in failed["state_reason"]
@@ -52,7 +52,7 @@ async def test_a_step_that_fails_is_told_in_its_own_words(building, api):
     assert "not ready anywhere" in answer.json()["detail"]
 
 
-async def test_what_is_ready_stays_in_use_while_the_next_build_fails(building):
+async def test_template_builds__the_ready_build_stays_in_use_while_a_rebuild_fails(building):
     await building.build(steps=run("echo first > ~/proof"))
     await building.again(from_template="base", steps=run("false"))
     await building.settled("failed")
@@ -60,14 +60,14 @@ async def test_what_is_ready_stays_in_use_while_the_next_build_fails(building):
     assert await building.said_in_sandbox("cat ~/proof") == "first"
 
 
-async def test_a_template_is_built_again_from_something_else(building):
+async def test_template_builds__a_rebuild_can_use_a_new_definition(building):
     await building.build(steps=run("echo first > ~/proof"))
     await building.again(from_template="base", steps=run("echo second > ~/proof"))
     await building.settled("ready")
     assert await building.said_in_sandbox("cat ~/proof") == "second"
 
 
-async def test_built_again_as_before_it_takes_what_is_there_unless_forced(building):
+async def test_template_builds__a_rebuild_uses_the_cache_unless_forced(building):
     await building.build(steps=run("date +%N > ~/proof"))
     first = await building.said_in_sandbox("cat ~/proof")
     await building.again()
@@ -78,13 +78,13 @@ async def test_built_again_as_before_it_takes_what_is_there_unless_forced(buildi
     assert await building.said_in_sandbox("cat ~/proof") != first
 
 
-async def test_a_template_is_made_from_another_of_the_tenants_own(building):
+async def test_templates__the_tenants_own_template_can_be_the_base_of_another(building):
     await building.build("ground", steps=run("echo deep > ~/ground"))
     await building.build("house", from_template="ground", steps=run("cat ~/ground > ~/house"))
     assert await building.said_in_sandbox("cat ~/house", "house") == "deep"
 
 
-async def test_the_log_can_be_followed_by_its_offset(building):
+async def test_template_builds__the_log_can_be_read_from_an_offset(building):
     await building.ask(steps=run("echo one", "test -e ~/gate || sleep 1; echo two"))
     told, offset = "building", 0
     pieces: list[str] = []
@@ -97,7 +97,7 @@ async def test_the_log_can_be_followed_by_its_offset(building):
     assert whole["log"].index("RUN echo one") < whole["log"].index("echo two")
 
 
-async def test_what_a_build_says_is_kept_to_its_beginning_and_its_end(building):
+async def test_template_builds__the_log_keeps_head_and_tail(building):
     await building.ask(steps=run("seq -f 'line %07.0f of what nobody reads' 1 5000"))
     whole = await building.settled("ready")
     end = await building.told(offset=whole["next_offset"])
@@ -106,7 +106,7 @@ async def test_what_a_build_says_is_kept_to_its_beginning_and_its_end(building):
     assert "line 0005000" in end["log"]
 
 
-async def test_a_new_build_takes_over_from_one_under_way(building):
+async def test_template_builds__a_new_build_replaces_one_in_progress(building):
     await building.ask(steps=run("sleep infinity"))
 
     async def is_under_way():
@@ -118,7 +118,7 @@ async def test_a_new_build_takes_over_from_one_under_way(building):
     assert await building.said_in_sandbox("cat ~/proof") == "short"
 
 
-async def test_a_deleted_template_goes_from_its_provider_and_its_name_is_free(
+async def test_templates__a_deleted_template_is_removed_at_the_provider_and_its_name_is_free(
     building, api, backend_at
 ):
     asked = await building.build()
@@ -135,7 +135,7 @@ async def test_a_deleted_template_goes_from_its_provider_and_its_name_is_free(
     assert (await api.get("/v1/templates/own")).json()["id"] != first
 
 
-async def test_a_template_stays_at_its_provider_while_a_sandbox_of_it_does(
+async def test_templates__the_providers_copy_is_kept_while_a_sandbox_uses_it(
     building, api, server, backend_at
 ):
     await building.build()
@@ -160,7 +160,7 @@ async def test_a_template_stays_at_its_provider_while_a_sandbox_of_it_does(
     await until(is_gone, timeout=60)
 
 
-async def test_tenants_templates_of_one_name_are_kept_apart(building, api, make_key):
+async def test_templates__tenants_can_use_the_same_name(building, api, make_key):
     await building.build(steps=run("echo mine > ~/proof"))
     other = {"X-API-Key": await make_key(tenant="other", scopes=["sandboxes"])}
     assert (await api.get("/v1/templates/own", headers=other)).status_code == 404
@@ -171,7 +171,7 @@ async def test_tenants_templates_of_one_name_are_kept_apart(building, api, make_
     assert await building.said_in_sandbox("cat ~/proof") == "mine"
 
 
-async def test_a_build_that_its_provider_refuses_has_failed_with_its_words(building):
+async def test_template_builds__a_build_rejected_by_the_provider_fails_with_its_reason(building):
     await building.ask(memory_mb=16 * 1024 * 1024)
     failed = await building.settled("failed")
     assert "emory" in failed["state_reason"]

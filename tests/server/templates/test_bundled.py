@@ -12,7 +12,7 @@ def context(tmp_path):
     return write_context(tmp_path)
 
 
-def test_what_comes_with_this_repository_can_be_used():
+def test_bundled_templates__those_of_this_repository_are_valid():
     bundled = read_bundled_templates().templates
     assert bundled.keys() == {"agent", "agent-full", "relay-workspace"}
     assert all(map(is_called_as_with_services, bundled))
@@ -24,7 +24,7 @@ def test_what_comes_with_this_repository_can_be_used():
     assert agent.context.files["docker/sandbox/start-services.sh"].is_executable
 
 
-def test_only_what_belongs_to_them_is_read(context):
+def test_bundled_templates__only_their_own_files_are_read(context):
     files = read_bundled_templates(context).templates["agent"].context.files
     assert sorted(files) == [
         *("docker/sandbox/given", "docker/sandbox/start.sh", "docker/sandbox/within/deeper"),
@@ -34,7 +34,7 @@ def test_only_what_belongs_to_them_is_read(context):
     assert read_bundled_templates(context).templates["agent"].context.files.keys() == files.keys()
 
 
-def test_arguments_are_put_in_where_the_dockerfile_declares_them(context):
+def test_bundled_templates__arguments_are_set_in_the_dockerfile(context):
     definition = read_bundled_templates(context).templates["agent"].definition
     assert definition.dockerfile is not None
     assert "ARG WITH_WORDS='some words'\n" in definition.dockerfile
@@ -44,7 +44,7 @@ def test_arguments_are_put_in_where_the_dockerfile_declares_them(context):
 @pytest.mark.parametrize(
     "path", ["src/sandbox_tools/tool.py", "docker/sandbox/given", "templates/e2b.Dockerfile"]
 )
-def test_another_file_makes_it_another_template(context, path):
+def test_bundled_templates__a_changed_file_changes_the_digest(context, path):
     before = read_bundled_templates(context).templates["agent"].digest
     assert read_bundled_templates(context).templates["agent"].digest == before
     (context / path).write_text("ARG WITH_WORDS")
@@ -59,12 +59,12 @@ def test_another_file_makes_it_another_template(context, path):
         ("templates/e2b.Dockerfile", "FROM x", "no ARG of the Dockerfile"),
     ],
 )
-def test_what_cannot_be_used_is_said(context, path, text, said):
+def test_bundled_templates__invalid_manifests_are_reported(context, path, text, said):
     (context / path).write_text(text)
     with pytest.raises(UnusableTemplates, match=said):
         read_bundled_templates(context)
 
 
-def test_a_directory_without_them_is_refused(tmp_path):
+def test_bundled_templates__a_directory_without_templates_is_rejected(tmp_path):
     with pytest.raises(UnusableTemplates, match=r"no templates/e2b\.toml in"):
         read_bundled_templates(tmp_path)

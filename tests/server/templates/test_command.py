@@ -45,7 +45,7 @@ def build(server):
 
 
 @pytest.mark.slow
-async def test_it_is_built_without_a_server_and_known_to_the_next(
+async def test_templates_command__builds_without_a_server_and_the_next_server_knows_it(
     server, build, sessions, tmp_path
 ):
     context = write_context(tmp_path)
@@ -70,14 +70,16 @@ async def test_it_is_built_without_a_server_and_known_to_the_next(
         await client.delete(f"/v1/sandboxes/{made.json()['id']}")
 
 
-async def test_why_it_was_not_built_is_said_and_told_by_the_exit_code(build, tmp_path):
+async def test_templates_command__a_failed_build_is_reported_with_its_reason_and_exit_code(
+    build, tmp_path
+):
     failed = await build(write_context(tmp_path, "RUN echo no cheese >&2; exit 3"))
     assert failed.returncode == 1
     assert "no cheese" in failed.stderr
     assert "agent was not built" in failed.stdout
 
 
-async def test_a_name_that_is_not_among_them_is_refused(build, tmp_path):
+async def test_templates_command__an_unknown_name_is_rejected(build, tmp_path):
     context = write_context(tmp_path)
     unknown = await build(context, "agnet")
     assert unknown.returncode == 78
@@ -88,7 +90,7 @@ async def test_a_name_that_is_not_among_them_is_refused(build, tmp_path):
 
 
 @pytest.mark.slow
-async def test_interrupted_it_leaves_the_build_to_go_on(server, build, tmp_path):
+async def test_templates_command__an_interrupt_leaves_the_build_running(server, build, tmp_path):
     context = write_context(tmp_path, "RUN sleep 3")
     command = server.command("template", "build", "--template-dir", str(context))
     terminal, theirs = pty.openpty()

@@ -83,7 +83,7 @@ async def built_elsewhere(options, backend_at):
     await backend_at().templates.delete(name)
 
 
-async def test_a_template_built_elsewhere_is_everybodys(
+async def test_template_discovery__a_template_built_elsewhere_is_shared(
     list_templates, builds_of, place, built_elsewhere
 ):
     name, provider_id = built_elsewhere
@@ -101,7 +101,7 @@ async def test_a_template_built_elsewhere_is_everybodys(
         await place(template=name, backend="local", resources={"memory_mb": 512})
 
 
-async def test_one_that_vanished_is_marked(
+async def test_template_discovery__a_missing_template_is_marked(
     list_templates, builds_of, place, built_elsewhere, backend_at
 ):
     name, _ = built_elsewhere
@@ -117,7 +117,7 @@ async def test_one_that_vanished_is_marked(
         await place(template=name)
 
 
-async def test_what_a_provider_knows_and_does_not_list_is_there_too(
+async def test_template_discovery__public_templates_that_the_provider_does_not_list_are_found(
     list_templates, builds_of, proxy
 ):
     await list_templates()
@@ -127,7 +127,7 @@ async def test_what_a_provider_knows_and_does_not_list_is_there_too(
     assert [build.backend for build in await builds_of("base")] == ["local", "other"]
 
 
-async def test_what_another_provider_does_not_know_is_only_where_it_is(
+async def test_template_discovery__a_template_is_only_at_the_providers_that_know_it(
     list_templates, builds_of, place, proxy, built_elsewhere
 ):
     name, _ = built_elsewhere
@@ -140,7 +140,7 @@ async def test_what_another_provider_does_not_know_is_only_where_it_is(
         await place(template=name, backend="other")
 
 
-async def test_a_tenants_template_that_vanished_is_marked_and_is_never_everybodys(
+async def test_template_discovery__a_tenants_missing_template_is_marked_and_never_shared(
     list_templates, builds_of, sessions, options, backend_at
 ):
     there, vanished = new_id(), new_id()
@@ -167,7 +167,7 @@ async def test_a_tenants_template_that_vanished_is_marked_and_is_never_everybody
     assert await builds_of(f"sandbox-server-{there}") == []
 
 
-async def test_what_a_server_made_for_a_tenant_is_never_everybodys(
+async def test_template_discovery__templates_built_for_a_tenant_are_never_shared(
     list_templates, builds_of, sessions, options, built_elsewhere, backend_at
 ):
     """Some providers list snapshots among templates."""
@@ -192,14 +192,16 @@ async def test_what_a_server_made_for_a_tenant_is_never_everybodys(
     assert await builds_of("base") != []
 
 
-async def test_a_provider_that_does_not_answer_changes_nothing(list_templates, builds_of, proxy):
+async def test_template_discovery__an_unreachable_provider_changes_nothing(
+    list_templates, builds_of, proxy
+):
     await list_templates("other")
     proxy.on("GET /v2/templates", answer_with(500))
     assert await list_templates("other") is not None
     assert [build.state for build in await builds_of("base")] == ["ready"]
 
 
-async def test_what_has_been_missing_for_long_is_forgotten(
+async def test_template_discovery__templates_missing_for_long_are_removed(
     list_templates, builds_of, sessions, built_elsewhere, backend_at
 ):
     name, _ = built_elsewhere
@@ -215,12 +217,14 @@ async def test_what_has_been_missing_for_long_is_forgotten(
     assert len(await builds_of("base")) == 1
 
 
-async def test_a_backend_that_left_the_settings_is_not_asked(list_templates):
+async def test_template_discovery__a_backend_removed_from_the_settings_is_not_listed(
+    list_templates,
+):
     assert await list_templates("gone") is None
 
 
 @pytest.mark.parametrize("state", ["building", "failed"])
-async def test_a_build_of_our_own_is_known_better_than_from_a_list(
+async def test_template_discovery__our_own_builds_state_takes_precedence_over_the_list(
     list_templates, builds_of, sessions, built_elsewhere, state
 ):
     name, _ = built_elsewhere
@@ -233,7 +237,7 @@ async def test_a_build_of_our_own_is_known_better_than_from_a_list(
     assert {name: getattr(build, name) for name in ours} == ours
 
 
-async def test_a_build_of_our_own_that_was_missing_is_found_again(
+async def test_template_discovery__our_own_missing_build_can_reappear(
     list_templates, builds_of, sessions, built_elsewhere
 ):
     name, _ = built_elsewhere
@@ -246,7 +250,7 @@ async def test_a_build_of_our_own_that_was_missing_is_found_again(
     assert (build.state, build.state_reason, build.digest) == ("ready", None, "d")
 
 
-async def test_who_is_called_as_what_comes_with_a_server_has_its_services(
+async def test_template_discovery__templates_with_the_name_of_a_bundled_one_have_services(
     list_templates, sessions, backend_at, engine
 ):
     template = AsyncTemplate().from_template("base")

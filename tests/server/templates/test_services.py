@@ -27,7 +27,7 @@ async def with_services(sessions, living):
 
 
 @pytest.mark.usefixtures("with_services")
-async def test_services_are_in_what_is_made_from_what_has_them(building, server):
+async def test_template_services__templates_based_on_one_with_services_have_them(building, server):
     await building.build("own", from_template="base")
     source = await server.running(template="own")
     assert source.has_services
@@ -37,6 +37,6 @@ async def test_services_are_in_what_is_made_from_what_has_them(building, server)
     assert (await server.create(template=snapshot.id)).has_services
 
 
-async def test_services_are_in_nothing_else(building, server):
+async def test_template_services__other_templates_have_none(building, server):
     await building.build("own")
     assert not (await server.running(template="own")).has_services

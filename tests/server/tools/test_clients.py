@@ -56,14 +56,14 @@ def site_of(api, sandbox, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_the_official_client_works_with_files_and_commands(site_of, mode):
+async def test_mcp_clients__the_official_client_uses_files_and_commands(site_of, mode):
     site = site_of(mode)
     async with official_client(site, mode=mode) as client:
         await do_what_needs_no_programs(Hands(site, calling(client)))
 
 
 @pytest.mark.slow
-async def test_langchains_client_works_with_files_and_commands(site_of):
+async def test_mcp_clients__langchains_client_uses_files_and_commands(site_of):
     listed, used = await asyncio.to_thread(
         work_with_langchain, do_what_needs_no_programs, site_of("langchain")
     )

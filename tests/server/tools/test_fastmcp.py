@@ -21,7 +21,7 @@ async def text_of(call):
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
-async def test_fastmcp_in_a_sandbox_is_used_through_the_server(
+async def test_mcp__a_fastmcp_server_in_a_sandbox_is_reachable_through_the_server(
     api, client_of, make_sandbox, run, mode
 ):
     sandbox_id = await make_sandbox(tools=SERVER, before=FETCH)

@@ -82,7 +82,7 @@ async def state_of(api, sandbox_id):
     return (await api.get(f"/v1/sandboxes/{sandbox_id}")).json()["state"]
 
 
-async def test_a_client_calls_tools_in_one_session_and_ends_it(client_of, sandbox_id):
+async def test_mcp__a_client_calls_tools_in_one_session_and_ends_it(client_of, sandbox_id):
     async with client_of(sandbox_id) as client:
         assert {tool.name for tool in await client.list_tools()} >= {"wait", "seen"}
         assert await call(client, "length", text="x" * 300_000) == "300000"
@@ -91,7 +91,7 @@ async def test_a_client_calls_tools_in_one_session_and_ends_it(client_of, sandbo
     assert [request.split()[0] for request in requests].count("DELETE") == 1
 
 
-async def test_progress_arrives_before_the_result(client_of, sandbox_id):
+async def test_mcp__progress_arrives_before_the_result(client_of, sandbox_id):
     waiting = asyncio.Event()
 
     async def note(progress, total, message):
@@ -105,7 +105,7 @@ async def test_progress_arrives_before_the_result(client_of, sandbox_id):
         assert (await called).content[0].text == "went on"
 
 
-async def test_what_the_tool_server_says_unasked_arrives(client_of, sandbox_id):
+async def test_mcp__server_messages_are_forwarded(client_of, sandbox_id):
     heard = Heard()
     async with client_of(sandbox_id, message_handler=heard) as client, asyncio.timeout(20):
         await until_listened(client)
@@ -113,7 +113,7 @@ async def test_what_the_tool_server_says_unasked_arrives(client_of, sandbox_id):
         await heard.changed.wait()
 
 
-async def test_a_paused_sandbox_wakes_for_the_next_call(api, client_of, sandbox_id):
+async def test_mcp__a_call_resumes_a_paused_sandbox(api, client_of, sandbox_id):
     async with client_of(sandbox_id) as client:
         assert await call(client, "length", text="before") == "6"
         await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
@@ -121,7 +121,7 @@ async def test_a_paused_sandbox_wakes_for_the_next_call(api, client_of, sandbox_
     assert await state_of(api, sandbox_id) == "running"
 
 
-async def test_who_only_listens_keeps_no_sandbox_awake_and_hears_again_once_it_runs(
+async def test_mcp__a_listening_client_does_not_keep_the_sandbox_awake_and_continues_after_resume(
     api, client_of, make_sandbox
 ):
     sandbox_id = await make_sandbox(idle_timeout_s=1)
@@ -138,7 +138,7 @@ async def test_who_only_listens_keeps_no_sandbox_awake_and_hears_again_once_it_r
         await heard.changed.wait()
 
 
-async def test_listening_to_a_paused_sandbox_begins_at_once_and_wakes_nothing(
+async def test_mcp__listening_to_a_paused_sandbox_starts_at_once_and_does_not_resume_it(
     api, client_of, sandbox_id
 ):
     async with client_of(sandbox_id) as client:
@@ -152,9 +152,7 @@ async def test_listening_to_a_paused_sandbox_begins_at_once_and_wakes_nothing(
             assert await state_of(api, sandbox_id) == "paused"
 
 
-async def test_a_stop_of_the_server_ends_the_stream_of_who_waits_for_a_paused_sandbox(
-    bundled_url, engine, tmp_path
-):
+async def test_mcp__a_server_stop_ends_streams_of_paused_sandboxes(bundled_url, engine, tmp_path):
     async with (
         new_database(bundled_url) as url,
         serving_outside(url, engine, state_dir=tmp_path) as outside,
@@ -170,7 +168,7 @@ async def test_a_stop_of_the_server_ends_the_stream_of_who_waits_for_a_paused_sa
         await api.delete(sandbox)
 
 
-async def test_a_sandbox_without_a_tool_server_says_so(api, make_sandbox):
+async def test_mcp__a_sandbox_without_a_tool_server_returns_an_error(api, make_sandbox):
     sandbox_id = await make_sandbox(tools=None)
     answer = await api.post(f"/v1/sandboxes/{sandbox_id}/mcp/", json=INITIALIZE, headers=ACCEPT)
     assert (answer.status_code, answer.json()["code"]) == (502, "tools-not-running")
@@ -178,13 +176,15 @@ async def test_a_sandbox_without_a_tool_server_says_so(api, make_sandbox):
 
 
 @pytest.mark.parametrize("path", ["mcp", "mcp/"])
-async def test_no_slash_leads_nowhere_else(api, sandbox_id, path):
+async def test_mcp__a_missing_or_extra_slash_is_accepted(api, sandbox_id, path):
     answer = await api.post(f"/v1/sandboxes/{sandbox_id}/{path}", json=INITIALIZE, headers=ACCEPT)
     assert answer.status_code == 200
     assert answer.json()["result"]["serverInfo"]["name"] == "tools of a test"
 
 
-async def test_a_lost_token_is_written_again_and_no_call_fails(run, client_of, sandbox_id):
+async def test_mcp__a_lost_token_is_written_again_without_failing_a_call(
+    run, client_of, sandbox_id
+):
     async with client_of(sandbox_id) as client:
         await run(sandbox_id, "rm -r /etc/sandbox")
         assert await call(client, "length", text="x" * 300_000) == "300000"
@@ -192,7 +192,7 @@ async def test_a_lost_token_is_written_again_and_no_call_fails(run, client_of, s
         assert await call(client, "length", text="again") == "5"
 
 
-async def test_a_tool_server_that_takes_no_token_does_not_look_like_a_wrong_key(api, make_sandbox):
+async def test_mcp__a_rejected_token_is_not_reported_as_a_wrong_api_key(api, make_sandbox):
     refusing = always("401 Unauthorized", "WWW-Authenticate: Bearer")
     sandbox_id = await make_sandbox(tools=refusing)
     answer = await api.post(f"/v1/sandboxes/{sandbox_id}/mcp/", json=INITIALIZE, headers=ACCEPT)
@@ -200,7 +200,7 @@ async def test_a_tool_server_that_takes_no_token_does_not_look_like_a_wrong_key(
     assert "WWW-Authenticate" not in answer.headers
 
 
-async def test_a_tool_server_leads_nobody_elsewhere_with_a_key(api, make_sandbox):
+async def test_mcp__redirects_of_the_tool_server_are_not_forwarded(api, make_sandbox):
     leading_away = always("307 Temporary Redirect", "Location: http://evil.example/")
     sandbox_id = await make_sandbox(tools=leading_away)
     answer = await api.post(f"/v1/sandboxes/{sandbox_id}/mcp/", json=INITIALIZE, headers=ACCEPT)
@@ -216,7 +216,7 @@ async def test_a_tool_server_leads_nobody_elsewhere_with_a_key(api, make_sandbox
     ],
     ids=["a header of ours", "a bearer", "everywhere"],
 )
-async def test_no_credential_of_the_caller_reaches_the_sandbox(
+async def test_mcp__credentials_of_the_caller_are_not_forwarded(
     api, client_of, sandbox_id, headers_of
 ):
     key = api.headers["X-API-Key"]
@@ -234,7 +234,7 @@ async def test_no_credential_of_the_caller_reaches_the_sandbox(
     assert len(bearers) == 1
 
 
-async def test_the_sandboxs_token_is_told_to_no_caller(api, run, sandbox_id):
+async def test_mcp__the_sandboxs_token_is_never_returned(api, run, sandbox_id):
     answer = await api.post(f"/v1/sandboxes/{sandbox_id}/mcp/", json=INITIALIZE, headers=ACCEPT)
     token = json.loads(await run(sandbox_id, "cat /etc/sandbox/tools.json"))["token"]
     assert token not in answer.text + str(answer.headers)
@@ -245,7 +245,7 @@ async def test_the_sandboxs_token_is_told_to_no_caller(api, run, sandbox_id):
     assert not [text for text in told if token in text]
 
 
-async def test_a_call_under_way_keeps_the_sandbox_awake(api, client_of, make_sandbox):
+async def test_mcp__a_call_in_progress_keeps_the_sandbox_awake(api, client_of, make_sandbox):
     sandbox_id = await make_sandbox(idle_timeout_s=1)
 
     async def times():

@@ -60,7 +60,7 @@ async def until_checked(api, sandbox_id):
     return (await get(api, sandbox_id))["services"]
 
 
-async def test_a_running_sandbox_tells_how_its_services_are(api, make_sandbox):
+async def test_service_health__a_running_sandbox_reports_its_services(api, make_sandbox):
     sandbox_id = await make_sandbox(tools=HEALTHY, mcp_servers=SERVERS)
     services = await until_checked(api, sandbox_id)
     assert services["tool_server"] == {
@@ -76,7 +76,7 @@ async def test_a_running_sandbox_tells_how_its_services_are(api, make_sandbox):
     assert "a-secret" not in json.dumps(listed)
 
 
-async def test_who_asks_does_not_wait_for_services_that_do_not_answer(api, make_sandbox):
+async def test_service_health__requests_do_not_wait_for_unresponsive_services(api, make_sandbox):
     sandbox_id = await make_sandbox(tools=SILENT, mcp_servers=SERVERS)
     services = (await get(api, sandbox_id))["services"]
     assert (services["tool_server"]["state"], services["checked_at"]) == ("unknown", None)
@@ -84,7 +84,9 @@ async def test_who_asks_does_not_wait_for_services_that_do_not_answer(api, make_
     assert services["tool_server"]["state"] == services["code_server"] == "unreachable"
 
 
-async def test_a_service_that_answers_is_told_though_others_are_not_there(api, make_sandbox):
+async def test_service_health__an_available_service_is_reported_while_others_are_not(
+    api, make_sandbox
+):
     """A port where nothing listens is tried for a second: it may be about to."""
     sandbox_id = await make_sandbox(tools=HEALTHY, mcp_servers=SERVERS)
     services = (await get(api, sandbox_id))["services"]
@@ -92,13 +94,13 @@ async def test_a_service_that_answers_is_told_though_others_are_not_there(api, m
     assert (await until_checked(api, sandbox_id))["agent"] == "unreachable"
 
 
-async def test_of_a_service_that_never_stops_no_more_is_read_than_it_takes(api, make_sandbox):
+async def test_service_health__an_endless_response_is_read_up_to_a_limit(api, make_sandbox):
     sandbox_id = await make_sandbox(tools=ENDLESS, mcp_servers=SERVERS)
     services = await until_checked(api, sandbox_id)
     assert (services["tool_server"]["state"], services["tool_server"]["version"]) == ("ready", None)
 
 
-async def test_asking_for_a_paused_sandbox_wakes_nothing(api, make_sandbox):
+async def test_service_health__checks_do_not_resume_a_paused_sandbox(api, make_sandbox):
     sandbox_id = await make_sandbox(tools=HEALTHY, mcp_servers=SERVERS)
     await until_checked(api, sandbox_id)
     await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
@@ -106,12 +108,12 @@ async def test_asking_for_a_paused_sandbox_wakes_nothing(api, make_sandbox):
     assert (told["state"], told["services"]["tool_server"]["state"]) == ("paused", "unknown")
 
 
-async def test_a_sandbox_without_services_tells_of_none(api, make_sandbox):
+async def test_service_health__a_sandbox_without_services_reports_none(api, make_sandbox):
     told = await get(api, await make_sandbox(tools=None))
     assert told["services"] is told["urls"]["code_server_password"] is None
 
 
-async def test_the_password_is_told_to_those_who_may_use_the_sandbox(
+async def test_service_health__the_password_is_returned_only_with_sandbox_access(
     outside, api, make_sandbox, run
 ):
     sandbox_id = await make_sandbox(tools=None, mcp_servers=SERVERS)
@@ -135,7 +137,9 @@ async def test_the_password_is_told_to_those_who_may_use_the_sandbox(
         assert (await get(page, sandbox_id))["urls"]["code_server_password"] == password
 
 
-async def test_settings_that_are_not_taken_are_told_with_the_reason(api, make_sandbox, run):
+async def test_service_health__rejected_settings_are_reported_with_the_reason(
+    api, make_sandbox, run
+):
     sandbox_id = await make_sandbox(tools=None, mcp_servers=SERVERS)
     await run(sandbox_id, "rm /etc/sandbox/tools.json; mkdir -p /etc/sandbox/tools.json/in-the-way")
     await api.patch(f"/v1/sandboxes/{sandbox_id}", json={"mcp_servers": {}})

@@ -20,7 +20,7 @@ async def run(api, sandbox_id, cmd, **wanted):
     return ran.json()
 
 
-async def test_a_wrong_key_is_said_to_be_one_and_signs_nobody_in(first_page):
+async def test_web_sign_in__a_wrong_key_shows_an_error(first_page):
     await first_page.page.goto(first_page.url)
     for key in ("not a key", f"sbx_{'a' * 43}"):
         await first_page.enter(key)
@@ -29,7 +29,7 @@ async def test_a_wrong_key_is_said_to_be_one_and_signs_nobody_in(first_page):
     first_page.forget_complaints(UNAUTHORIZED)
 
 
-async def test_who_signed_in_stays_so_until_they_sign_out_and_no_script_has_the_key(
+async def test_web_sign_in__the_session_lasts_until_sign_out_and_scripts_cannot_read_the_key(
     first_page, named_server
 ):
     page = first_page.page
@@ -49,7 +49,7 @@ async def test_who_signed_in_stays_so_until_they_sign_out_and_no_script_has_the_
     first_page.forget_complaints(UNAUTHORIZED)  # what was being read meanwhile
 
 
-async def test_all_that_the_page_has_is_the_servers_own(first_page, named_server):
+async def test_web_page__uses_only_resources_of_the_server(first_page, named_server):
     asked = []
     first_page.page.on("request", lambda request: asked.append(request.url))
     await first_page.sign_in(named_server.admin_key)
@@ -60,9 +60,7 @@ async def test_all_that_the_page_has_is_the_servers_own(first_page, named_server
     await first_page.page.get_by_text("/v1/tickets").first.wait_for()
 
 
-async def test_what_becomes_of_sandboxes_is_seen_as_it_happens(
-    first_page, named_server, create, api
-):
+async def test_web_sandbox_list__changes_are_shown_live(first_page, named_server, create, api):
     await first_page.sign_in(named_server.admin_key)
     await first_page.until_live()
     await first_page.page.evaluate("window.loadedOnce = true")
@@ -82,7 +80,7 @@ async def test_what_becomes_of_sandboxes_is_seen_as_it_happens(
     assert await first_page.page.evaluate("window.loadedOnce")
 
 
-async def test_a_sandbox_is_created_paused_resumed_and_deleted_by_hand(first_page, named_server):
+async def test_web_sandbox__can_be_created_paused_resumed_and_deleted(first_page, named_server):
     await first_page.sign_in(named_server.admin_key)
     await first_page.click("New sandbox")
     await first_page.page.get_by_label("User").fill("grace")
@@ -104,7 +102,9 @@ async def test_a_sandbox_is_created_paused_resumed_and_deleted_by_hand(first_pag
     assert await first_page.page.locator(".bar .buttons button").count() == 0
 
 
-async def test_a_log_is_followed_until_somebody_scrolls_up(first_page, named_server, create, api):
+async def test_web_log__follows_new_lines_until_the_user_scrolls_up(
+    first_page, named_server, create, api
+):
     page, sandbox_id = first_page.page, await create()
     await run(api, sandbox_id, "seq -f 'earlier %g' 100; printf 'done 1%%\\rdone 2%%\\n'")
     await first_page.sign_in(named_server.admin_key)
@@ -135,7 +135,7 @@ async def test_a_log_is_followed_until_somebody_scrolls_up(first_page, named_ser
     assert await page.get_by_text("later 5000").count() == 0
 
 
-async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_the_server(
+async def test_web_terminal__accepts_input_fits_the_window_and_survives_a_restart(
     first_page, named_server, create
 ):
     page, sandbox_id = first_page.page, await create()
@@ -166,7 +166,7 @@ async def test_a_terminal_takes_what_is_typed_has_the_windows_size_and_outlives_
     await first_page.until_shown(".status", "exit code 3")
 
 
-async def test_what_a_program_asked_before_anybody_came_is_not_answered_to_it_anew(
+async def test_web_terminal__replayed_queries_are_not_answered_again(
     first_page, named_server, create, api
 ):
     sandbox_id = await create()
@@ -182,7 +182,7 @@ async def test_what_a_program_asked_before_anybody_came_is_not_answered_to_it_an
     await first_page.until_screen_has("asked typed")
 
 
-async def test_without_what_terminals_need_the_page_says_so(first_page, named_server, create, api):
+async def test_web_terminal__missing_xterm_js_is_reported(first_page, named_server, create, api):
     sandbox_id = await create()
     made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json={"cmd": "cat"})
     await first_page.page.route("**/vendor/*.mjs", lambda route: route.abort())
@@ -192,9 +192,7 @@ async def test_without_what_terminals_need_the_page_says_so(first_page, named_se
     first_page.forget_complaints("net::ERR_FAILED")
 
 
-async def test_all_of_the_page_works_where_a_browser_does_not_say_which_page_asks(
-    tab, named_server, create
-):
+async def test_web_page__works_without_sec_fetch_site(tab, named_server, create):
     first_page, sandbox_id = FirstPage(tab, named_server.untrusted_url), await create()
     await first_page.sign_in(named_server.admin_key)
     assert not await tab.page.evaluate("isSecureContext")  # then there is no Sec-Fetch-Site
@@ -211,7 +209,7 @@ async def test_all_of_the_page_works_where_a_browser_does_not_say_which_page_ask
     assert first_page.complaints == []
 
 
-async def test_the_page_goes_on_when_the_server_is_back(first_page, named_server, create, api):
+async def test_web_page__resumes_when_the_server_is_back(first_page, named_server, create, api):
     sandbox_id = await create()
     await run(api, sandbox_id, "sleep 60; echo never", background=True)
     await first_page.sign_in(named_server.admin_key)
@@ -227,9 +225,7 @@ async def test_the_page_goes_on_when_the_server_is_back(first_page, named_server
     first_page.forget_complaints(*AWAY)
 
 
-async def test_who_signed_in_with_a_key_that_is_revoked_is_signed_out(
-    first_page, named_server, api
-):
+async def test_web_sign_in__revoking_the_key_signs_the_user_out(first_page, named_server, api):
     key = await named_server.make_key(scopes=["sandboxes"])
     await first_page.sign_in(key["secret"])
     await first_page.until_live()
@@ -239,9 +235,7 @@ async def test_who_signed_in_with_a_key_that_is_revoked_is_signed_out(
     first_page.forget_complaints(UNAUTHORIZED)
 
 
-async def test_a_key_that_reads_shows_a_page_that_changes_nothing(
-    first_page, named_server, create, api
-):
+async def test_web_page__a_read_only_key_shows_no_actions(first_page, named_server, create, api):
     sandbox_id = await create()
     made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json={"cmd": "cat"})
     key = await named_server.make_key(scopes=["read"])
@@ -258,7 +252,7 @@ async def test_a_key_that_reads_shows_a_page_that_changes_nothing(
     assert told.json()["size"] == 0
 
 
-async def test_what_sandboxes_are_called_and_say_is_shown_and_never_carried_out(
+async def test_web_page__names_and_output_of_sandboxes_cannot_inject_code(
     first_page, named_server, create, api
 ):
     page = first_page.page
@@ -281,7 +275,7 @@ async def test_what_sandboxes_are_called_and_say_is_shown_and_never_carried_out(
     assert await page.locator("img[src=x]").count() == 0
 
 
-async def test_a_thousand_sandboxes_are_listed_and_sifted_at_once(
+async def test_web_sandbox_list__a_thousand_sandboxes_are_listed_and_searched_quickly(
     first_page, named_server, create, api
 ):
     sandbox_id = await create()
@@ -324,9 +318,7 @@ async def multiply(database_url, sandbox_id, *, times):
         await connection.close()
 
 
-async def test_the_page_is_for_one_who_has_no_mouse_and_a_narrow_screen(
-    browser, named_server, create
-):
+async def test_web_page__works_by_keyboard_and_on_a_narrow_screen(browser, named_server, create):
     sandbox_id = await create()
     context = await browser.new_context(viewport={"width": 360, "height": 640})
     page = await context.new_page()

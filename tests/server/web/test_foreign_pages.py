@@ -144,7 +144,7 @@ def answered(log, request):
 
 
 @pytest.mark.parametrize("whose", ["another site", "another port of the host", "a sandbox's host"])
-async def test_a_page_of_others_neither_reads_nor_changes_anything(
+async def test_cross_origin__foreign_pages_can_neither_read_nor_change_anything(
     signed_in, find, named_server, api, sandbox_id, whose
 ):
     first_page, tab = signed_in
@@ -173,7 +173,7 @@ async def test_a_page_of_others_neither_reads_nor_changes_anything(
     assert refused in came[f"GET {path}"]
 
 
-async def test_the_cookie_is_never_sent_to_a_sandbox(signed_in, own_host, named_server):
+async def test_login_cookie__is_never_sent_to_a_sandbox(signed_in, own_host, named_server):
     _, tab = signed_in
     await tab.goto(await own_host())
     [cookie] = await tab.context.cookies(named_server.url)
@@ -184,7 +184,7 @@ async def test_the_cookie_is_never_sent_to_a_sandbox(signed_in, own_host, named_
 
 
 @pytest.mark.parametrize("whose", ["another site", "a sandbox's host"])
-async def test_nobody_frames_the_page(signed_in, find, named_server, whose):
+async def test_cross_origin__the_page_cannot_be_framed(signed_in, find, named_server, whose):
     _, tab = signed_in
     await tab.goto(await find(whose))
     refused = tab.expect_console_message(lambda message: "frame-ancestors" in message.text)
@@ -200,7 +200,9 @@ async def test_nobody_frames_the_page(signed_in, find, named_server, whose):
     assert not any(urlsplit(frame.url).netloc == named_server.host for frame in tab.frames)
 
 
-async def test_a_page_that_opens_ours_has_no_hold_on_it(signed_in, find, named_server):
+async def test_cross_origin__a_page_that_opens_ours_has_no_reference_to_it(
+    signed_in, find, named_server
+):
     _, tab = signed_in
     await tab.goto(await find("a sandbox's host"))
     async with tab.context.expect_page() as opening:
@@ -211,7 +213,7 @@ async def test_a_page_that_opens_ours_has_no_hold_on_it(signed_in, find, named_s
     assert await tab.evaluate("window.opened.closed")
 
 
-async def test_a_page_of_a_sandbox_signs_nobody_in_as_somebody_else(
+async def test_login_cookie__a_sandboxs_page_cannot_sign_the_user_in_as_another(
     browser, own_host, named_server, api
 ):
     await api.put("/v1/tenants/attacker", json={})
@@ -236,7 +238,7 @@ async def test_a_page_of_a_sandbox_signs_nobody_in_as_somebody_else(
     await context.close()
 
 
-async def test_a_terminal_of_the_page_is_not_typed_into_from_elsewhere(
+async def test_cross_origin__foreign_pages_cannot_type_in_the_pages_terminal(
     signed_in, find, named_server, api, sandbox_id
 ):
     first_page, tab = signed_in

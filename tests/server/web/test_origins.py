@@ -45,7 +45,7 @@ def ask(tab, server):
     return ask
 
 
-async def test_a_page_of_an_allowed_origin_calls_with_a_key_and_reads_what_it_is_told(
+async def test_cors__a_page_of_an_allowed_origin_calls_with_a_key_and_reads_the_response(
     tab, site, server, ask
 ):
     await tab.page.goto(f"{site.origin}/page")
@@ -67,7 +67,7 @@ async def test_a_page_of_an_allowed_origin_calls_with_a_key_and_reads_what_it_is
     ],
     ids=["no key", "no route", "no number"],
 )
-async def test_a_page_reads_what_went_wrong(tab, site, server, ask, path, headers, status, code):
+async def test_cors__a_page_can_read_errors(tab, site, server, ask, path, headers, status, code):
     await tab.page.goto(f"{site.origin}/page")
     sent = {name: text.format(key=server.admin_key) for name, text in headers.items()}
     told = await ask(path, headers=sent)
@@ -75,24 +75,24 @@ async def test_a_page_reads_what_went_wrong(tab, site, server, ask, path, header
 
 
 @pytest.mark.parametrize("origin", ["http://127.0.0.1:{port}/page", "data:text/html,<p>null"])
-async def test_a_page_of_any_other_origin_learns_nothing(tab, site, server, ask, origin):
+async def test_cors__pages_of_other_origins_can_read_nothing(tab, site, server, ask, origin):
     await tab.page.goto(origin.format(port=site.origin.rpartition(":")[2]))
     assert await ask("/v1/sandboxes", headers={"X-API-Key": server.admin_key}) == REFUSED
     assert await ask("/version") == REFUSED
 
 
-async def test_no_cookie_is_taken_from_a_page(tab, site, ask):
+async def test_cors__cookies_are_not_accepted_from_pages_of_other_origins(tab, site, ask):
     await tab.page.goto(f"{site.origin}/page")
     assert await ask("/version", credentials="include") == REFUSED
 
 
-async def test_a_stream_with_a_wrong_ticket_is_over_for_the_browser(tab, site, server):
+async def test_cors__a_stream_with_an_invalid_ticket_ends_for_the_browser(tab, site, server):
     await tab.page.goto(f"{site.origin}/page")
     url = f"{server.url}/v1/events?ticket=sbt_{'a' * 43}"
     assert await tab.page.evaluate(FOLLOW, url) == {"state": 2}  # closed: it will not ask again
 
 
-async def test_a_page_that_is_opened_with_a_ticket_tells_nobody_its_address(tab, site, server):
+async def test_tickets__a_page_opened_with_a_ticket_does_not_leak_its_url(tab, site, server):
     secret = f"sbt_{'a' * 43}"
     await tab.page.goto(f"{server.url}/v1/events?ticket={secret}")
     await tab.page.evaluate("url => { location.href = url }", f"{site.origin}/page")
@@ -101,7 +101,7 @@ async def test_a_page_that_is_opened_with_a_ticket_tells_nobody_its_address(tab,
     assert "Referer" not in headers
 
 
-async def test_nobody_frames_the_documentation(tab, site, server):
+async def test_docs_page__cannot_be_framed(tab, site, server):
     site.pages["framing"] = f'<iframe name="inner" src="{server.url}/docs"></iframe>'
     refused = tab.page.expect_console_message(lambda message: "frame-ancestors" in message.text)
     async with refused:
@@ -109,7 +109,7 @@ async def test_nobody_frames_the_documentation(tab, site, server):
     assert not any(frame.url.startswith(server.url) for frame in tab.page.frames)
 
 
-async def test_the_documentation_works_and_needs_nothing_from_elsewhere(tab, server):
+async def test_docs_page__works_without_external_resources(tab, server):
     asked = []
     tab.page.on("request", lambda request: asked.append(request.url))
     await tab.page.goto(f"{server.url}/docs")

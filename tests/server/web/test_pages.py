@@ -127,7 +127,7 @@ async def stop(server):
     assert await asyncio.to_thread(server.stop) == 0
 
 
-async def test_a_page_elsewhere_follows_a_command_and_types_in_a_terminal_through_restarts(
+async def test_cors__a_page_follows_a_command_and_types_in_a_terminal_across_restarts(
     tab, site, server, sandbox
 ):
     command = await post(
@@ -179,7 +179,7 @@ async def test_a_page_elsewhere_follows_a_command_and_types_in_a_terminal_throug
     assert set(told["closes"]) <= {1000, 1001, 1006, 1012}
 
 
-async def test_a_file_of_a_sandbox_is_no_page_that_could_read_the_ticket_in_its_address(
+async def test_tickets__a_file_of_a_sandbox_cannot_run_as_a_page_that_reads_the_ticket(
     tab, server, sandbox
 ):
     path = f"{sandbox}/files/content?path=page.html"
