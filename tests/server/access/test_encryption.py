@@ -18,7 +18,7 @@ from sandbox_server.access.encryption import (
 )
 from sandbox_server.db.models import TABLES, Installation, Sandbox
 from sandbox_server.vault import CannotUnseal, Vault
-from tests.server.access.sealed_values import add_sandboxes, envs_of
+from tests.server.access.encrypted_values import add_sandboxes, envs_of
 from tests.server.support.locks import waiting_for_a_lock
 
 

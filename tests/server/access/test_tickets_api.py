@@ -13,7 +13,7 @@ from sandbox_server.access.authentication import is_public
 from sandbox_server.access.ticket_repository import TicketRepository
 from sandbox_server.domain.state import State, Target
 from sandbox_server.http.deps import Operator, Reader
-from tests.server.access.test_walls import call
+from tests.server.access.test_authorization import call
 from tests.server.http.test_problems import assert_problem
 from tests.server.support.api_fixtures import caller_of
 from tests.server.support.described_answers import operations_of

@@ -6,7 +6,7 @@ import pytest_asyncio
 from tests.browser import WatchedPage, running_chromium
 from tests.server.support.databases import new_database
 from tests.server.support.server_process import ServerProcess, server_process, variables_of
-from tests.server.web.first_page import FirstPage
+from tests.server.web.page_driver import FirstPage
 
 # A name that a browser does not take for this machine: without TLS it trusts no page there, and tells less of it.
 ELSEWHERE = "boxes.test"

@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from tests.server.web.first_page import FirstPage
+from tests.server.web.page_driver import FirstPage
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 

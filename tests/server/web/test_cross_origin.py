@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.browser import WatchedPage
-from tests.server.web.first_page import FirstPage
+from tests.server.web.page_driver import FirstPage
 from tests.server.web.pages import running_site
 
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
