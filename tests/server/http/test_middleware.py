@@ -115,7 +115,7 @@ async def test_json_body__a_malformed_body_is_rejected(admin, body):
         "/v1/test/notes", content=body, headers={"Content-Type": "application/json"}
     )
     problem = assert_problem(answer, status=400, code="malformed-request")
-    assert "cannot be read as JSON" in problem["detail"]
+    assert "is not valid JSON" in problem["detail"]
 
 
 @pytest.mark.parametrize("value", ['"' + "9" * 400 + '"', "1" * 400, "1.5", "true", "{}"])

@@ -87,7 +87,7 @@ async def build(sessions, backend_at, proxy, sweeping):
 async def test_template_builds__a_request_with_a_lost_response_is_repeated(build, proxy, lost):
     proxy.on(lost, lose_answer)
     assert await build.settle() is not None
-    assert "tried again" in (await build.row()).state_reason
+    assert "Retrying" in (await build.row()).state_reason
     assert (await build.settled()).state == "ready"
     assert (await build.row()).state_reason is None
 
@@ -126,7 +126,7 @@ async def test_template_builds__an_unreachable_provider_is_retried(build, proxy)
     assert await build.settle() is not None
     waiting = await build.row()
     assert (waiting.state, waiting.backend_build_id) == ("building", None)
-    assert "tried again" in waiting.state_reason
+    assert "Retrying" in waiting.state_reason
     await proxy.listen()
     assert (await build.settled()).state == "ready"
 
