@@ -7,7 +7,7 @@ from sandbox_server.providers.registry import Backends
 
 
 class Clock:
-    """Stands still until it is told otherwise."""
+    """Advances only when a test sets it."""
 
     def __init__(self):
         self.now = 1000.0
@@ -34,7 +34,7 @@ async def api_keys(sessions, authenticator):
 
 @pytest.fixture
 def issue(api_keys):
-    """Make a key of the default tenant's."""
+    """Create a key of the default tenant."""
 
     async def issue(**fields):
         return await api_keys.issue(KeyRequest(tenant="default", **fields))

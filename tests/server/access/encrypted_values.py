@@ -7,7 +7,7 @@ from sandbox_server.domain.ids import new_id
 
 
 async def add_sandboxes(sessions, vault, *, count):
-    """Add rows with sealed values, each of which says whose it is; gives their ids."""
+    """Add rows with encrypted values that name their row; returns the ids."""
     ids = [new_id() for _ in range(count)]
     async with sessions.begin() as session:
         session.add(tenant := Tenant(id=new_id(), name=new_id(), max_running=1, max_queued=1))

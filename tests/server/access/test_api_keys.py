@@ -14,7 +14,7 @@ from tests.server.support.locks import waiting_for_a_lock
 
 @pytest.fixture
 def statements(database):
-    """Tell which statements have been run."""
+    """Record the SQL statements."""
     run = []
 
     def note(_connection, _cursor, statement, *_):
@@ -138,7 +138,7 @@ async def test_api_keys__a_lookup_in_progress_during_a_revocation_is_not_cached(
 ):
     issued = await issue()
     async with sessions.begin() as session:
-        # The lookup has read the key, and waits to note its use.
+        # The lookup has read the key and waits to record its use.
         await session.execute(select(ApiKey).with_for_update())
         looking_up = asyncio.create_task(authenticator.authenticate(issued.secret))
         await waiting_for_a_lock(sessions)

@@ -1,4 +1,4 @@
-"""Who may do what, tried on every operation that the API has."""
+"""Authorization of every operation of the API, by scope and tenant."""
 
 import pytest
 from sqlalchemy import select
@@ -11,15 +11,15 @@ from tests.server.support.unreachable_backend import backends_nowhere
 
 ABSENT = "0" * 20
 OPEN = {"/healthz", "/readyz", "/version"}
-# Only about what all tenants share, and so for admins alone.
+# Resources shared by all tenants: admins only.
 SHARED = ("/v1/jobs", "/v1/keys", "/v1/tenants")
-# Whatever is asked of a tool server is its use.
+# Requests to a tool server require access to the sandbox.
 INSIDE = ("/v1/sandboxes/{sandbox_id}/mcp/", "/v1/sandboxes/{sandbox_id}/agent/socket")
-# What is in files may be secret.
+# Files may contain secrets.
 CONTENTS = tuple(f"/v1/sandboxes/{{sandbox_id}}/files/{each}" for each in ("content", "archive"))
-# Made by who reads, to read.
+# Read-only keys can create read-only tickets.
 READERS_OWN = {"/v1/tickets"}
-# For our own page, whoever asks: see test_logins.py.
+# For our own page with any scope: see test_logins.py.
 PAGES_OWN = "/v1/login"
 
 
@@ -36,7 +36,7 @@ def operations(app):
 
 @pytest.fixture
 async def other_tenants(app, make_key):
-    """Have a sandbox of another tenant's wait in the queue; gives its id."""
+    """Queue a sandbox of another tenant; returns its id."""
     async with caller_of(app, await make_key(tenant="other")) as other:
         made = await other.post("/v1/sandboxes", params={"wait": 0}, json={})
     assert made.status_code == 202, made.text
@@ -44,7 +44,7 @@ async def other_tenants(app, make_key):
 
 
 async def call(caller, operation, *, sandbox_id=ABSENT):
-    """Send what is valid, about this sandbox."""
+    """Send a valid request about this sandbox."""
     path = operation.path
     for parameter in operation.parameters:
         value = {"sandbox_id": sandbox_id, "port": "80", "name": "x"}.get(parameter["name"], ABSENT)

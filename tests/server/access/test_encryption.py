@@ -137,7 +137,7 @@ async def test_key_rotation__concurrent_changes_are_not_overwritten(sessions, tm
     vault = Vault([newer, key])
     [sandbox_id] = await add_sandboxes(sessions, Vault([key]), count=1)
     async with sessions.begin() as session:
-        # The rotation reads the old value, and waits for us to replace it.
+        # The rotation reads the old value and waits for our transaction.
         await session.execute(select(Sandbox).with_for_update())
         rotating = asyncio.create_task(reencrypt(sessions, vault))
         await waiting_for_a_lock(sessions)

@@ -67,7 +67,7 @@ async def test_api_keys__keys_are_listed_newest_first_in_pages(create, admin):
         listed += [key["id"] for key in page["items"]]
         cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
     assert listed[:4] == made[::-1]
-    assert len(listed) == 5  # and the admin's own
+    assert len(listed) == 5  # including the admin's own key
 
 
 async def test_api_keys__the_list_can_be_filtered_by_tenant(create, admin, make_key):

@@ -20,7 +20,7 @@ def logins(sessions, authenticator):
 
 @pytest.fixture
 def caller(issue, authenticator):
-    """Have a caller with a key of its own."""
+    """Create a caller with a new key."""
 
     async def caller(**fields):
         return await authenticator.authenticate((await issue(**fields)).secret)
@@ -30,7 +30,7 @@ def caller(issue, authenticator):
 
 @pytest.fixture
 def end(sessions):
-    """Have the time of all logins be up."""
+    """Expire all logins."""
 
     async def end():
         async with sessions.begin() as session:
@@ -124,7 +124,7 @@ async def test_login__logins_keys_and_tickets_are_not_interchangeable(
 
 
 async def test_login__the_session_and_its_key_share_one_rate_limit(logins, authenticator, caller):
-    slow = await caller(rate_per_s=0.01)  # whose only request was the one that found it
+    slow = await caller(rate_per_s=0.01)  # its only request was the lookup
     new = await logins.begin(slow)
     with pytest.raises(RateLimited):
         await authenticator.authenticate_login(new.secret)

@@ -1,4 +1,4 @@
-"""Who is signed in: what a browser keeps, and what counts of what it sends with that."""
+"""Browser sessions: the cookie, and the requests for which it is accepted."""
 
 import json
 from http.cookies import SimpleCookie
@@ -27,7 +27,7 @@ async def backends(sessions):
 
 
 async def sign_in(app, key, *, at=OWN, **headers):
-    """Sign in as the page does; gives what the browser would send from now on."""
+    """Sign in as the page does; returns the cookie."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=at) as page:
         answer = await page.post(LOGIN, headers={"X-API-Key": key, **(headers or SAME)})
     assert answer.status_code == 201, answer.text
@@ -46,7 +46,7 @@ async def secret(app, make_key):
 
 @pytest.fixture
 async def browser(app, secret):
-    """Send what a browser sends that is signed in, and no word of who asks."""
+    """Send a browser's session cookie without headers about the origin."""
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app),
         base_url=OWN,
@@ -73,7 +73,7 @@ async def test_login_cookie__scripts_and_other_sites_cannot_access_it(app, make_
     assert cookie["httponly"]
     assert cookie["samesite"] == "strict"
     assert cookie["path"] == "/"
-    assert not cookie["domain"]  # so that no sandbox's host gets it
+    assert not cookie["domain"]  # not sent to hosts of sandboxes
     assert cookie["max-age"] == str(12 * 3600)
 
 
@@ -252,7 +252,7 @@ async def test_login_cookie__a_websocket_accepts_it_only_from_our_page(app, secr
         url = f"ws://127.0.0.1:{port}/v1/sandboxes/{row.id}/terminals/{'0' * 20}"
         cookie = {"Cookie": f"sandbox-login={secret}"}
         for origin, more, status in (
-            (own, {}, 404),  # let in, where there is no such terminal
+            (own, {}, 404),  # accepted: 404 since there is no such terminal
             (own, SAME, 404),
             (None, {}, 403),
             (None, SAME, 403),

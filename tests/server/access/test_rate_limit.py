@@ -20,7 +20,7 @@ def caller(rate, key="k"):
 
 
 def takes(limit, caller):
-    """Count how many are let through until one is not."""
+    """Count the requests until one is rejected."""
     for count in range(10_000):
         try:
             limit.take(caller)

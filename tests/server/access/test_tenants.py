@@ -23,7 +23,7 @@ ALL = {
 
 @pytest.fixture
 async def backends():
-    """Name two providers; nothing asks them anything."""
+    """Configure two providers that are never called."""
     named = [BackendSettings(name=name, api_key=SecretStr("k")) for name in ("one", "other")]
     backends = open_backends(named, installation_id=new_id())
     yield backends

@@ -29,7 +29,7 @@ def tickets(sessions, authenticator):
 
 @pytest.fixture
 def caller(issue, authenticator):
-    """Have a caller with a key of its own."""
+    """Create a caller with a new key."""
 
     async def caller(**fields):
         return await authenticator.authenticate((await issue(**fields)).secret)
@@ -44,7 +44,7 @@ async def operator(caller):
 
 @pytest.fixture
 def end(sessions):
-    """Have all tickets be over."""
+    """Expire all tickets."""
 
     async def end():
         async with sessions.begin() as session:
@@ -151,7 +151,7 @@ async def test_tickets__reducing_the_keys_scopes_ends_wider_tickets(tickets, ope
 
 
 async def test_tickets__a_ticket_and_its_key_share_one_rate_limit(tickets, caller):
-    slow = await caller(rate_per_s=0.01)  # whose only request was the one that found it
+    slow = await caller(rate_per_s=0.01)  # its only request was the lookup
     issued = await tickets.issue(slow, scope=TicketScope.READ, ttl=HOUR)
     with pytest.raises(RateLimited):
         await tickets.find(issued.secret)

@@ -33,7 +33,7 @@ async def backends(sessions):
 
 @pytest.fixture
 def app(app):
-    """Add what a browser could ask of a sandbox."""
+    """Add routes that a browser could request of a sandbox."""
     router = APIRouter(prefix="/v1/sandboxes/{sandbox_id}/test")
 
     @router.get("")

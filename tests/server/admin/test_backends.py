@@ -19,7 +19,7 @@ def named(name, **fields):
 
 @pytest.fixture
 async def backends(sessions):
-    """Name two providers, and know of a third that left the settings; nothing asks them anything."""
+    """Configure two providers, and a row of a removed third one; none is called."""
     several = [
         named("usual", overflow_to="other", max_continuous_run_s=3600, capacity=3),
         named("other"),
@@ -35,7 +35,7 @@ async def backends(sessions):
 
 @pytest.fixture
 async def reader(app, make_key):
-    """Call the API with a key that may only read."""
+    """Call the API with a read-only key."""
     async with caller_of(app, await make_key(scopes=["read"])) as reader:
         yield reader
 

@@ -11,7 +11,7 @@ from tests.server.support.rows import add_backend
 
 @pytest.fixture
 async def backends():
-    """Know a backend by the settings, whether or not it answers."""
+    """Configure a backend, reachable or not."""
     local = BackendSettings(name="local", api_url="http://127.0.0.1:9", api_key=SecretStr("e2b_0"))
     backends = open_backends([local], installation_id="test")
     yield backends

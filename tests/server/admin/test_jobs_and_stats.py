@@ -13,7 +13,7 @@ async def tenant_id(admin, sessions):
 
 @pytest.fixture
 async def dead_job(sessions):
-    """Give up on a job."""
+    """Mark a job as dead."""
     async with sessions.begin() as session:
         job = Job(kind="sandbox", subject="x", attempts=9, last_error="It broke.", dead_at=now())
         session.add(job)

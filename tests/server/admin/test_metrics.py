@@ -1,4 +1,4 @@
-"""What `/metrics` tells, and whom."""
+"""`/metrics`: content and access."""
 
 from dataclasses import replace
 
@@ -20,14 +20,14 @@ PAUSED = {"state": State.PAUSED, "target": Target.PAUSED, "expires_at": None}
 
 
 def from_peer(app, address, **headers):
-    """Call the app as somebody at that address does."""
+    """Call the app from this client address."""
     transport = httpx.ASGITransport(app, client=(address, 40000))
     return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
 
 
 @pytest.fixture
 def guarded(components):
-    """Set a token."""
+    """Configure a metrics token."""
     settings = components.settings.model_copy(update={"metrics_token": SecretStr("t0ken")})
     return create_app(replace(components, settings=settings))
 

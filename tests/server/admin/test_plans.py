@@ -1,4 +1,4 @@
-"""Prometheus asks every few seconds, however many sandboxes there are or were."""
+"""Prometheus scrapes every few seconds, so totals must stay cheap with many sandboxes."""
 
 from sqlalchemy import text
 

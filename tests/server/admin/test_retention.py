@@ -35,7 +35,7 @@ async def tenant_id(sessions):
 
 @pytest.fixture
 def clean(sessions):
-    """Keep house once."""
+    """Run the retention job once."""
 
     async def clean(**retention):
         job = LeasedJob(1, HOUSEKEEPING, HOURLY, attempts=1, leased_by="a")
@@ -152,5 +152,5 @@ async def test_retention__locked_rows_are_left_for_the_next_run(sessions, tenant
         session.add(row)
     async with sessions.begin() as session:
         await session.execute(text("SELECT 1 FROM sandboxes FOR UPDATE"))
-        await clean(ended=DAY)  # would wait here for this transaction
+        await clean(ended=DAY)  # without SKIP LOCKED this would wait for the transaction
     assert await count(sessions, Sandbox) == 1

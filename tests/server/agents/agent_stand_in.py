@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What a sandbox of the template agent-full has as `sandbox-tools`, for sandboxes that have no agents: its prompt is a program."""
+"""Stand-in for `sandbox-tools` of the template agent-full, for sandboxes without agents: the prompt is a program."""
 
 import json
 import os

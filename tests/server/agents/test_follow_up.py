@@ -1,4 +1,4 @@
-"""What becomes of sandboxes after runs that were to pause them, as far as their rows tell."""
+"""Pausing sandboxes after agent runs, tested on rows."""
 
 import pytest
 from sqlalchemy import select
@@ -47,7 +47,7 @@ def add(sessions, sandbox):
 
 @pytest.fixture
 def look(sessions):
-    """Look whether a run has ended; tells whether it is to be looked at again."""
+    """Check a run; returns whether it is to be checked again."""
 
     async def look(run):
         job = LeasedJob(id=1, kind=AGENT_RUN, subject=run.id, attempts=1, leased_by="a")
@@ -58,7 +58,7 @@ def look(sessions):
 
 @pytest.fixture
 def seen(sessions, sandbox):
-    """Read what is wanted of the sandbox, what is said of a run, and which runs have jobs."""
+    """Read the sandbox's target, a run's follow-up and the runs with jobs."""
 
     async def seen(run):
         async with sessions() as session:

@@ -1,4 +1,4 @@
-"""What an agent said is told line by line, however it was stored, and wherever its reader was."""
+"""Agent output is split into lines, independent of its records and of the reader's position."""
 
 import json
 from datetime import UTC, datetime
@@ -57,7 +57,7 @@ def message(number):
 
 @st.composite
 def outputs(draw):
-    """LineAssembler, and places to cut them into pieces."""
+    """Lines, and positions at which to split them into records."""
     content = b"".join(draw(st.lists(st.binary(max_size=6).map(lambda b: b + b"\n"), max_size=8)))
     content += draw(st.binary(max_size=3))
     cuts = sorted(draw(st.lists(st.integers(0, len(content)), max_size=6)))

@@ -1,4 +1,4 @@
-"""Runs of agents on a server and an engine as users have them; in the sandbox a program stands in for the agents."""
+"""Agent runs on a real server and engine; a program stands in for the agents."""
 
 import json
 import secrets
@@ -29,7 +29,7 @@ signal.pause()
 
 @pytest.fixture(scope="module")
 def engine():
-    """Run an engine of the module's own, since a test crashes it."""
+    """Run an engine for this module, because a test crashes it."""
     with running_engine() as engine:
         yield engine
 
@@ -43,7 +43,7 @@ async def server(bundled_url, engine):
 
 
 def new_sandbox(server, **body):
-    """Make a sandbox with the program in it; gives its path."""
+    """Create a sandbox with the program; returns its API path."""
     headers = {"X-API-Key": server.admin_key}
     with httpx.Client(base_url=server.url, headers=headers, timeout=60) as caller:
         made = caller.post("/v1/sandboxes", json=body)
@@ -294,7 +294,7 @@ async def test_agent_runs__a_run_that_ends_while_no_server_runs_has_its_result(
     await until(has_begun)
     server.kill()
     await until(has_ended)
-    if not is_seen:  # an engine that is new knows of no command that has ended
+    if not is_seen:  # a restarted engine does not know ended commands
         engine.kill()
         engine.start()
     server.start()
@@ -322,7 +322,7 @@ async def test_agent_runs__a_run_ends_normally_if_its_result_file_cannot_be_writ
 
 
 def is_running(mark):
-    """Look whether a process of this machine has these words in its environment."""
+    """Return whether a process of this machine has this text in its environment."""
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if mark.encode() in environment.read_bytes():

@@ -1,4 +1,4 @@
-"""The way of a WebSocket to the agent server in a sandbox, which a program that tells what it was asked stands in for."""
+"""WebSockets to the agent server in a sandbox; a program that echoes its requests stands in for it."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")
 SERVERS = {"mine": {"command": "a-server"}}
 FILE = "/etc/sandbox/tools.json"
 
-# Lets in who has the token that is in the file by now, as agent servers do.
+# Accepts the token in the current file, as agent servers do.
 CHECK = f"""
     try:
         token = json.load(open({FILE!r}))["token"]
@@ -67,7 +67,7 @@ async def read_on(socket):
 
 
 async def closed(socket):
-    """Wait for the end; gives its code."""
+    """Wait for the close; returns its code."""
     with pytest.raises(ConnectionClosed) as over:
         await read_on(socket)
     assert over.value.rcvd is not None

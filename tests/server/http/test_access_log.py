@@ -11,7 +11,7 @@ from sandbox_server.structured_logging import TextFormatter, add_to_log_context
 
 @pytest.fixture
 def lines():
-    """Collect the lines of the access log as they would be written."""
+    """Collect the formatted lines of the access log."""
     collected = []
 
     class Collecting(logging.Handler):

@@ -1,4 +1,4 @@
-"""Every parameter and every field of every operation, with what people who mean harm would send."""
+"""Every parameter and field of every operation, with malicious values."""
 
 import json
 from typing import Any
@@ -45,11 +45,11 @@ def operations(app):
 
 @pytest.fixture
 async def send(admin):
-    """Send what is valid, to a sandbox that there is, but for what is given."""
+    """Send a valid request for an existing sandbox, except for the given value."""
     made = await admin.post("/v1/sandboxes", params={"wait": 0}, json={})
     assert made.status_code == 202, made.text
     named = {"sandbox_id": made.json()["id"], "name": "other", "session_id": "s", "port": "80"}
-    # From now on a request for a sandbox is refused: nobody could carry it out, and some wait for that.
+    # New sandboxes are rejected from here on: no engine could start them, and some requests would wait.
     assert (await admin.put("/v1/tenants/default", json={"max_queued": 0})).status_code == 200
 
     async def send(operation, *, parameters=None, body=None):
@@ -82,7 +82,7 @@ async def test_request_validation__no_parameter_value_causes_a_server_error(send
         for parameter in operation.parameters:
             for text in TEXTS:
                 if parameter["in"] == "path" and not text:
-                    continue  # that is another path
+                    continue  # a different path
                 sent = {parameter["name"]: text}
                 body: dict[str, Any] | None = {} if operation.fields else None
                 answer = await send(operation, parameters=sent, body=body)

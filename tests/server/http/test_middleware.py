@@ -84,7 +84,7 @@ async def test_body_limit__a_body_of_undeclared_size_is_counted(port, key):
     chunk = b"%x\r\n%s\r\n" % (MEGABYTE // 2, b"x" * (MEGABYTE // 2))
     status, answer = await exchange(
         port,
-        post(key, b"Transfer-Encoding: chunked", body=chunk * 3),  # and it does not end
+        post(key, b"Transfer-Encoding: chunked", body=chunk * 3),  # without an end
     )
     assert status == 413
     assert b"body-too-large" in answer

@@ -28,7 +28,7 @@ async def test_web_files__everything_that_they_reference_exists(stranger):
             answer.text,
         )
         found = {at + (one or other) for one, other in named}
-        # What is fetched when the server is installed may not be there.
+        # Files fetched at installation may be missing.
         pending += [each for each in found - seen if "/vendor/" not in each]
     assert len(seen) > 15
 

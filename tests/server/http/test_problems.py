@@ -31,7 +31,7 @@ def raising(error):
 
 @pytest.fixture
 def app(app):
-    """Add routes that fail in all the ways."""
+    """Add routes with all kinds of failures."""
     router = APIRouter(prefix="/v1/test")
 
     @router.post("/things")

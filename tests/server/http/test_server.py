@@ -1,4 +1,4 @@
-"""The HTTP server against clients that mean it no good."""
+"""The HTTP server against malicious clients."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ from sandbox_server.supervisor.listening import listen
 
 
 async def answer_headers(scope, receive, send):
-    """Answer with the names of the request's headers and the sum of its body, once all of it has arrived."""
+    """Answer with the request's header names and its body's checksum after reading the whole body."""
     body, more = hashlib.sha256(), True
     while more:
         message = await receive()
@@ -47,7 +47,7 @@ async def serving(app=answer_headers):
 
 @pytest.fixture
 async def say():
-    """Send bytes on a connection of their own; gives all that is answered until it ends."""
+    """Send bytes on a new connection; returns the whole response."""
     async with serving() as (_, port):
 
         async def say(*parts):

@@ -23,7 +23,7 @@ def app(app):
         return sum([len(part) async for part in request.stream()])
 
     app.include_router(router)
-    app.router.routes.insert(0, app.router.routes.pop())  # before what would pass it on
+    app.router.routes.insert(0, app.router.routes.pop())  # before the route that forwards it
     return app
 
 

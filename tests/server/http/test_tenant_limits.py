@@ -1,4 +1,4 @@
-"""What one tenant's load leaves to the others."""
+"""Limits on the load of one tenant."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def settings():
 
 @pytest.fixture
 def app(app):
-    """Add a route that answers with a stream, once more ask than may have large bodies read at once."""
+    """Add a route that answers with a stream once more requests are waiting than may read large bodies."""
     router = APIRouter()
     all_answered = asyncio.Barrier(CONCURRENT_LARGE_REQUESTS + 1)
 
@@ -48,7 +48,7 @@ async def neighbour(app, make_key):
 
 
 class Body:
-    """A file to write that is sent up to its middle, and on when it may."""
+    """A file upload that stops in the middle until it is released."""
 
     def __init__(self, size, half_read=None):
         fields = {"sandbox_id": ABSENT, "path": "/x", "content": "x" * size}

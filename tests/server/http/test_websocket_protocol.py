@@ -1,4 +1,4 @@
-"""The HTTP server's WebSockets against clients that mean it no good."""
+"""The HTTP server's WebSockets against malicious clients."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ SMALL_TEXT = b"\x81\x81" + bytes(4) + b"x"
 
 
 class Turns:
-    """Counts the messages that come, and how often others had their turn meanwhile."""
+    """Counts the messages and the turns of the event loop meanwhile."""
 
     def __init__(self):
         self.messages = self.turns = 0
@@ -47,7 +47,7 @@ class Turns:
 
 
 class Flood:
-    """Sends until nothing more is taken, and then has nothing more to say."""
+    """Sends until the peer stops reading, then stays silent."""
 
     def __init__(self):
         self.stalled = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Examples, carried out as they are shown: by curl, in a shell."""
+"""Runs the documented examples as they are shown: with curl, in a shell."""
 
 import json
 import os
@@ -8,23 +8,21 @@ from pathlib import Path
 from reference.examples import Example
 
 STAND_INS = Path(__file__).parent / "stand_ins"
-TIME_IS_UP = (
-    28  # what curl says when --max-time has passed, as it has to where an answer is a stream
-)
+TIME_IS_UP = 28  # curl's exit code after --max-time, expected for streams
 
 
 class Shell:
-    """A directory to work in, and variables."""
+    """A working directory and variables."""
 
     def __init__(self, directory: Path, *, server: str, key: str) -> None:
         self._directory = directory
         self._variables = {"SERVER": server, "KEY": key, "STAND_INS": str(STAND_INS)}
-        # curl finds its options there, so that an example is run as it stands.
+        # curl reads its options from there, so the example itself is unchanged.
         options = 'silent\nshow-error\nno-buffer\nmax-time = 60\ndump-header = "headers"\n'
         (directory / ".curlrc").write_text(options)
 
     def call(self, example: Example) -> str:
-        """Carry out an example; gives what was answered, with the status that it promises."""
+        """Run an example; returns the response, which must have the documented status."""
         done = self._run(f"{{ {example.before or ':'}\n}} >/dev/null || exit\n{example.curl}")
         assert done.returncode in {0, TIME_IS_UP}, (example.operation, done)
         status = self._status()

@@ -1,4 +1,4 @@
-"""schemathesis, run against a server by the snapshot of its description."""
+"""Runs schemathesis against a server with the OpenAPI snapshot."""
 
 import json
 import os
@@ -20,14 +20,14 @@ EXCLUDED = {
     "update_backend": "would drain the only one",
 }
 CHECKS = {
-    "not_a_server_error": False,  # the hooks' own says which of them are
-    "positive_data_acceptance": False,  # what a schema cannot say, as that there is such a backend
-    "use_after_free": False,  # what has ended is still told of, for as long as it is kept
+    "not_a_server_error": False,  # replaced by a check in hooks.py
+    "positive_data_acceptance": False,  # schemas cannot express, for example, which backends exist
+    "use_after_free": False,  # deleted resources are returned until they expire
 }
 
 
 def run_schemathesis(url: str, key: str, scratch: Path, *options: str) -> str | None:
-    """Try the operations with valid and invalid data; gives what was found, if anything was."""
+    """Test the operations with valid and invalid data; returns the findings."""
     description = scratch / "openapi.json"
     description.write_text(json.dumps(_tried()))
     config = scratch / "schemathesis.toml"
@@ -51,7 +51,7 @@ def run_schemathesis(url: str, key: str, scratch: Path, *options: str) -> str | 
 
 
 def _tried() -> dict[str, Any]:
-    """Leave tickets out: the tool finds good ones in answers, and takes them for some that it made up."""
+    """Skip tickets: the tool reuses valid ones from responses and takes them for invented ones."""
     description = snapshot.read()
     del description["components"]["securitySchemes"]["ticket"]
     for item in description["paths"].values():
@@ -70,6 +70,6 @@ def _config(key: str) -> str:
         "[parameters]\nwait = 1\n"
         f'[auth.openapi.bearer]\nbearer = "{key}"\n'
         f'[auth.openapi.api_key]\napi_key = "{key}"\n{checks}'
-        # A request line may be too long to be read for what is wrong with it.
+        # A too long request line is rejected before it is validated.
         '[checks.negative_data_rejection]\nexpected-statuses = ["4xx", "5xx"]\n'
     )

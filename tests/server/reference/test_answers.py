@@ -1,4 +1,4 @@
-"""Any request that the description allows, or does not, is answered as the description has it."""
+"""Valid and invalid requests are answered as the OpenAPI document describes."""
 
 import os
 

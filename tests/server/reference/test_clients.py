@@ -1,4 +1,4 @@
-"""Clients that others generate from the description compile, and have the API's types."""
+"""Clients generated from the OpenAPI document compile and are typed."""
 
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ def use(client: AuthenticatedClient) -> str:
     assert isinstance(ended, CommandOutcome)
     return ended.stdout
 """
-# The generator has to be told what bytes are.
+# The generator does not know the type of binary bodies.
 PYTHON_CONFIG = """
 package_name_override: generated
 content_type_overrides:
@@ -52,7 +52,7 @@ content_type_overrides:
 
 @pytest.fixture(scope="module")
 def generator():
-    """Find the Python generator in an environment of its own, or skip where pip cannot get it."""
+    """Install the Python generator in a separate environment, or skip if pip cannot fetch it."""
     place = REPOSITORY / ".cache" / f"openapi-python-client-{OPENAPI_PYTHON_CLIENT}"
     if not (place / "ready").exists():
         venv.create(place, with_pip=True, clear=True)

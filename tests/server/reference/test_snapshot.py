@@ -1,4 +1,4 @@
-"""The description of the API that is in the repository, for those who generate clients and read changes."""
+"""The OpenAPI snapshot in the repository."""
 
 import copy
 import difflib

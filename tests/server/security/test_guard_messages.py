@@ -3,7 +3,7 @@ from sandbox_server.supervisor.link import STOP, make_link
 
 def test_guard__an_endless_order_is_read_up_to_a_limit():
     guards, servers = make_link()
-    servers.orders.write("x" * 4096)  # and no end of the line, which would be waited for
+    servers.orders.write("x" * 4096)  # without a newline, for which a reader would wait
     servers.orders.flush()
     assert guards.read_order() == "x" * 64
     guards.close()

@@ -1,4 +1,4 @@
-"""What a sandbox says of its failures, where its owner has root in it."""
+"""Error messages from a sandbox whose owner has root in it."""
 
 import json
 
@@ -16,7 +16,7 @@ START = "POST /process.Process/Start"
 
 
 def refusal(message):
-    """Answer a start with an error in these words."""
+    """Answer a start with this error."""
 
     async def fault(exchange: Exchange) -> None:
         body = json.dumps({"error": {"code": "invalid_argument", "message": message}}).encode()

@@ -1,4 +1,4 @@
-"""A sandbox whose owner has root in it, and has something else answer for its files."""
+"""A malicious sandbox that answers file requests itself: its owner has root in it."""
 
 import asyncio
 from contextlib import aclosing, closing

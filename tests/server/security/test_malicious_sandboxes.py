@@ -1,4 +1,4 @@
-"""A sandbox whose owner has root in it, and lets something else answer there."""
+"""A malicious sandbox that answers requests itself: its owner has root in it."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A sandbox's ports are reached through this server only: the provider's own address takes a token that nobody is told."""
+"""Ports are reachable only through this server: the provider's URL requires a token that is never disclosed."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ TOKENS: list[dict[str, str]] = [
     {"e2b-traffic-access-token": ""},
     {"e2b-traffic-access-token": "0" * 64},
 ]
-# What an account of the machine can find out: which sandboxes there are, by their mounts.
+# A local account can list the sandboxes by their mounts.
 ASK_AS_NOBODY = r"""
 for id in $(grep -oE '\b[a-z0-9]{20}\b' /proc/mounts | sort -u); do
     for port in "${@:2}"; do
@@ -46,7 +46,7 @@ async def access_of(outside, sandbox_id):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox_id(outside):
-    """Have a sandbox with a recorder in it."""
+    """Create a sandbox with a program that records its requests."""
     async with new_sandbox(outside) as sandbox_id:
         yield sandbox_id
 
@@ -185,7 +185,7 @@ async def test_expose_port__uses_the_public_url(database_url, engine, tmp_path):
 async def test_provider_urls__a_backend_can_be_configured_without_tokens(
     database_url, engine, tmp_path
 ):
-    """Some refuse whatever is said of the network."""
+    """Some providers reject any network option."""
     settings = {"state_dir": tmp_path, "backend": {"public_traffic": True}}
     async with (
         serving_outside(database_url, engine, **settings) as outside,

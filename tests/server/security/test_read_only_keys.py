@@ -1,4 +1,4 @@
-"""What is secret in a sandbox is not told to keys, tickets and logins that may only read."""
+"""Read-only keys, tickets and logins cannot read secrets of sandboxes."""
 
 import json
 from contextlib import asynccontextmanager
@@ -68,7 +68,7 @@ async def secrets(outside, sandbox_id):
 
 @asynccontextmanager
 async def login_of(outside, key):
-    """Sign in as the first page does."""
+    """Sign in as the web page does."""
     async with outside.api(**{"X-API-Key": key, "Sec-Fetch-Site": "same-origin"}) as page:
         signed_in = await page.post("/v1/login")
         assert signed_in.is_success, signed_in.text
@@ -96,7 +96,7 @@ async def key_of(outside, key):
     params=["key", "ticket", "ticket-of-operator", "login"], loop_scope="module"
 )
 async def reader(request, outside, sandbox_id):
-    """Give a caller that may only read, and what it adds to a query."""
+    """Provide a read-only caller and what it adds to the query."""
     _, key = await outside.new_key(scopes=["read"])
     about = {"scope": "read", "sandbox_id": sandbox_id}
     match request.param:
@@ -113,7 +113,7 @@ async def reader(request, outside, sandbox_id):
 
 
 def attempts():
-    """List the requests that would give contents of files."""
+    """List the requests that return file contents."""
     for user in USERS:
         for path in PATHS:
             for headers in ({}, {"Range": "bytes=0-4095"}, {"If-None-Match": '"x"'}):
@@ -173,7 +173,7 @@ async def test_read_only_keys__can_list_files(reader, sandbox_id):
 
 
 async def test_sandbox_keys__can_read_files_and_the_password(outside, sandbox_id, secrets):
-    """Whoever may run commands in a sandbox could read them anyway."""
+    """A caller that can run commands in a sandbox could read them anyway."""
     _, key = await outside.new_key()
     for callers in (
         key_of(outside, key),

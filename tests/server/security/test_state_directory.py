@@ -1,4 +1,4 @@
-"""A state directory in which another account of the machine may put what it likes."""
+"""A state directory that another local account can write to."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Two tenants at one engine: no reference to a template or snapshot of one leads the other to it."""
+"""Two tenants on one engine cannot reach each other's templates and snapshots by any reference."""
 
 import json
 import secrets
@@ -84,7 +84,7 @@ class Tenant:
         assert await self.built(name) == "ready"
 
     async def built(self, name: str) -> str:
-        """Wait for the end of a build."""
+        """Wait until a build has ended."""
 
         async def is_over() -> str | None:
             build = (await self.api.get(f"/v1/templates/{name}/builds/local")).json()
@@ -121,14 +121,14 @@ async def beta(outside):
 
 
 async def id_at_provider(outside, sandbox_id):
-    """Read what everything that runs in a sandbox is told about its template."""
+    """Read what a sandbox's environment discloses about its template."""
     handle = await inside(outside, sandbox_id)
     return (await handle.files.read("/run/e2b/.E2B_TEMPLATE_ID")).strip()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def private(outside, engine, alpha):
-    """Make all that is alpha's or another installation's; gives what it is called, by what it is."""
+    """Create everything private of alpha and of another installation; returns the names by kind."""
     source = await alpha.create()
     await (await inside(outside, source)).files.write("secret", SECRET)
     snapshot = await alpha.post(f"/v1/sandboxes/{source}/snapshots", name="mine")
@@ -170,7 +170,7 @@ async def private(outside, engine, alpha):
 
 
 def spellings_of(names):
-    """Give everything that is somebody else's in every spelling."""
+    """List every private name in every spelling."""
     for what, name in names.items():
         for how, spell in SPELLINGS.items():
             yield f"{what}, {how}", spell(name)
@@ -229,7 +229,7 @@ ROUTES = [
 
 
 def made_up(reference):
-    """Give a reference of the same form that nothing has."""
+    """Return an unused reference of the same form."""
     return "".join(
         secrets.choice("abcdef0123456789") if one.isalnum() and one.isascii() else one
         for one in reference
@@ -237,7 +237,7 @@ def made_up(reference):
 
 
 def told(answer, reference):
-    """Give what an answer says, but for what was asked and which request it was."""
+    """Return a response without the requested name and the request id."""
     body = answer.json()
     body.pop("request_id")
     return json.dumps(body).lower().replace(json.dumps(repr(reference))[1:-1].lower(), "REFERENCE")
@@ -272,7 +272,7 @@ async def test_tenant_isolation__private_templates_cannot_be_read_or_deleted_by_
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def put_tenant(outside, beta):
-    """Change beta's defaults and rules, which admins do."""
+    """Change beta's defaults and rules as an admin."""
     async with outside.api() as admin:
 
         async def put(**fields):

@@ -1,4 +1,4 @@
-"""What a caller without a key costs before it is refused."""
+"""The cost of unauthenticated requests."""
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +19,7 @@ pytestmark = [
 
 MANY = 950
 _LARGEST_HEAD = 60_000
-_TICKET = 50  # bytes, with what separates two cookies
+_TICKET = 50  # bytes, including the separator
 ABSENT = "a" * 20
 
 
@@ -31,7 +31,7 @@ async def sandbox_id(outside):
 
 @contextmanager
 def statements(outside):
-    """Note the statements that the server sends about credentials."""
+    """Record the server's SQL statements about credentials."""
     engine = outside.components.sessions.kw["bind"].sync_engine
     sent = []
 
@@ -48,7 +48,7 @@ def statements(outside):
 
 @asynccontextmanager
 async def locked(outside, table):
-    """Let no statement about a table get an answer for as long as the block lasts."""
+    """Lock a table during the block."""
     async with outside.components.sessions.begin() as session:
         await session.execute(text(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
         yield
@@ -77,7 +77,7 @@ async def test_preview_links__many_cookies_cause_one_lookup_of_four(
     with statements(outside) as sent:
         sent_cookies = cookies(name, count=_LARGEST_HEAD // (len(name) + _TICKET))
         assert await refused(outside, request(outside, host, sent_cookies))
-    # Without TLS the name that takes TLS is not ours.
+    # Without TLS the `__Host-` name is not ours.
     assert len(sent) == (1 if name == "sandbox-preview" else 0)
     assert all(statement.count("::BYTEA") <= 4 for statement in sent)
 
@@ -130,7 +130,7 @@ async def cookie_for(outside, sandbox_id, port=PORT):
 
 
 async def test_preview_links__a_valid_ticket_among_others_is_found(outside, sandbox_id):
-    """A neighbour's page may have set cookies of the same name for all hosts at once."""
+    """Another sandbox's page may have set cookies of the same name for all hosts."""
     host = outside.host_of(sandbox_id, PORT)
     own, of_another_port = [await cookie_for(outside, sandbox_id, port) for port in (PORT, 4000)]
     others = [of_another_port, f"sandbox-preview={new_ticket()}", "sandbox-preview=x"]
@@ -169,7 +169,7 @@ async def test_preview_links__nothing_is_looked_up_for_a_disconnected_client(out
                 return len(sent) >= 2
 
             await until(is_busy, timeout=WAIT)
-        # Lookups take turns, so that this one is the last.
+        # Lookups run in order, so this one is the last.
         answer = await outside.say(request(outside, host, cookie))
     assert answer.split(b" ")[1] == b"200", answer
     assert sum("FROM tickets" in one for one in sent) <= 4

@@ -1,4 +1,4 @@
-"""What a tenant reaches of another's at a provider whose one account they share."""
+"""Isolation of tenants that share one account at a provider."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def backend(backend_at):
 
 @pytest.fixture
 async def new_volume(options):
-    """Make volumes in the provider's account, gone with the test."""
+    """Create volumes in the provider's account; deleted after the test."""
     made = []
 
     async def make(name):

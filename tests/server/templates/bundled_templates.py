@@ -1,4 +1,4 @@
-"""A template that comes with the server, small enough for tests to build it."""
+"""A bundled template that is small enough for tests to build."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ COPY src/sandbox_tools/*.py /opt/tools/
 
 
 def write_context(directory: Path, *lines: str, given: str = "first") -> Path:
-    """Write down what the template `agent` is made of."""
+    """Write the files of the template `agent`."""
     files = {
         "templates/e2b.toml": _MANIFEST,
         "templates/e2b.Dockerfile": _DOCKERFILE + "\n".join(lines),
@@ -57,7 +57,7 @@ def write_context(directory: Path, *lines: str, given: str = "first") -> Path:
 
 @dataclass(frozen=True)
 class Shipping:
-    """A server that has its default template built."""
+    """A server that builds its default template."""
 
     outside: Outside
     api: httpx.AsyncClient
@@ -98,7 +98,7 @@ class Shipping:
 async def shipping(
     database_url: str, engine: Any, *, context: Path, state_dir: Path, **settings: Any
 ) -> AsyncIterator[Shipping]:
-    """Run all of a server whose templates are made of what is in the context."""
+    """Run a server with the bundled templates of this context."""
     settings = {"agent_template": True, **settings}
     async with (
         serving_outside(
@@ -114,5 +114,5 @@ async def shipping(
 
 
 def through(proxy: Any, engine: Any) -> Any:
-    """Give the engine as it is reached through a proxy."""
+    """Reach the engine through a proxy."""
     return SimpleNamespace(url=proxy.url, api_key=engine.api_key, port=engine.port)

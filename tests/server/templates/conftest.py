@@ -9,7 +9,7 @@ from tests.server.templates.template_builds import Building
 
 @pytest.fixture
 async def sweeping(backend_at):
-    """Leave no template of the test's at the engine."""
+    """Remove the test's templates from the engine."""
     yield
     provider = backend_at().templates
     for left in await provider.list_all():

@@ -11,13 +11,13 @@ LONGEST_S = 120
 
 @dataclass(frozen=True)
 class Building:
-    """Templates as callers have them built, by a server that is at work."""
+    """Templates built through the API of a running server."""
 
     api: httpx.AsyncClient
     server: Serving
 
     async def ask(self, name: str = "own", **fields: Any) -> dict[str, Any]:
-        """Ask for a template, which is the engine's own and a step more."""
+        """Request a template based on the engine's own, with one more step."""
         if not fields.keys() & {"dockerfile", "from_image"}:
             fields.setdefault("from_template", "base")
         answer = await self.api.post("/v1/templates", json={"name": name, **fields})
@@ -30,12 +30,12 @@ class Building:
         return self._told(answer)
 
     async def build(self, name: str = "own", **fields: Any) -> dict[str, Any]:
-        """Have a template built, and wait until it is ready."""
+        """Build a template and wait until it is ready."""
         await self.ask(name, **fields)
         return await self.settled("ready", name)
 
     async def settled(self, state: str, name: str = "own") -> dict[str, Any]:
-        """Wait until the build has come to its end, which is to be this one."""
+        """Wait until the build has ended with this state."""
 
         async def is_over() -> bool:
             state: str = (await self.told(name))["state"]

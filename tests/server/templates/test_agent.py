@@ -1,4 +1,4 @@
-"""The template that comes with the server, which it builds by itself and makes sandboxes from."""
+"""The default template, which the server builds by itself."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 
 @pytest.fixture
 async def swept(backend_at):
-    """Leave nothing of what the servers of the test had at the engine."""
+    """Remove everything of the test's servers from the engine."""
     provider = backend_at().templates
     yield
     for name in ("agent", "relay-workspace"):
@@ -28,7 +28,7 @@ def context(tmp_path):
 
 @pytest.fixture
 def start(database_url, tmp_path, engine, swept):
-    """Start servers on one database; each has its templates made of a context."""
+    """Start servers on one database, each with its own build context."""
 
     def start(context, engine=engine, **settings):
         return shipping(database_url, engine, context=context, state_dir=tmp_path, **settings)
@@ -38,7 +38,7 @@ def start(database_url, tmp_path, engine, swept):
 
 @pytest.fixture
 def held(proxy):
-    """Have no build begin until it is let go."""
+    """Hold builds back until released."""
     held = Held(carried_out=False)
     proxy.on(AT_START, held)
     return held
@@ -85,7 +85,7 @@ async def test_agent_template__waiting_sandboxes_show_the_current_step(start, tm
             return (await server.told(awaiting["id"]))["queue"]["reason"]
 
         async with asyncio.timeout(60):
-            while "RUN sleep infinity" not in await reason():  # noqa: ASYNC110 - it tells nobody
+            while "RUN sleep infinity" not in await reason():  # noqa: ASYNC110 - no notification
                 await asyncio.sleep(0.1)
         assert "'agent' is being built at local: step 6 of " in await reason()
 

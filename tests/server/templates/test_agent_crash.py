@@ -1,4 +1,4 @@
-"""A server that is killed while its default template is built, and creates wait for that."""
+"""A server that is killed while sandboxes wait for the build of the default template."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ WAITING = 5
 
 @pytest.fixture
 async def server(engine, database_url, backend_at, tmp_path):
-    """Give a server that is not started, whose engine is behind a proxy."""
+    """Provide a server that is not started, whose engine is behind a proxy."""
     context = write_context(tmp_path, "RUN sleep 2")
     async with FaultyProxy(engine.port) as proxy:
         backend = {

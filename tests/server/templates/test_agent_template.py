@@ -1,4 +1,4 @@
-"""When the default template is wanted anew, as far as its rows tell."""
+"""When the default template is rebuilt, tested on rows."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ def bundled(tmp_path):
 
 @pytest.fixture
 async def agent(sessions, bundled):
-    """Look after the template at a backend that nobody has to ask."""
+    """Manage the template at a backend that is never called."""
     async with sessions.begin() as session:
         session.add(Backend(name="local", capacity=1))
 
@@ -48,7 +48,7 @@ def build(sessions):
 
 async def test_agent_template__concurrent_starts_request_one_build(agent, build, sessions):
     async with sessions.begin() as session:
-        session.add(Template(id=new_id(), name="agent"))  # as it may have been found at a provider
+        session.add(Template(id=new_id(), name="agent"))  # as discovered at a provider
     await asyncio.gather(*(agent().ensure() for _ in range(5)))
     assert (await build()).number == 1
     async with sessions() as session:

@@ -1,4 +1,4 @@
-"""Builds whose server dies, whose provider is out of reach, or whose answers are lost, step by step."""
+"""Builds with server crashes, unreachable providers and lost responses at every step."""
 
 import asyncio
 from contextlib import suppress
@@ -25,7 +25,7 @@ START = "POST /v2/templates"
 
 
 class OneBuild:
-    """A template that is wanted at one backend, and the server that looks after it."""
+    """A template requested at one backend, and its server."""
 
     def __init__(self, living, template_id):
         self._living = living
@@ -55,7 +55,7 @@ class OneBuild:
             await TemplateBuildRepository(session).request(self.template_id, "local", force=False)
 
     async def settled(self):
-        """Look as often as it takes, as the queue does."""
+        """Run until the build ends, as the queue does."""
 
         async def is_over():
             await self.settle()
@@ -102,7 +102,7 @@ async def test_template_builds__a_started_build_is_not_started_twice(build, prox
 
 @pytest.fixture
 async def named(build, proxy):
-    """Have a server die when its provider has a name for the build, and has not begun it; gives the name."""
+    """Crash a server between requesting and starting a build; returns the provider's build id."""
     held = Held(carried_out=False)
     proxy.on(START, held)
     dying = asyncio.create_task(build.settle())

@@ -1,4 +1,4 @@
-"""Sandboxes that are asked for while their template is being built."""
+"""Sandboxes requested while their template is being built."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ AT_ONCE = 0 * MINUTE
 
 @pytest.fixture
 def awaiting(server):
-    """Ask for a sandbox of the tenant's own template, and do not wait."""
+    """Request a sandbox of the tenant's own template without waiting."""
 
     async def ask(template="own", **fields):
         wanted = SandboxRequest(template=template, **fields)
@@ -32,7 +32,7 @@ def awaiting(server):
 
 @pytest.fixture
 def under_way(building, server, sessions):
-    """Have a template as it is just before its build is over; gives what its server does then."""
+    """Set up a build that is about to end; returns the function that ends it."""
 
     async def set_under_way(**fields):
         await building.build(**fields)

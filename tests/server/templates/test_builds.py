@@ -1,4 +1,4 @@
-"""Templates as callers have them built, at the real engine."""
+"""Templates built on the real engine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the templates that come with the server are made of, read from where it is."""
+"""Reading the files of the bundled templates."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`sandbox-server template build`, with and without a server at work."""
+"""`sandbox-server template build`, with and without a running server."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def swept(backend_at):
 
 @pytest.fixture
 def server(engine, database_url, swept):
-    """Give a server that is not started, whose provider is the engine."""
+    """Provide a server that is not started, whose provider is the engine."""
     with server_process(variables=variables_of(engine, database_url)) as server:
         server.state_dir.mkdir()
         yield server
@@ -35,7 +35,7 @@ def server(engine, database_url, swept):
 
 @pytest.fixture
 def build(server):
-    """Run the command to its end, in a thread."""
+    """Run the command in a thread until it ends."""
 
     async def build(context, *words):
         command = ("template", "build", *words, "--template-dir", str(context))
@@ -115,4 +115,4 @@ async def test_templates_command__an_interrupt_leaves_the_build_running(server, 
     assert b"\r\x1b[2K" in said, "it was no terminal's"
     followed = await build(context)
     assert followed.returncode == 0, followed.stderr
-    assert followed.stdout.count("RUN sleep 3") == 2  # as agent, and from there on as known
+    assert followed.stdout.count("RUN sleep 3") == 2  # under both names

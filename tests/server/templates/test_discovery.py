@@ -1,4 +1,4 @@
-"""Which templates providers have, found by asking the real engine."""
+"""Discovery of the templates of providers, with the real engine."""
 
 import secrets
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ NO_TEMPLATES = answer_with(200, "[]", Content_Type="application/json")
 
 @pytest.fixture
 async def backends(backend_at, proxy, sessions):
-    """Know the engine twice: as it is, and behind a proxy under another name."""
+    """Configure the engine twice: directly, and behind a proxy under another name."""
     clients = backend_at(), backend_at(proxy.url, name="other")
     async with sessions.begin() as session:
         session.add_all(Backend(name=one.name, capacity=1) for one in clients)
@@ -48,7 +48,7 @@ def list_templates(sessions, backends):
 
 @pytest.fixture
 def builds_of(sessions):
-    """Read what a name is at each backend."""
+    """Read the build of a name at each backend."""
 
     async def builds_of(name):
         async with sessions() as session:
@@ -75,7 +75,7 @@ def place(sessions, backends):
 
 @pytest.fixture
 async def built_elsewhere(options, backend_at):
-    """Build a template with the SDK alone; gives its name and its id."""
+    """Build a template with only the SDK; returns its name and id."""
     name = f"elsewhere-{secrets.token_hex(4)}"
     template = AsyncTemplate().from_template("base").set_envs({"A": name})
     built = await AsyncTemplate.build(template, name, cpu_count=1, memory_mb=256, **options)
@@ -170,7 +170,7 @@ async def test_template_discovery__a_tenants_missing_template_is_marked_and_neve
 async def test_template_discovery__templates_built_for_a_tenant_are_never_shared(
     list_templates, builds_of, sessions, options, built_elsewhere, backend_at
 ):
-    """Some providers list snapshots among templates."""
+    """Some providers list snapshots as templates."""
     name, provider_id = built_elsewhere
     of_another_installation = new_id()
     template = AsyncTemplate().from_template("base").set_envs({"A": of_another_installation})

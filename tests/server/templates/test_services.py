@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.needs_engine, pytest.mark.timeout(300)]
 
 @pytest.fixture
 async def with_services(sessions, living):
-    """Have everybody's template be one with services."""
+    """Mark the shared template as one with services."""
     async with sessions.begin() as session:
         session.add(template := Template(id=new_id(), name="base", has_services=True))
         await session.flush()

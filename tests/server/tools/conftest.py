@@ -18,7 +18,7 @@ async def api(outside):
 
 @pytest.fixture
 def run(api):
-    """Run a command in a sandbox, as its root."""
+    """Run a command in a sandbox as root."""
 
     async def run(sandbox_id, command, **options):
         body = {"sandbox_id": sandbox_id, "command": f"sudo bash -c '{command}'", **options}
@@ -31,7 +31,7 @@ def run(api):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def make_sandbox(api, run):
-    """Make sandboxes in which a program of Python serves tools, or nothing does; gives their ids."""
+    """Create sandboxes, optionally with a Python program as tool server; returns their ids."""
     made = []
 
     async def make(*, tools=TOOL_SERVER, before=None, **fields):
@@ -60,7 +60,7 @@ async def sandbox_id(make_sandbox):
 
 @pytest.fixture
 def client_of(api):
-    """Make a client as its users make one: an address and a header."""
+    """Create a client as users do: from a URL and a header."""
 
     def make(sandbox_id, *, path="mcp/", headers=None, **options):
         given = {"X-API-Key": api.headers["X-API-Key"]} if headers is None else headers

@@ -1,4 +1,4 @@
-"""A tool server as people write them, to be run inside a sandbox that has fastmcp."""
+"""A typical fastmcp tool server, run inside a sandbox."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ gone_on = asyncio.Event()
 
 
 class TokenInFile(TokenVerifier):
-    """Lets in who has the token that is in the file by now."""
+    """Accepts the token in the current file."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         if not TOOLS_FILE.exists() or json.loads(TOOLS_FILE.read_text())["token"] != token:

@@ -1,4 +1,4 @@
-"""The tool server of sandboxes with all that it needs, out of this environment, as nothing that takes long has to be fetched then."""
+"""The tool server of sandboxes with its dependencies from this environment, to avoid slow downloads."""
 
 import io
 import tarfile
@@ -11,7 +11,7 @@ _REQUIREMENTS = REPOSITORY / "docker/sandbox/requirements.txt"
 
 
 def pack_tool_server() -> bytes:
-    """Pack a directory that Python finds it in."""
+    """Pack a directory for PYTHONPATH."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(REPOSITORY / "src/sandbox_tools", "sandbox_tools", filter=_without_compiled)

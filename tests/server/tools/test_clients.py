@@ -1,4 +1,4 @@
-"""The tool server of our templates in a bare sandbox, used through the server by clients of other makes."""
+"""The tool server of our templates in a bare sandbox, used through the server by third-party clients."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ READY = "until (echo >/dev/tcp/127.0.0.1/6060); do sleep 0.02; done"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(api):
-    """Have one in which the tool server runs."""
+    """Create a sandbox with the running tool server."""
     ripgrep = shutil.which("rg")
     assert ripgrep is not None, "scripts/test-programs installs it"
     made = await api.post("/v1/sandboxes", json={})

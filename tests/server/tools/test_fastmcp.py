@@ -1,4 +1,4 @@
-"""The tool server that people use, fetched into a sandbox, and its own client, in both eras of the protocol."""
+"""fastmcp, installed in a sandbox, with its own client and both versions of the protocol."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A real client of MCP, through the server, at a tool server in a real sandbox."""
+"""A real MCP client, through the server, with a tool server in a real sandbox."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ INITIALIZE = {
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
-# Something on the port that answers every request with the same.
+# A server on the port that gives every request the same response.
 ALWAYS = """
 import socketserver
 
@@ -47,7 +47,7 @@ def always(*lines):
 
 
 class Heard(MessageHandler):
-    """Notes what the server says unasked."""
+    """Records messages that the server sends on its own."""
 
     def __init__(self):
         self.changed = asyncio.Event()
@@ -61,7 +61,7 @@ async def call(client, tool, **arguments):
 
 
 async def seen_by(client):
-    """List the requests that the tool server was sent: first lines and headers, one text each."""
+    """List the requests that the tool server received: request line and headers as text."""
     return [
         "\n".join([line, *(f"{name}: {value}" for name, value in headers)])
         for line, *headers in json.loads(await call(client, "seen"))
@@ -69,7 +69,7 @@ async def seen_by(client):
 
 
 async def until_listened(client, *, times=1):
-    """Wait until so many streams of what is said unasked have reached the tool server."""
+    """Wait until this many listening streams have reached the tool server."""
 
     async def is_so():
         requests = await seen_by(client)
@@ -142,7 +142,7 @@ async def test_mcp__listening_to_a_paused_sandbox_starts_at_once_and_does_not_re
     api, client_of, sandbox_id
 ):
     async with client_of(sandbox_id) as client:
-        await until_listened(client)  # what it says to begin with would wake the sandbox
+        await until_listened(client)  # its initialization would resume the sandbox
         listening = {"Mcp-Session-Id": client.transport.get_session_id(), **ACCEPT}
         await api.post(f"/v1/sandboxes/{sandbox_id}/pause")
         path = f"/v1/sandboxes/{sandbox_id}/mcp/"

@@ -1,4 +1,4 @@
-"""What a sandbox's resource tells of the services in it: a small program stands in for them."""
+"""Service health in a sandbox's resource; a small program stands in for the services."""
 
 import json
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")
 
 SERVERS = {"mine": {"command": "a-server", "env": {"KEY": "a-secret"}}}
 
-# Answers on the port of the tool server, and of code-server, as it is told to.
+# Answers on the ports of the tool server and of code-server as configured.
 SERVICES = """
 import socketserver, threading, time
 
@@ -87,7 +87,7 @@ async def test_service_health__requests_do_not_wait_for_unresponsive_services(ap
 async def test_service_health__an_available_service_is_reported_while_others_are_not(
     api, make_sandbox
 ):
-    """A port where nothing listens is tried for a second: it may be about to."""
+    """A closed port is retried for a second, since a server may be starting."""
     sandbox_id = await make_sandbox(tools=HEALTHY, mcp_servers=SERVERS)
     services = (await get(api, sandbox_id))["services"]
     assert (services["tool_server"]["state"], services["agent"]) == ("ready", "unknown")

@@ -8,7 +8,7 @@ from tests.server.support.databases import new_database
 from tests.server.support.server_process import ServerProcess, server_process, variables_of
 from tests.server.web.page_driver import FirstPage
 
-# A name that a browser does not take for this machine: without TLS it trusts no page there, and tells less of it.
+# Not a loopback name for browsers: without TLS such pages are not trustworthy and send fewer headers.
 ELSEWHERE = "boxes.test"
 
 
@@ -21,7 +21,7 @@ async def browser():
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def tab(browser):
-    """Open an empty page that shares nothing with those of other tests."""
+    """Open an empty page in a new browser context."""
     page = await browser.new_page()
     yield WatchedPage(page)
     await page.close()
@@ -29,7 +29,7 @@ async def tab(browser):
 
 @dataclass
 class NamedServer:
-    """A server with a name of its own, to a browser one site with the hosts of sandboxes below it."""
+    """A server with a host name that is same-site with the hosts of sandboxes below it."""
 
     process: ServerProcess
 
@@ -65,7 +65,7 @@ class NamedServer:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def named_server(bundled_url, engine):
-    """Run a server where two sandboxes may run at once, for all tests of a module."""
+    """Run a server with two slots for all tests of a module."""
     flags = ("--capacity", "2", "--lease-s", "2")
     async with new_database(bundled_url) as url:
         with server_process(*flags, variables=variables_of(engine, url)) as process:
@@ -82,7 +82,7 @@ async def api(named_server):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def create(api):
-    """Create sandboxes, which are gone with the test; gives the id."""
+    """Create sandboxes that are deleted after the test; returns the id."""
     made = []
 
     async def create(*, wait: int = 60, **wanted: object) -> str:
@@ -99,7 +99,7 @@ async def create(api):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def first_page(tab, named_server):
-    """Open a tab for the page, in which nothing may have gone wrong at the end but what the test has taken out."""
+    """Open a tab with the page; at the end there may be only expected errors."""
     page = FirstPage(tab, named_server.url)
     yield page
     assert page.complaints == []

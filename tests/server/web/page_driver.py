@@ -1,4 +1,4 @@
-"""The page at `/`, as a person uses it."""
+"""Drives the web page at `/` like a user."""
 
 import re
 
@@ -6,13 +6,13 @@ from tests.browser import WatchedPage
 
 PATIENCE_MS = 30_000
 
-# What a browser says of a stream that the page has closed, of what was being read when the page was left, and of all when
-# the machine's network changes, as it does with each sandbox.
+# Console errors for streams that the page closed, for requests in progress when the page was left, and for all requests when
+# the machine's network changes, as with each new sandbox.
 _NO_MATTER = re.compile(r".*net::ERR_(?:ABORTED|NETWORK_CHANGED)")
 
 
 class FirstPage:
-    """A tab with the page in it."""
+    """A browser tab with the page."""
 
     def __init__(self, tab: WatchedPage, url: str) -> None:
         self.tab = tab
@@ -24,7 +24,7 @@ class FirstPage:
         return [one for one in self.tab.complaints if _NO_MATTER.fullmatch(one) is None]
 
     def forget_complaints(self, *expected: str) -> None:
-        """Take out what has to go wrong in a test."""
+        """Ignore errors that a test expects."""
         self.tab.complaints[:] = [
             one for one in self.complaints if not any(text in one for text in expected)
         ]
@@ -39,7 +39,7 @@ class FirstPage:
         await self.page.get_by_role("button", name="Sign in").click()
 
     async def open(self, path: str) -> None:
-        """Go to a view, as by a link."""
+        """Navigate to a view."""
         await self.page.evaluate("path => { location.hash = path }", path)
 
     async def click(self, name: str) -> None:
@@ -52,7 +52,7 @@ class FirstPage:
         await self.page.get_by_label("API key").wait_for(timeout=PATIENCE_MS)
 
     async def until_row_says(self, sandbox_id: str, *texts: str) -> None:
-        """Wait until the sandbox's row of the list has all of the texts."""
+        """Wait until the sandbox's row contains all of the texts."""
         await self.until(
             """([id, texts]) => {
               const row = document.querySelector(`[data-id="${id}"]`);

@@ -7,22 +7,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Site:
-    """Somebody's pages, at an origin that is not the server's."""
+    """Pages of a foreign origin."""
 
     origin: str
     pages: dict[str, str]
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
-    """Paths that were asked for, with the headers."""
+    """Requested paths with their headers."""
 
 
 @contextmanager
 def running_site(**pages: str) -> Iterator[Site]:
-    """Serve pages by their names, as `/NAME`, to a browser that has all of them by another host's name."""
+    """Serve pages at `/NAME` under another host name."""
     site = Site("", pages)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path == "/favicon.ico":  # a browser's own idea
+            if self.path == "/favicon.ico":  # requested by browsers on their own
                 self.send_response(204)
                 self.end_headers()
                 return

@@ -1,4 +1,4 @@
-"""What pages of others can do where somebody is signed in: of another site, of another port, of a sandbox's own host."""
+"""Cross-origin requests in a signed-in browser: from another site, another port and a sandbox's host."""
 
 import json
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ from tests.server.web.pages import running_site
 pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")]
 
 PORT = 8000
-# Answers with the headers it got, and with a page of its own.
+# Answers with the received headers, and with a page.
 ECHO = """
 import http.server, json
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -26,7 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
 """
 
-# All that a page can have a browser send, each with what the page learns of the answer.
+# All kinds of requests that a page can send, each returning what the page can read.
 ATTACK = """async ({origin, path, key}) => {
   const told = {};
   const attempt = async (name, act) => { told[name] = await act().catch(error => error.name); };
@@ -90,7 +90,7 @@ def site():
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox_id(api):
-    """Run a sandbox with a server of its own."""
+    """Run a sandbox with a web server."""
     made = await api.post("/v1/sandboxes", params={"wait": 60}, json={})
     sandbox_id = made.json()["id"]
     server = {"cmd": f"python3 -c '{ECHO}'", "background": True}
@@ -100,7 +100,7 @@ async def sandbox_id(api):
 
 @pytest.fixture
 def own_host(api, sandbox_id):
-    """Find the way by a link to a page of the sandbox's own."""
+    """Open a page of the sandbox by a preview link."""
 
     async def own_host():
         made = await api.post(f"/v1/sandboxes/{sandbox_id}/ports/{PORT}/links", json={})
@@ -111,7 +111,7 @@ def own_host(api, sandbox_id):
 
 @pytest.fixture
 def find(site, named_server, own_host):
-    """Find a page of somebody else."""
+    """Open a foreign page."""
 
     async def find(whose):
         match whose:
@@ -129,7 +129,7 @@ def find(site, named_server, own_host):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def signed_in(browser, named_server):
-    """Have somebody signed in, in a browser of their own; gives a second tab of it too."""
+    """Sign a user in with a new browser context; returns a second tab too."""
     context = await browser.new_context()
     page = FirstPage(WatchedPage(await context.new_page()), named_server.url)
     await page.sign_in(named_server.admin_key)
@@ -138,7 +138,7 @@ async def signed_in(browser, named_server):
 
 
 def answered(log, request):
-    """Tell with which statuses a server answered a request."""
+    """Return the statuses with which a server answered a request."""
     lines = [line for line in log.splitlines() if f"{request} status=" in line]
     return [line.partition("status=")[2][:3] for line in lines]
 
@@ -161,7 +161,7 @@ async def test_cross_origin__foreign_pages_can_neither_read_nor_change_anything(
     assert still["value"] == cookie["value"]
     await first_page.page.reload()
     await first_page.until_row_says(sandbox_id, "running")
-    # It all came, and was refused by the server: with the cookie where the browser takes it for the same site.
+    # All requests arrived and were rejected by the server, with the cookie if the browser considers them same-site.
     came = {
         request: answered(named_server.process.log[since:], request)
         for request in (f"POST {path}/pause", "POST /v1/sandboxes", "GET /v1/events", f"GET {path}")
@@ -230,7 +230,7 @@ async def test_login_cookie__a_sandboxs_page_cannot_sign_the_user_in_as_another(
     first_page = FirstPage(WatchedPage(await context.new_page()), named_server.url)
     await first_page.page.goto(named_server.url)
     await first_page.until_signed_out()
-    # Not even for who was signed in here before.
+    # Not even for a user who was signed in before.
     await first_page.page.evaluate("localStorage.setItem('sandbox-server.login', 'of-before')")
     await first_page.page.reload()
     await first_page.until_signed_out()

@@ -1,4 +1,4 @@
-"""What pages of other origins can do to a server, in a real browser."""
+"""Cross-origin requests to a server, in a real browser."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.server.web.pages import running_site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Tells what a page gets to know of an answer, and of a failure that there was one.
+# Returns what a page can read of a response, or that it failed.
 ASK = """async ([url, options]) => {
   try {
     const answer = await fetch(url, options);
@@ -89,7 +89,7 @@ async def test_cors__cookies_are_not_accepted_from_pages_of_other_origins(tab, s
 async def test_cors__a_stream_with_an_invalid_ticket_ends_for_the_browser(tab, site, server):
     await tab.page.goto(f"{site.origin}/page")
     url = f"{server.url}/v1/events?ticket=sbt_{'a' * 43}"
-    assert await tab.page.evaluate(FOLLOW, url) == {"state": 2}  # closed: it will not ask again
+    assert await tab.page.evaluate(FOLLOW, url) == {"state": 2}  # closed: no reconnection
 
 
 async def test_tickets__a_page_opened_with_a_ticket_does_not_leak_its_url(tab, site, server):

@@ -1,4 +1,4 @@
-"""What people see of the server, in a real browser."""
+"""The web page in a real browser."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ async def test_web_sign_in__the_session_lasts_until_sign_out_and_scripts_cannot_
     assert await page.context.cookies() == []
     await page.reload()
     await first_page.until_signed_out()
-    first_page.forget_complaints(UNAUTHORIZED)  # what was being read meanwhile
+    first_page.forget_complaints(UNAUTHORIZED)  # requests in progress
 
 
 async def test_web_page__uses_only_resources_of_the_server(first_page, named_server):
@@ -195,7 +195,7 @@ async def test_web_terminal__missing_xterm_js_is_reported(first_page, named_serv
 async def test_web_page__works_without_sec_fetch_site(tab, named_server, create):
     first_page, sandbox_id = FirstPage(tab, named_server.untrusted_url), await create()
     await first_page.sign_in(named_server.admin_key)
-    assert not await tab.page.evaluate("isSecureContext")  # then there is no Sec-Fetch-Site
+    assert not await tab.page.evaluate("isSecureContext")  # so Sec-Fetch-Site is not sent
     await first_page.until_live()
     await first_page.until_row_says(sandbox_id, "running")
     await first_page.open(f"sandboxes/{sandbox_id}")
@@ -221,7 +221,7 @@ async def test_web_page__resumes_when_the_server_is_back(first_page, named_serve
     await first_page.until_row_says(missed, "running")
     await first_page.until_live()
     await first_page.open(f"sandboxes/{sandbox_id}")
-    await first_page.until_shown(".line.gap .text", "may have been lost")  # while nobody listened
+    await first_page.until_shown(".line.gap .text", "may have been lost")  # while disconnected
     first_page.forget_complaints(*AWAY)
 
 
@@ -304,7 +304,7 @@ async def until_stopped(api, sandbox_id):
 
 
 async def multiply(database_url, sandbox_id, *, times):
-    """Have as many sandboxes that ended as one did."""
+    """Insert copies of an ended sandbox."""
     connection = await asyncpg.connect(database_url.replace("postgresql+asyncpg", "postgresql"))
     try:
         await connection.execute(

@@ -1,4 +1,4 @@
-"""A page that is served from elsewhere, in a real browser, and a server that goes and comes back."""
+"""A foreign page in a real browser, with a server that restarts."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.needs_engine, pytest.mark.asyncio(loop_scope="module")
 
 PATIENCE_MS = 30_000
 
-# All that a page needs; a key it never sees.
+# Everything a page needs, without an API key.
 PAGE = """<!doctype html>
 <title>A page elsewhere</title>
 <style>body { font: 14px monospace; display: flex } pre { flex: 1; border: 1px solid; padding: 1em; min-height: 20em }</style>
@@ -90,7 +90,7 @@ async def server(site, bundled_url, engine):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def sandbox(server):
-    """Run a sandbox; gives its path."""
+    """Create a running sandbox; returns its API path."""
     async with server.client() as api:
         made = await api.post("/v1/sandboxes", params={"wait": 60}, json={})
         assert made.status_code == 201, made.text
@@ -159,7 +159,7 @@ async def test_cors__a_page_follows_a_command_and_types_in_a_terminal_across_res
     for gaps, (end, word) in enumerate(((kill, "two"), (stop, "three")), start=1):
         await end(server)
         await asyncio.to_thread(server.start)
-        # The next server says that it listens to both again, and may have missed something.
+        # The new server sends gaps: it may have missed output of both.
         await holds(tab, f"count(told.types, 'gap') === {gaps}")
         await holds(tab, f"count(told.controls, 'gap') === {gaps}")
         await work(word)
