@@ -49,7 +49,7 @@ from sandbox_server.tools import api as mcp
 from sandbox_server.verbs import api as verbs
 from sandbox_server.web import api as page
 
-# As the description lists them.
+# In the order of the OpenAPI document.
 _ROUTES = (
     *(agent_socket,),
     *(
@@ -69,8 +69,8 @@ _ROUTES = (
 )
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-# What a page may read of an answer beside what all pages may.
-_TOLD_HEADERS = (
+# Response headers that pages of allowed origins can read in addition to the CORS defaults.
+_EXPOSED_HEADERS = (
     *("Location", "Content-Location", "Retry-After", "WWW-Authenticate"),
     *(REQUEST_ID, "Mcp-Session-Id"),
     *("Accept-Ranges", "Content-Disposition", "Content-Range", "ETag"),
@@ -82,12 +82,12 @@ def create_app(components: Components) -> FastAPI:
     app = _described()
     app.state.components = components.by_type()
     problems.install(app)
-    _surround(app, components)
+    _add_middleware(app, components)
     return app
 
 
 def describe() -> dict[str, Any]:
-    """Describe the API of this version, as OpenAPI has it."""
+    """Generate the OpenAPI document of this version."""
     return _described().openapi()
 
 
@@ -95,7 +95,7 @@ def _described() -> DescribedApi:
     app = DescribedApi(
         title="sandbox-server",
         version=version("sandbox-server"),
-        openapi_url=None,  # ours is written once
+        openapi_url=None,  # served by http/docs.py, which serializes it once
         redirect_slashes=False,
     )
     app.router.routes.extend(_routes())
@@ -104,9 +104,9 @@ def _described() -> DescribedApi:
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """Give the routes as their modules made them.
+    """Return the modules' routes in one flat list.
 
-    `include_router` would wrap each module's, look at every wrapper for every request, and make them anew for every app.
+    `include_router` would wrap each module's routes, check every wrapper for every request, and copy the routes for every app.
     """
     path_form = Route(PATH_FORM, PathForm(), include_in_schema=False)
     listed = (route for module in _ROUTES for route in module.router.routes)
@@ -117,7 +117,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     return routes
 
 
-def _surround(app: FastAPI, components: Components) -> None:
+def _add_middleware(app: FastAPI, components: Components) -> None:
     settings = components.settings
     requests = ConcurrencyLimit(settings.max_requests_per_tenant, TooManyAtOnce)
     streams = ConcurrencyLimit(settings.max_streams_per_tenant, TooManyStreams)
@@ -137,8 +137,10 @@ def _surround(app: FastAPI, components: Components) -> None:
             CORSMiddleware,
             allow_origins=settings.allowed_origins,
             allow_methods=_METHODS,
-            allow_headers=["*"],  # nothing that a browser adds by itself counts for pages of others
-            expose_headers=_TOLD_HEADERS,
+            allow_headers=[
+                "*"
+            ],  # credentials that browsers add by themselves are not accepted from other origins
+            expose_headers=_EXPOSED_HEADERS,
         )
     app.add_middleware(RequestMetrics)
     app.add_middleware(AccessLog)

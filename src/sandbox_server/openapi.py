@@ -1,4 +1,4 @@
-"""The API's own description: what every operation has in common is added here once."""
+"""The OpenAPI document: adds security schemes and error responses to every operation."""
 
 import re
 from collections import defaultdict
@@ -31,7 +31,7 @@ _SCHEMAS = "#/components/schemas/"
 _PROBLEM = "#/components/responses/Problem"
 _CODE = re.compile(r"`([a-z-]+)`")
 
-# What surrounds the routes answers by itself.
+# Errors of the middleware.
 _OF_ALL: tuple[Failure, ...] = (MALFORMED, HEAD_TOO_LARGE, UNKNOWN)
 _OF_KEYED: tuple[Failure, ...] = (
     *(errors.Unauthenticated, errors.TicketRefused, errors.LoginRefused, errors.RateLimited),
@@ -54,7 +54,7 @@ _SECURITY_SCHEMES = {
 
 
 class DescribedApi(FastAPI):
-    """Tells in its description who may call, and how every operation fails."""
+    """Adds authentication and possible errors to the OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -63,7 +63,7 @@ class DescribedApi(FastAPI):
 
 
 def codes_of(operation: Mapping[str, Any]) -> dict[int, list[str]]:
-    """Read from an operation's description which problems it may answer, by their statuses."""
+    """List an operation's documented problem codes by status."""
     return {
         int(status): _CODE.findall(response["description"])
         for status, response in operation["responses"].items()
@@ -76,7 +76,10 @@ def _complete(description: dict[str, Any], routes: Iterable[BaseRoute]) -> None:
     components["securitySchemes"] = _SECURITY_SCHEMES
     components["responses"] = {"Problem": _problem_response()}
     schemas = components.setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which we never answer
+    for name in (
+        "HTTPValidationError",
+        "ValidationError",
+    ):  # FastAPI's error models, which are not used
         schemas.pop(name, None)
     problem = Problem.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
     schemas.update(problem.pop("$defs"), Problem=problem)
@@ -86,14 +89,14 @@ def _complete(description: dict[str, Any], routes: Iterable[BaseRoute]) -> None:
     for path, method, operation in _operations(description):
         operation["security"] = _security_of(path, method)
         for parameter in operation.get("parameters", []):
-            for said_already in ("title", "description"):
-                parameter["schema"].pop(said_already, None)
+            for duplicate in ("title", "description"):
+                parameter["schema"].pop(duplicate, None)
         own = declared.get((path, method), [])
-        _tell_failures(operation, [*own, *_common_failures(path, operation)])
+        _add_failures(operation, [*own, *_common_failures(path, operation)])
 
 
 def _drop_titles(schema: dict[str, Any]) -> None:
-    """Leave out what only says a field's name again."""
+    """Remove titles, which only repeat the field's name."""
     for field in schema.get("properties", {}).values():
         field.pop("title", None)
 
@@ -119,22 +122,22 @@ def _common_failures(path: str, operation: dict[str, Any]) -> Iterator[Failure]:
         yield from _OF_JSON
     if "422" in operation["responses"]:
         yield INVALID
-    if "{" in path:  # what stands for a parameter may make it another path
+    if "{" in path:  # an invalid parameter may make the path match no route
         yield NO_ROUTE
 
 
-def _tell_failures(operation: dict[str, Any], failures: Iterable[Failure]) -> None:
+def _add_failures(operation: dict[str, Any], failures: Iterable[Failure]) -> None:
     codes: defaultdict[int, set[str]] = defaultdict(set)
     for failure in failures:
         codes[_status_of(failure)].add(failure.code)
-    told = {
+    responses = {
         str(status): {
             "$ref": _PROBLEM,
             "description": ", ".join(f"`{code}`" for code in sorted(of)),
         }
         for status, of in codes.items()
     }
-    operation["responses"] = dict(sorted({**operation["responses"], **told}.items()))
+    operation["responses"] = dict(sorted({**operation["responses"], **responses}.items()))
 
 
 def _status_of(failure: Failure) -> int:
@@ -149,10 +152,10 @@ def _operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[st
 
 def _problem_response() -> dict[str, Any]:
     return {
-        "description": "What went wrong (RFC 9457); `code` says it to programs.",
+        "description": "Error (RFC 9457); `code` identifies it for programs.",
         "headers": {
             "Retry-After": {
-                "description": "After how many seconds to try again, where that can help.",
+                "description": "Seconds after which to retry, if a retry can succeed.",
                 "schema": {"type": "integer"},
             }
         },

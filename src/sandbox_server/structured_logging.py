@@ -11,9 +11,9 @@ from typing import Literal
 
 _context: ContextVar[Mapping[str, str]] = ContextVar("log_context", default=MappingProxyType({}))
 
-# Nothing logs these on purpose; an error of somebody else's may quote one.
+# Our code does not log these, but an error of a library may contain one.
 _SECRETS = re.compile(r"\b(?:sb[xtl]_|e2b_|sk_)[\w-]{16,}|(?<=://)[^\s/@]+(?=@)")
-# What they say of each call is of no use here, and some quote its headers and URL.
+# Their logs of each call are of no use here, and some contain headers and URLs.
 _LIBRARIES = (
     *("alembic", "asyncio", "e2b", "httpcore", "httpx", "pyqwest"),
     *("sqlalchemy", "sse_starlette", "uvicorn", "websockets"),
@@ -22,7 +22,7 @@ _LIBRARIES = (
 
 @contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Have every line that is logged in the block, in whatever task of it, carry these fields."""
+    """Add fields to every log line of the block, including tasks started in it."""
     token = _context.set({**_context.get(), **fields})
     try:
         yield
@@ -31,7 +31,7 @@ def log_context(**fields: str) -> Iterator[None]:
 
 
 def add_to_log_context(**fields: str) -> None:
-    """Have every later line of this task carry these fields."""
+    """Add fields to every later log line of this task."""
     _context.set({**_context.get(), **fields})
 
 

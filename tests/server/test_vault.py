@@ -2,7 +2,7 @@ import secrets
 
 import pytest
 
-from sandbox_server.vault import CannotUnseal, Vault
+from sandbox_server.vault import DecryptionFailed, Vault
 
 
 @pytest.fixture
@@ -10,38 +10,38 @@ def key():
     return secrets.token_bytes(32)
 
 
-def test_what_was_sealed_is_opened_again(key):
-    sealed = Vault([key]).seal(b"token", context="sandboxes.access/1")
-    assert b"token" not in sealed
-    assert Vault([key]).open(sealed, context="sandboxes.access/1") == b"token"
+def test_vault__an_encrypted_value_can_be_decrypted(key):
+    encrypted = Vault([key]).encrypt(b"token", context="sandboxes.access/1")
+    assert b"token" not in encrypted
+    assert Vault([key]).decrypt(encrypted, context="sandboxes.access/1") == b"token"
 
 
-def test_what_was_sealed_for_one_row_is_not_opened_for_another(key):
+def test_vault__a_value_of_another_row_cannot_be_decrypted(key):
     vault = Vault([key])
-    with pytest.raises(CannotUnseal):
-        vault.open(vault.seal(b"token", context="one"), context="other")
+    with pytest.raises(DecryptionFailed):
+        vault.decrypt(vault.encrypt(b"token", context="one"), context="other")
 
 
-def test_what_an_older_key_sealed_is_opened_after_a_rotation(key):
-    old = Vault([key]).seal(b"token", context="here")
+def test_vault__values_of_an_older_key_can_be_decrypted_after_rotation(key):
+    old = Vault([key]).encrypt(b"token", context="here")
     rotated = Vault([secrets.token_bytes(32), key])
-    assert rotated.open(old, context="here") == b"token"
+    assert rotated.decrypt(old, context="here") == b"token"
     assert not rotated.is_current(old)
-    assert rotated.is_current(rotated.seal(b"token", context="here"))
+    assert rotated.is_current(rotated.encrypt(b"token", context="here"))
 
 
-def test_without_its_key_nothing_is_opened(key):
-    sealed = Vault([key]).seal(b"token", context="here")
-    with pytest.raises(CannotUnseal, match="not given"):
-        Vault([secrets.token_bytes(32)]).open(sealed, context="here")
+def test_vault__a_missing_key_is_reported(key):
+    encrypted = Vault([key]).encrypt(b"token", context="here")
+    with pytest.raises(DecryptionFailed, match="missing"):
+        Vault([secrets.token_bytes(32)]).decrypt(encrypted, context="here")
 
 
-def test_a_changed_byte_is_noticed(key):
+def test_vault__a_modified_value_is_rejected(key):
     vault = Vault([key])
-    sealed = bytearray(vault.seal(b"token", context="here"))
-    sealed[-1] ^= 1
-    with pytest.raises(CannotUnseal):
-        vault.open(bytes(sealed), context="here")
+    encrypted = bytearray(vault.encrypt(b"token", context="here"))
+    encrypted[-1] ^= 1
+    with pytest.raises(DecryptionFailed):
+        vault.decrypt(bytes(encrypted), context="here")
 
 
 def test_a_key_of_another_length_is_refused():

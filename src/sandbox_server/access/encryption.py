@@ -150,7 +150,7 @@ async def _reencrypt_column(sessions: Sessions, vault: Vault, column: EncryptedC
 
 
 def _reencrypt(vault: Vault, sealed: bytes, *, context: str) -> bytes:
-    return vault.seal(vault.open(sealed, context=context), context=context)
+    return vault.encrypt(vault.decrypt(sealed, context=context), context=context)
 
 
 async def _require_all_keys(sessions: Sessions, vault: Vault, file: Path) -> None:

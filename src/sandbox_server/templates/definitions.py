@@ -8,13 +8,13 @@ from sandbox_server.vault import Vault
 
 
 def encrypt_definition(vault: Vault, template_id: str, definition: Definition) -> bytes:
-    return vault.seal(json.dumps(definition.document()).encode(), context=_context(template_id))
+    return vault.encrypt(json.dumps(definition.document()).encode(), context=_context(template_id))
 
 
 def decrypt_definition(vault: Vault, template: Template) -> Definition:
     assert template.definition_sealed is not None
     return Definition.read(
-        json.loads(vault.open(template.definition_sealed, context=_context(template.id)))
+        json.loads(vault.decrypt(template.definition_sealed, context=_context(template.id)))
     )
 
 

@@ -22,7 +22,8 @@ async def envs_of(sessions, vault, ids):
             select(Sandbox).where(Sandbox.id.in_(ids)).order_by(Sandbox.id)
         )
         return [
-            vault.open(row.envs_sealed, context=f"sandboxes.envs/{row.id}").decode() for row in rows
+            vault.decrypt(row.envs_sealed, context=f"sandboxes.envs/{row.id}").decode()
+            for row in rows
         ]
 
 
@@ -38,4 +39,6 @@ def _row(vault, sandbox_id, tenant_id):
 
 
 def _seal(vault, kind, sandbox_id):
-    return vault.seal(f"{kind} of {sandbox_id}".encode(), context=f"sandboxes.{kind}/{sandbox_id}")
+    return vault.encrypt(
+        f"{kind} of {sandbox_id}".encode(), context=f"sandboxes.{kind}/{sandbox_id}"
+    )

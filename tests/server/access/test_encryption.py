@@ -17,7 +17,7 @@ from sandbox_server.access.encryption import (
     reencrypt,
 )
 from sandbox_server.db.models import TABLES, Installation, Sandbox
-from sandbox_server.vault import CannotUnseal, Vault
+from sandbox_server.vault import DecryptionFailed, Vault
 from tests.server.access.encrypted_values import add_sandboxes, envs_of
 from tests.server.support.locks import waiting_for_a_lock
 
@@ -128,7 +128,7 @@ async def test_key_rotation__a_value_moved_to_another_row_stops_it(sessions, tmp
     await add_sandboxes(sessions, Vault([key]), count=1)
     async with sessions.begin() as session:
         await session.execute(update(Sandbox).values(access_sealed=Sandbox.envs_sealed))
-    with pytest.raises(CannotUnseal):
+    with pytest.raises(DecryptionFailed):
         await reencrypt(sessions, Vault([newer, key]))
 
 
@@ -141,7 +141,7 @@ async def test_key_rotation__concurrent_changes_are_not_overwritten(sessions, tm
         await session.execute(select(Sandbox).with_for_update())
         rotating = asyncio.create_task(reencrypt(sessions, vault))
         await waiting_for_a_lock(sessions)
-        fresh = vault.seal(b"fresh", context=f"sandboxes.envs/{sandbox_id}")
+        fresh = vault.encrypt(b"fresh", context=f"sandboxes.envs/{sandbox_id}")
         await session.execute(update(Sandbox).values(envs_sealed=fresh))
     await rotating
     assert await envs_of(sessions, Vault([newer]), [sandbox_id]) == ["fresh"]

@@ -10,33 +10,33 @@ from sandbox_server.vault import Vault
 
 
 def seal_access(vault: Vault, sandbox_id: str, access: Access) -> bytes:
-    return vault.seal(json.dumps(asdict(access)).encode(), context=_access(sandbox_id))
+    return vault.encrypt(json.dumps(asdict(access)).encode(), context=_access(sandbox_id))
 
 
 def open_access(vault: Vault, sandbox_id: str, sealed: bytes) -> Access:
-    return Access(**json.loads(vault.open(sealed, context=_access(sandbox_id))))
+    return Access(**json.loads(vault.decrypt(sealed, context=_access(sandbox_id))))
 
 
 def seal_envs(vault: Vault, sandbox_id: str, document: Mapping[str, Any]) -> bytes | None:
     """Seal what a caller wants inside, if anything: `envs`, and whatever else is not to be told."""
     if not document:
         return None
-    return vault.seal(json.dumps(document).encode(), context=_envs(sandbox_id))
+    return vault.encrypt(json.dumps(document).encode(), context=_envs(sandbox_id))
 
 
 def open_envs(vault: Vault, sandbox_id: str, sealed: bytes | None) -> dict[str, Any]:
     if sealed is None:
         return {}
-    document: dict[str, Any] = json.loads(vault.open(sealed, context=_envs(sandbox_id)))
+    document: dict[str, Any] = json.loads(vault.decrypt(sealed, context=_envs(sandbox_id)))
     return document
 
 
 def seal_tools_token(vault: Vault, sandbox_id: str, token: str) -> bytes:
-    return vault.seal(token.encode(), context=_tools_token(sandbox_id))
+    return vault.encrypt(token.encode(), context=_tools_token(sandbox_id))
 
 
 def open_tools_token(vault: Vault, sandbox_id: str, sealed: bytes) -> str:
-    return vault.open(sealed, context=_tools_token(sandbox_id)).decode()
+    return vault.decrypt(sealed, context=_tools_token(sandbox_id)).decode()
 
 
 def _access(sandbox_id: str) -> str:

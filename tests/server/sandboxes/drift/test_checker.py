@@ -445,7 +445,7 @@ async def test_a_sandbox_that_nobody_can_reach_hides_no_other(living, faulty, pr
     proxy.on(HEALTH, NOT_RUNNING, times=2)
     await patrol(faulty)
     assert (await living.row(silent)).silent_since
-    assert "CannotUnseal" in caplog.text
+    assert "DecryptionFailed" in caplog.text
 
 
 async def test_silence_ends_with_a_pause(living, faulty, proxy):
