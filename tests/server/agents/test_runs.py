@@ -220,7 +220,9 @@ async def test_agent_runs__are_listed_separately_and_appear_in_the_log(caller, s
     commands = (await caller.get(f"{sandbox}/commands")).json()["items"]
     assert run["id"] not in [one["id"] for one in commands]
     assert (await caller.get(f"{sandbox}/commands/{run['id']}")).status_code == 404
-    logged = (await caller.get(f"{sandbox}/logs", params={"source": "agent"})).json()["items"]
+    logged = (await caller.get(f"{sandbox}/logs", params={"source": "agent", "limit": 200})).json()[
+        "items"
+    ]
     assert run["id"] in {one.get("command_id") for one in logged}
 
 
@@ -340,7 +342,7 @@ async def test_pause_after__the_sandbox_is_paused_after_its_run(server, caller, 
 
     await until(is_paused)
     timeline = (await caller.get(f"{path}/timeline")).json()
-    assert "after a run of claude" in json.dumps(timeline)
+    assert "after an agent run (claude)" in json.dumps(timeline)
     assert (await caller.get(f"{path}/agent/runs/{run['id']}")).json()["afterwards"] == "paused"
     assert (await caller.post(f"{path}/resume")).json()["state"] == "running"
 

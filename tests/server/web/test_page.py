@@ -121,7 +121,7 @@ async def test_web_log__follows_new_lines_until_the_user_scrolls_up(
     await lines.evaluate("lines => { lines.scrollTop = 0 }")
     await page.get_by_role("button", name="Follow", exact=True).wait_for()
     await run(api, sandbox_id, "seq -f 'later %g' 5000")
-    await page.get_by_role("button", name="more)").wait_for()
+    await page.get_by_role("button", name="new)").wait_for()
     assert await lines.evaluate("lines => lines.scrollTop") == 0
     await page.get_by_role("button", name="Follow (").click()
     await first_page.until_shown(".line .text", "later 5000")
@@ -187,7 +187,10 @@ async def test_web_terminal__missing_xterm_js_is_reported(first_page, named_serv
     made = await api.post(f"/v1/sandboxes/{sandbox_id}/terminals", json={"cmd": "cat"})
     await first_page.page.route("**/vendor/*.mjs", lambda route: route.abort())
     await first_page.sign_in(named_server.admin_key)
-    await first_page.open(made.json()["path"].removeprefix("/v1/"))
+    async with first_page.page.expect_event(
+        "requestfailed", predicate=lambda request: "addon-fit" in request.url
+    ):
+        await first_page.open(made.json()["path"].removeprefix("/v1/"))
     await first_page.until_shown(".status", "Terminals require xterm.js")
     first_page.forget_complaints("net::ERR_FAILED")
 
