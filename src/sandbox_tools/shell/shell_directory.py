@@ -121,6 +121,9 @@ class Recording:
         except FileNotFoundError:
             return 0
 
+    def has_started(self) -> bool:
+        return self._extent()[0] > 0
+
     def is_complete(self) -> bool:
         return self._extent()[2]
 

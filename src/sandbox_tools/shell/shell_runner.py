@@ -16,6 +16,7 @@ from sandbox_tools.shell.tmux import MAX_RECORDED_BYTES, recording
 _TAKE_KEYS = [f"{byte:02x}" for byte in b"\x1b[7770~\r"]  # the keys bound by hooks.bash, and Enter
 _ACCEPT_TIMEOUT_S = 15.0
 _RECORDING_TIMEOUT_S = 5.0
+_STABLE_S = 0.1
 _POLL_INTERVAL_S = 1.0
 
 ReportProgress = Callable[[float, str], Awaitable[None]]
@@ -51,15 +52,20 @@ class ShellRunner:
             shell = await self._shells.find(name)
             _check_idle(shell)
             with ShellMonitor.open(shell.directory.wake, shell.pane.pid) as monitor:
-                number, recorded = await self._send(shell, command, monitor)
                 try:
+                    number, recorded = await self._send(shell, command, monitor)
                     return await self._wait(shell, number, recorded, monitor, timeout, report)
                 except asyncio.CancelledError:
                     with anyio.CancelScope(shield=True):
-                        await self._tmux.run(("send-keys", "-t", shell.pane.id, "C-c"))
+                        await self._interrupt(shell)
                     raise
         finally:
             self._busy.discard(name)
+
+    async def _interrupt(self, shell: Shell) -> None:
+        """Interrupt the command, or withdraw it if the shell has not accepted it yet."""
+        shell.directory.withdraw()
+        await self._tmux.run(("send-keys", "-t", shell.pane.id, "C-c"))
 
     async def _send(
         self, shell: Shell, command: str, monitor: ShellMonitor
@@ -107,6 +113,7 @@ class ShellRunner:
             await monitor.wait_for_change(min(_POLL_INTERVAL_S, left))
             await report(now() - start, last_line(recorded))
         if code is None:
+            await _wait_until_recorded(recorded)
             return ShellResult(
                 recording=recorded,
                 exit_code=await self._exit_code_of_ended(shell),
@@ -148,6 +155,17 @@ async def _wait_until_complete(recorded: Recording) -> None:
         if asyncio.get_running_loop().time() > end:
             return
         await asyncio.sleep(0.01)
+
+
+async def _wait_until_recorded(recorded: Recording) -> None:
+    """Wait for the output of a shell that has ended: it contains no end mark."""
+    end = asyncio.get_running_loop().time() + _RECORDING_TIMEOUT_S
+    size = -1
+    while not recorded.has_started() or recorded.size != size:
+        if asyncio.get_running_loop().time() > end:
+            return
+        size = recorded.size
+        await asyncio.sleep(_STABLE_S)
 
 
 def last_line(recorded: Recording, limit: int = 200) -> str:
