@@ -79,7 +79,7 @@ async def test_problems__a_known_error_has_a_remediation(admin):
         await admin.get("/v1/test/missing"), status=404, code="sandbox-not-found"
     )
     assert problem["detail"] == "There is no sandbox 'abc'."
-    assert "removed after a while" in problem["remediation"]
+    assert "deleted after some days" in problem["remediation"]
 
 
 async def test_problems__retry_after_is_in_whole_seconds(admin):
